@@ -1,0 +1,110 @@
+# Build conventions shared by every folder: compiler flags, and the functions that declare a folder's library,
+# tests and programs. A folder's CMakeLists.txt holds nothing but calls of these.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS ON) # __int128
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+
+find_program(LOAM_CCACHE ccache)
+if(LOAM_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+                                  ${LOAM_CCACHE})
+endif()
+
+option(LOAM_ASSERTIONS "Development-tier assertions (LOAM_DCHECK)" ON)
+option(LOAM_LTO "Link-time optimisation of the shipped programs" OFF)
+option(LOAM_TESTS "Build the tests" ON)
+set(LOAM_SANITIZER "" CACHE STRING "Empty, address (with undefined) or thread")
+
+add_library(loam_flags INTERFACE)
+target_include_directories(loam_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
+                                                $<INSTALL_INTERFACE:include/loam>)
+target_compile_options(loam_flags INTERFACE -march=x86-64-v3 -mcx16 -fno-omit-frame-pointer)
+target_link_libraries(loam_flags INTERFACE Threads::Threads)
+
+add_library(loam_warnings INTERFACE)
+target_compile_options(loam_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
+
+if(LOAM_ASSERTIONS)
+  target_compile_definitions(loam_flags INTERFACE LOAM_ASSERTIONS=1)
+endif()
+if(LOAM_SANITIZER STREQUAL "address")
+  target_compile_options(loam_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+  target_link_options(loam_flags INTERFACE -fsanitize=address,undefined)
+elseif(LOAM_SANITIZER STREQUAL "thread")
+  target_compile_options(loam_flags INTERFACE -fsanitize=thread)
+  # g++ cannot see stand-alone fences under ThreadSanitizer; the code base uses none (house style).
+  target_link_options(loam_flags INTERFACE -fsanitize=thread)
+elseif(LOAM_SANITIZER)
+  message(FATAL_ERROR "LOAM_SANITIZER must be empty, address or thread, not '${LOAM_SANITIZER}'")
+endif()
+
+# loam_library(NAME SOURCES a.cc … [DEPS …] [PRIVATE_DEPS …] [SIM])
+#
+# Declares the static library of one folder. With SIM it is declared twice: NAME runs on the real environment, NAME_sim
+# is the same source files compiled against the simulator's (common/base/env.h). A SIM library may only depend on SIM
+# libraries and on libraries outside this project; its _sim twin links their twins. The two kinds never meet in one program.
+function(loam_library name)
+  cmake_parse_arguments(arg "SIM" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC loam_flags ${arg_DEPS} PRIVATE $<BUILD_INTERFACE:loam_warnings> ${arg_PRIVATE_DEPS})
+  if(LOAM_LTO)
+    target_compile_options(${name} PRIVATE -flto=auto -ffat-lto-objects)
+  endif()
+  set_target_properties(${name} PROPERTIES FOLDER ${CMAKE_CURRENT_SOURCE_DIR})
+  if(arg_SIM)
+    foreach(kind DEPS PRIVATE_DEPS)
+      set(${kind}_sim "")
+      foreach(dep ${arg_${kind}})
+        if(dep MATCHES "^loam_")
+          list(APPEND ${kind}_sim ${dep}_sim)
+        else()
+          list(APPEND ${kind}_sim ${dep})
+        endif()
+      endforeach()
+    endforeach()
+    add_library(${name}_sim STATIC EXCLUDE_FROM_ALL ${arg_SOURCES})
+    target_compile_definitions(${name}_sim PUBLIC LOAM_ENV_SIM=1)
+    target_link_libraries(${name}_sim PUBLIC loam_flags ${DEPS_sim} PRIVATE $<BUILD_INTERFACE:loam_warnings> ${PRIVATE_DEPS_sim})
+  endif()
+endfunction()
+
+# loam_program(NAME SOURCES … DEPS …): an executable that ships. The only thing that pays for link-time optimisation.
+function(loam_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  if(LOAM_LTO)
+    target_compile_options(${name} PRIVATE -flto=auto)
+    target_link_options(${name} PRIVATE -flto=auto -fuse-linker-plugin)
+  endif()
+endfunction()
+
+# loam_test(NAME SOURCES … DEPS … LABELS unit|stress|sim|integration|rdma … [TIMEOUT seconds] [SANITIZE address|thread …])
+#
+# One test program a folder and label; every case in it is a ctest test of its own, so that skips are seen one by one.
+# Under a sanitizer preset only the programs that name that sanitizer are built.
+function(loam_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS;SANITIZE" ${ARGN})
+  if(NOT LOAM_TESTS)
+    return()
+  endif()
+  if(LOAM_SANITIZER AND NOT LOAM_SANITIZER IN_LIST arg_SANITIZE)
+    return()
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS} GTest::gtest GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}:"
+                       PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()

@@ -1,0 +1,38 @@
+#include "common/base/dword.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "common/base/env.h"
+
+namespace loam {
+namespace {
+
+TEST(AtomicDword, CompareExchangeSeesBothHalves) {
+  Env::AtomicDword word(Dword{1, 2});
+  Dword expected{1, 3};
+  EXPECT_FALSE(word.compare_exchange(expected, {5, 6}));
+  EXPECT_EQ(expected, (Dword{1, 2}));
+  EXPECT_TRUE(word.compare_exchange(expected, {5, 6}));
+  EXPECT_EQ(word.load_both(), (Dword{5, 6}));
+}
+
+TEST(AtomicDword, HalvesNeverTear) {
+  Env::AtomicDword word;
+  constexpr uint64_t kRounds = 100'000;
+  auto add = [&] {
+    for (uint64_t i = 0; i < kRounds; ++i) {
+      Dword seen = word.load_both();
+      while (!word.compare_exchange(seen, {seen.low + 1, ~(seen.low + 1)}))
+        ASSERT_TRUE(seen.low == 0 || seen.high == ~seen.low);
+    }
+  };
+  std::thread other(add);
+  add();
+  other.join();
+  EXPECT_EQ(word.load_both().low, 2 * kRounds);
+}
+
+}  // namespace
+}  // namespace loam
