@@ -20,6 +20,7 @@ option(LOAM_ASSERTIONS "Development-tier assertions (LOAM_DCHECK)" ON)
 option(LOAM_LTO "Link-time optimisation of the shipped programs" OFF)
 option(LOAM_TESTS "Build the tests" ON)
 set(LOAM_SANITIZER "" CACHE STRING "Empty, address (with undefined) or thread")
+add_custom_target(loam_tests)
 
 add_library(loam_flags INTERFACE)
 target_include_directories(loam_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
@@ -89,7 +90,9 @@ endfunction()
 # loam_test(NAME SOURCES … DEPS … LABELS unit|stress|sim|integration|rdma … [TIMEOUT seconds] [SANITIZE address|thread …])
 #
 # One test program a folder and label; every case in it is a ctest test of its own, so that skips are seen one by one.
-# Under a sanitizer preset only the programs that name that sanitizer are built.
+# Under a sanitizer preset only the programs that name that sanitizer exist, and their cases' names begin with "asan." or
+# "tsan.". The target loam_tests builds all test programs of a preset. Without TIMEOUT the limit is the one given to ctest
+# (Makefile); stress tests leave it out, because they run as long as LOAM_STRESS_SECONDS says.
 function(loam_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS;SANITIZE" ${ARGN})
   if(NOT LOAM_TESTS)
@@ -98,13 +101,38 @@ function(loam_test name)
   if(LOAM_SANITIZER AND NOT LOAM_SANITIZER IN_LIST arg_SANITIZE)
     return()
   endif()
-  if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
-  endif()
   find_package(GTest REQUIRED)
   include(GoogleTest)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS} GTest::gtest GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}:"
-                       PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+  add_dependencies(loam_tests ${name})
+  set(prefix "")
+  set(properties LABELS "${arg_LABELS}")
+  if(arg_TIMEOUT)
+    list(APPEND properties TIMEOUT ${arg_TIMEOUT})
+  endif()
+  if(LOAM_SANITIZER STREQUAL "address")
+    set(prefix asan.)
+    list(APPEND properties ENVIRONMENT UBSAN_OPTIONS=print_stacktrace=1)
+  elseif(LOAM_SANITIZER STREQUAL "thread")
+    set(prefix tsan.)
+    list(APPEND properties ENVIRONMENT TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${prefix}${name}:" PROPERTIES ${properties})
+endfunction()
+
+# loam_script_test(NAME SCRIPT file.py LABELS … [TIMEOUT seconds] [SERIAL])
+#
+# A test that is a Python program, run from the root of the source tree; SERIAL keeps other tests from running beside it.
+# Scripts gain nothing from a sanitizer, so they are tests of the other presets only.
+function(loam_script_test name)
+  cmake_parse_arguments(arg "SERIAL" "SCRIPT;TIMEOUT" "LABELS" ${ARGN})
+  if(NOT LOAM_TESTS OR LOAM_SANITIZER)
+    return()
+  endif()
+  add_test(NAME ${name} COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SCRIPT} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" RUN_SERIAL "${arg_SERIAL}" SKIP_RETURN_CODE 77)
+  if(arg_TIMEOUT)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT})
+  endif()
 endfunction()
