@@ -1,0 +1,84 @@
+// What the commit manager is the one authority for: tables, nodes and the shard map (architecture 1).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/schema/schema.h"
+
+namespace loam::wire {
+
+/// Rises with every change of a table, node or shard. A client caches the catalog by it.
+using CatalogVersion = uint64_t;
+
+/// Longest table name, bytes.
+inline constexpr size_t kMaxTableNameBytes = 128;
+
+/// Names that start with this belong to Loam itself; clients cannot create or drop them.
+inline constexpr std::string_view kSystemPrefix = "loam.";
+/// Undo records, key = transaction id (architecture 5).
+inline constexpr std::string_view kTransactionTableName = "loam.transactions";
+/// Blocks of distributed counters.
+inline constexpr std::string_view kCounterTableName = "loam.counters";
+
+/// One table, as the catalog knows it.
+struct TableInfo {
+  TableId id;
+  std::string name;
+  TableKind kind{};
+  Schema schema;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.id), v(m.name), v(m.kind), v(m.schema);
+  }
+};
+
+/// One storage node.
+struct NodeInfo {
+  NodeId id;
+  Incarnation incarnation;
+  std::string address;        ///< data path, "tcp://127.0.0.1:7401"
+  std::string admin_address;  ///< gRPC, "127.0.0.1:7411"; empty if it has none
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.id), v(m.incarnation), v(m.address), v(m.admin_address);
+  }
+};
+
+/// Number of virtual shards of a cluster; fixed when the cluster is created.
+inline constexpr uint16_t kVirtualShards = 1024;
+
+/// The virtual shard of a record. Another hash than the index's, so that the keys of one shard fill a node's index
+/// evenly.
+uint16_t shard_of(TableId table, Key key);
+
+/// Virtual shard → node, explicit and versioned (architecture 2).
+struct ShardMap {
+  CatalogVersion version = 0;
+  std::vector<NodeId> owners;  ///< kVirtualShards of them; NodeId(0): nobody yet
+
+  NodeId owner(TableId table, Key key) const { return owners[shard_of(table, key)]; }
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.version), v(m.owners);
+  }
+};
+
+/// Everything at one version.
+struct Catalog {
+  CatalogVersion version = 0;
+  std::vector<TableInfo> tables;
+  std::vector<NodeInfo> nodes;
+  ShardMap shards;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.version), v(m.tables), v(m.nodes), v(m.shards);
+  }
+};
+
+}  // namespace loam::wire

@@ -1,0 +1,279 @@
+// Messages of the commit manager: with clients, and with storage nodes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/snapshot/publication.h"
+#include "common/snapshot/snapshot.h"
+#include "common/wire/catalog.h"
+#include "common/wire/message.h"
+
+namespace loam::wire {
+
+// ---- client → commit manager -------------------------------------------------------------------------------------
+
+/// Registers a client process (R3).
+struct OpenSession {
+  static constexpr Opcode kOpcode = Opcode::kOpenSession;
+  std::string client_name;  ///< for operators: program and host
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.client_name);
+  }
+};
+
+struct SessionOpened {
+  static constexpr Opcode kOpcode = Opcode::kSessionOpened;
+  SessionId session;
+  uint64_t manager_epoch = 0;
+  std::string admin_address;  ///< gRPC of the commit manager; empty if it has none
+  Catalog catalog;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.session), v(m.manager_epoch), v(m.admin_address), v(m.catalog);
+  }
+};
+
+/// Begins `read_write` transactions, and one shared read-only snapshot if `read_only`. A client gathers the begins of
+/// its fibers into one Begin; none joins after it was sent (R12).
+struct Begin {
+  static constexpr Opcode kOpcode = Opcode::kBegin;
+  uint32_t read_write = 0;
+  bool read_only = false;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.read_write), v(m.read_only);
+  }
+};
+
+/// Most transactions one Begin may ask for.
+inline constexpr uint32_t kMaxBegins = 4096;
+
+/// The ids are first_id … first_id + read_write − 1, all higher than every version that the snapshot sees.
+/// The snapshot stays open for each id until it is completed, and under `snapshot_number` (0 unless asked for) until
+/// it is released.
+struct Begun {
+  static constexpr Opcode kOpcode = Opcode::kBegun;
+  TransactionId first_id;
+  uint64_t snapshot_number = 0;
+  Snapshot snapshot;
+  Version seen_by_all;  ///< every open and later snapshot sees versions up to here (R13, R27)
+  CatalogVersion catalog_version = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.first_id), v(m.snapshot_number), v(m.snapshot), v(m.seen_by_all), v(m.catalog_version);
+  }
+};
+
+/// Ends transactions of this session (R1, R2). The answer comes when later snapshots see the outcome. Repeating it is
+/// harmless.
+struct Complete {
+  static constexpr Opcode kOpcode = Opcode::kComplete;
+  struct Outcome {
+    TransactionId id;
+    bool committed = false;
+
+    template <class Self, class V>
+    static void fields(Self& m, V& v) {
+      v(m.id), v(m.committed);
+    }
+  };
+  std::vector<Outcome> outcomes;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.outcomes);
+  }
+};
+
+struct Completed {
+  static constexpr Opcode kOpcode = Opcode::kCompleted;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+/// The undo records of these completed transactions are gone (R5). One way.
+struct Cleared {
+  static constexpr Opcode kOpcode = Opcode::kCleared;
+  std::vector<TransactionId> ids;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.ids);
+  }
+};
+
+/// Read-only snapshots that nobody uses any more. One way.
+struct ReleaseSnapshots {
+  static constexpr Opcode kOpcode = Opcode::kReleaseSnapshots;
+  std::vector<uint64_t> numbers;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.numbers);
+  }
+};
+
+struct GetCatalog {
+  static constexpr Opcode kOpcode = Opcode::kGetCatalog;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+struct CatalogReply {
+  static constexpr Opcode kOpcode = Opcode::kCatalog;
+  Catalog catalog;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.catalog);
+  }
+};
+
+/// Acknowledged when every live node has the table (R30). The same name, schema and kind again gives the same table;
+/// another schema or kind is kAlreadyExists.
+struct CreateTable {
+  static constexpr Opcode kOpcode = Opcode::kCreateTable;
+  std::string name;
+  TableKind kind{};
+  Schema schema;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.name), v(m.kind), v(m.schema);
+  }
+};
+
+struct TableCreated {
+  static constexpr Opcode kOpcode = Opcode::kTableCreated;
+  TableInfo table;
+  bool existed = false;
+  CatalogVersion catalog_version = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.table), v(m.existed), v(m.catalog_version);
+  }
+};
+
+struct DropTable {
+  static constexpr Opcode kOpcode = Opcode::kDropTable;
+  std::string name;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.name);
+  }
+};
+
+struct TableDropped {
+  static constexpr Opcode kOpcode = Opcode::kTableDropped;
+  CatalogVersion catalog_version = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.catalog_version);
+  }
+};
+
+struct CloseSession {
+  static constexpr Opcode kOpcode = Opcode::kCloseSession;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+struct SessionClosed {
+  static constexpr Opcode kOpcode = Opcode::kSessionClosed;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+// ---- storage node ↔ commit manager --------------------------------------------------------------------------------
+
+/// A storage node's first message: it has started, with empty memory (R10).
+struct RegisterNode {
+  static constexpr Opcode kOpcode = Opcode::kRegisterNode;
+  std::string address;
+  std::string admin_address;
+  uint64_t capacity_bytes = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.address), v(m.admin_address), v(m.capacity_bytes);
+  }
+};
+
+/// The node serves nothing before it has this: who it is, the catalog, and the first publication (R9).
+struct NodeRegistered {
+  static constexpr Opcode kOpcode = Opcode::kNodeRegistered;
+  NodeId node;
+  Incarnation incarnation;
+  uint64_t manager_epoch = 0;
+  Catalog catalog;
+  Publication publication;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.node), v(m.incarnation), v(m.manager_epoch), v(m.catalog), v(m.publication);
+  }
+};
+
+/// Open snapshots and what later ones see, in one piece (R13). One way; a node keeps the highest number.
+struct Publish {
+  static constexpr Opcode kOpcode = Opcode::kPublish;
+  Publication publication;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.publication);
+  }
+};
+
+/// The catalog has changed: a table was created or the shard map changed. Answered when every thread of the node knows.
+struct InstallTable {
+  static constexpr Opcode kOpcode = Opcode::kInstallTable;
+  TableInfo table;
+  ShardMap shards;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.table), v(m.shards);
+  }
+};
+
+struct TableInstalled {
+  static constexpr Opcode kOpcode = Opcode::kTableInstalled;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+/// The table was dropped; requests for it get kNoSuchTable from now on.
+struct RemoveTable {
+  static constexpr Opcode kOpcode = Opcode::kRemoveTable;
+  TableId table;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.table);
+  }
+};
+
+struct TableRemoved {
+  static constexpr Opcode kOpcode = Opcode::kTableRemoved;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+}  // namespace loam::wire

@@ -1,0 +1,293 @@
+// Messages between a client and a storage node.
+#pragma once
+
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/schema/query.h"
+#include "common/snapshot/snapshot.h"
+#include "common/wire/catalog.h"
+#include "common/wire/message.h"
+
+namespace loam::wire {
+
+/// Most operations in one Read, Write, Revert, PlainRead or PlainWrite; larger batches are split by the sender.
+inline constexpr size_t kMaxOperations = 4096;
+
+/// First message of a connection: on whose behalf it speaks (R3). The node refuses a session that is fenced (R7) and an
+/// incarnation that is not its own (R10).
+struct Attach {
+  static constexpr Opcode kOpcode = Opcode::kAttach;
+  SessionId session;
+  uint64_t manager_epoch = 0;
+  Incarnation incarnation;  ///< of the node the client means
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.session), v(m.manager_epoch), v(m.incarnation);
+  }
+};
+
+struct Attached {
+  static constexpr Opcode kOpcode = Opcode::kAttached;
+  NodeId node;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.node);
+  }
+};
+
+/// Names one record.
+struct RecordId {
+  TableId table;
+  Key key;
+
+  auto operator<=>(const RecordId&) const = default;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.table), v(m.key);
+  }
+};
+
+/// Reads records of transactional tables as a snapshot sees them.
+struct Read {
+  static constexpr Opcode kOpcode = Opcode::kRead;
+  Snapshot snapshot;
+  std::vector<RecordId> records;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.snapshot), v(m.records);
+  }
+};
+
+/// One record read: kOk with version and row, or kNotFound, kSnapshotTooOld, kNoSuchTable, kWrongShard, …
+struct ReadResult {
+  StatusCode code{};
+  Version version;
+  Bytes row;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.code);
+    if (m.code == StatusCode::kOk) v(m.version), v(m.row);
+  }
+};
+
+/// Results in the order of the request's records.
+struct ReadReply {
+  static constexpr Opcode kOpcode = Opcode::kReadReply;
+  std::vector<ReadResult> results;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.results);
+  }
+};
+
+enum class WriteKind : uint8_t { kInsert = 1, kUpdate = 2, kRemove = 3 };
+
+/// Conditional writes of one transaction: each succeeds only if the record's newest version is visible in the snapshot
+/// (R16). The new version's number is the transaction's id.
+struct Write {
+  static constexpr Opcode kOpcode = Opcode::kWrite;
+  struct Operation {
+    WriteKind kind{};
+    RecordId record;
+    Bytes row;  ///< empty for kRemove
+
+    template <class Self, class V>
+    static void fields(Self& m, V& v) {
+      v(m.kind), v(m.record), v(m.row);
+    }
+  };
+  TransactionId transaction;
+  Snapshot snapshot;
+  std::vector<Operation> operations;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.transaction), v(m.snapshot), v(m.operations);
+  }
+};
+
+/// One write's outcome; with kConflict in a plain write, `version` is the present one.
+struct WriteResult {
+  StatusCode code{};
+  Version version;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.code), v(m.version);
+  }
+};
+
+/// Results in the order of the operations. `detail` explains the first failure that is more than its code
+/// (a row that does not fit the schema, say).
+struct WriteReply {
+  static constexpr Opcode kOpcode = Opcode::kWriteReply;
+  std::vector<WriteResult> results;
+  std::string_view detail;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.results), v(m.detail);
+  }
+};
+
+/// Takes a transaction's own versions off (R2). Reverting what is not there succeeds.
+struct Revert {
+  static constexpr Opcode kOpcode = Opcode::kRevert;
+  TransactionId transaction;
+  std::vector<RecordId> records;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.transaction), v(m.records);
+  }
+};
+
+struct RevertReply {
+  static constexpr Opcode kOpcode = Opcode::kRevertReply;
+  std::vector<WriteResult> results;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.results);
+  }
+};
+
+/// Reads the newest versions of records of non-transactional tables (R21).
+struct PlainRead {
+  static constexpr Opcode kOpcode = Opcode::kPlainRead;
+  std::vector<RecordId> records;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.records);
+  }
+};
+
+struct PlainReadReply {
+  static constexpr Opcode kOpcode = Opcode::kPlainReadReply;
+  std::vector<ReadResult> results;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.results);
+  }
+};
+
+/// Exact-version writes on non-transactional tables (R21). An insert expects absence; kUpdate and kRemove expect
+/// `expected` exactly. The answer carries the new version's number.
+struct PlainWrite {
+  static constexpr Opcode kOpcode = Opcode::kPlainWrite;
+  struct Operation {
+    WriteKind kind{};
+    bool undo = false;  ///< may use the room that is kept for undo (R6): only on the system's own tables
+    RecordId record;
+    Version expected;
+    Bytes row;
+
+    template <class Self, class V>
+    static void fields(Self& m, V& v) {
+      v(m.kind), v(m.undo), v(m.record), v(m.expected), v(m.row);
+    }
+  };
+  std::vector<Operation> operations;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.operations);
+  }
+};
+
+struct PlainWriteReply {
+  static constexpr Opcode kOpcode = Opcode::kPlainWriteReply;
+  std::vector<WriteResult> results;
+  std::string_view detail;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.results), v(m.detail);
+  }
+};
+
+/// Joins the table's shared scan (architecture 3.5). The node serves exactly the named shards, in that version of the
+/// map, or refuses (R26). Chunks come as kScanChunk with this request's sequence, at most as many as credits were
+/// given; kScanDone ends the stream. On a non-transactional table the snapshot is ignored.
+struct Scan {
+  static constexpr Opcode kOpcode = Opcode::kScan;
+  TableId table;
+  Snapshot snapshot;
+  CatalogVersion map_version = 0;
+  std::vector<uint16_t> shards;  ///< empty: all shards that the node owns in that version
+  uint32_t credits = 0;          ///< chunks the node may send before it waits for kScanCredit
+  Query query;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.table), v(m.snapshot), v(m.map_version), v(m.shards), v(m.credits), v(m.query);
+  }
+};
+
+/// Rows, column-wise, in the Arrow layout of common/schema/chunk.h.
+struct ScanChunk {
+  static constexpr Opcode kOpcode = Opcode::kScanChunk;
+  Bytes chunk;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.chunk);
+  }
+};
+
+/// What a query cost.
+struct ScanStatistics {
+  uint64_t pages = 0;        ///< pages read
+  uint64_t pages_total = 0;  ///< pages of the table when the query joined
+  uint64_t records = 0;      ///< entries looked at
+  uint64_t rows = 0;         ///< rows that matched
+  uint64_t chunks = 0;
+  uint64_t bytes = 0;       ///< of chunks
+  uint64_t elapsed_ns = 0;  ///< from arrival to the end
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.pages), v(m.pages_total), v(m.records), v(m.rows), v(m.chunks), v(m.bytes), v(m.elapsed_ns);
+  }
+};
+
+struct ScanDone {
+  static constexpr Opcode kOpcode = Opcode::kScanDone;
+  Status status;
+  ScanStatistics statistics;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.status), v(m.statistics);
+  }
+};
+
+/// `credits` more chunks may be sent for the scan with this message's sequence.
+struct ScanCredit {
+  static constexpr Opcode kOpcode = Opcode::kScanCredit;
+  uint32_t credits = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.credits);
+  }
+};
+
+/// Ends the scan with this message's sequence.
+struct ScanCancel {
+  static constexpr Opcode kOpcode = Opcode::kScanCancel;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+}  // namespace loam::wire
