@@ -1,0 +1,81 @@
+// A function to run once.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace loam::fiber {
+
+/// A move-only `void()` that is called at most once. Callables up to kInlineBytes that move without throwing lie
+/// inside; larger ones are allocated. What an uncalled task holds is destroyed with it.
+class Task {
+ public:
+  static constexpr size_t kInlineBytes = 48;
+
+  Task() = default;
+  template <class F>
+    requires(!std::same_as<std::remove_cvref_t<F>, Task> && std::invocable<std::decay_t<F>&>)
+  Task(F&& f) {  // NOLINT(google-explicit-constructor): a lambda is passed where a task is wanted
+    using Fn = std::decay_t<F>;
+    if constexpr (fits<Fn>()) {
+      new (storage_) Fn(std::forward<F>(f));
+      ops_ = &kInline<Fn>;
+    } else {
+      new (storage_) Fn*(new Fn(std::forward<F>(f)));
+      ops_ = &kHeap<Fn>;
+    }
+  }
+  Task(Task&& other) noexcept { take(other); }
+  Task& operator=(Task&& other) noexcept {
+    if (this != &other) {
+      reset();
+      take(other);
+    }
+    return *this;
+  }
+  ~Task() { reset(); }
+
+  explicit operator bool() const { return ops_ != nullptr; }
+  void operator()() { ops_->call(storage_); }
+  /// Destroys the callable, if there is one.
+  void reset() {
+    if (ops_ != nullptr) std::exchange(ops_, nullptr)->destroy(storage_);
+  }
+
+ private:
+  struct Ops {
+    void (*call)(void*);
+    void (*move)(void* to, void* from);  // leaves `from` destroyed
+    void (*destroy)(void*);
+  };
+
+  template <class Fn>
+  static constexpr bool fits() {
+    return sizeof(Fn) <= kInlineBytes && alignof(Fn) <= alignof(std::max_align_t) &&
+           std::is_nothrow_move_constructible_v<Fn>;
+  }
+  template <class Fn>
+  static constexpr Ops kInline{[](void* p) { (*static_cast<Fn*>(p))(); },
+                               [](void* to, void* from) {
+                                 new (to) Fn(std::move(*static_cast<Fn*>(from)));
+                                 static_cast<Fn*>(from)->~Fn();
+                               },
+                               [](void* p) { static_cast<Fn*>(p)->~Fn(); }};
+  template <class Fn>
+  static constexpr Ops kHeap{[](void* p) { (**static_cast<Fn**>(p))(); },
+                             [](void* to, void* from) { new (to) Fn*(*static_cast<Fn**>(from)); },
+                             [](void* p) { delete *static_cast<Fn**>(p); }};
+
+  void take(Task& other) {
+    ops_ = std::exchange(other.ops_, nullptr);
+    if (ops_ != nullptr) ops_->move(storage_, other.storage_);
+  }
+
+  alignas(std::max_align_t) std::byte storage_[kInlineBytes];
+  const Ops* ops_ = nullptr;
+};
+
+}  // namespace loam::fiber
