@@ -35,7 +35,7 @@ struct OldSnapshot {
 /// 2. Every open snapshot either has base ≥ floor (*young*, only if young_open), or is listed in `old`, or sees all of
 ///    `later`.
 /// 3. floor ≤ later.base(); floor == later.base() if !young_open.
-/// 4. Every old snapshot's base is < floor or !young_open allows nothing younger; `later` sees all of it.
+/// 4. `later` sees all of each old snapshot.
 struct Publication {
   /// Rises by one with each publication of an epoch.
   uint64_t number = 0;

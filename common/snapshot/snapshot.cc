@@ -1,0 +1,102 @@
+#include "common/snapshot/snapshot.h"
+
+#include <utility>
+
+namespace loam {
+
+Result<Snapshot> Snapshot::make(Version base, Version high, std::span<const Version> open) {
+  const auto refuse = [](std::string why) { return Status(StatusCode::kInvalidArgument, "snapshot: " + why); };
+  if (base > high) {
+    return refuse("base " + std::to_string(base.value) + " is above high " + std::to_string(high.value));
+  }
+  if (open.size() > kMaxOpenIds) {
+    return refuse(std::to_string(open.size()) + " open ids, at most " + std::to_string(kMaxOpenIds) + " are allowed");
+  }
+  Version previous = base;
+  for (const Version id : open) {
+    if (id <= previous || id > high) {
+      return refuse("open id " + std::to_string(id.value) + " does not ascend, or is outside of (base, high]");
+    }
+    previous = id;
+  }
+  Snapshot snapshot;
+  snapshot.base_ = base.value;
+  snapshot.high_ = high.value;
+  snapshot.open_.assign(open.begin(), open.end());
+  snapshot.make_canonical();
+  return snapshot;
+}
+
+void Snapshot::make_canonical() {
+  while (!open_.empty() && open_.back().value == high_) {
+    open_.pop_back();
+    --high_;
+  }
+  base_ = open_.empty() ? high_ : open_.front().value - 1;
+}
+
+bool Snapshot::sees_all_of(const Snapshot& other) const {
+  if (other.high_ <= base_) return true;
+  if (!visible(Version(other.high_))) return false;
+  // What is invisible here up to other.high must be invisible there too. Both lists ascend.
+  auto theirs = other.open_.begin();
+  for (const Version id : open_) {
+    if (id.value > other.high_) return true;
+    theirs = std::lower_bound(theirs, other.open_.end(), id);
+    if (theirs == other.open_.end() || *theirs != id) return false;
+  }
+  return true;
+}
+
+void Snapshot::encode(ByteWriter& out) const {
+  out.put_varint(base_);
+  out.put_varint(high_ - base_);
+  out.put_varint(open_.size());
+  uint64_t previous = base_;
+  for (const Version id : open_) {
+    out.put_varint(id.value - previous - 1);
+    previous = id.value;
+  }
+}
+
+Status Snapshot::decode(ByteReader& in, Snapshot& reuse) {
+  reuse.open_.clear();
+  reuse.base_ = in.get_varint();
+  const uint64_t span = in.get_varint();
+  const size_t count = in.get_count(1);
+  reuse.high_ = reuse.base_ + span;
+  bool valid = !in.failed() && reuse.high_ >= reuse.base_ && count <= kMaxOpenIds;
+  uint64_t previous = reuse.base_;
+  for (size_t i = 0; valid && i < count; ++i) {
+    const uint64_t gap = in.get_varint();
+    valid = !in.failed() && gap < reuse.high_ - previous;  // so that previous + gap + 1 ≤ high, without overflow
+    if (!valid) break;
+    previous += gap + 1;
+    reuse.open_.push_back(Version(previous));
+  }
+  if (valid) {
+    reuse.make_canonical();
+    return ok_status();
+  }
+  reuse.open_.clear();
+  reuse.base_ = reuse.high_ = 0;
+  in.fail();
+  return {StatusCode::kMalformed, "snapshot: the bytes end early, or an id is out of range, or too many are open"};
+}
+
+Result<Snapshot> Snapshot::decode(ByteReader& in) {
+  Snapshot snapshot;
+  LOAM_RETURN_IF_ERROR(decode(in, snapshot));
+  return snapshot;
+}
+
+std::string Snapshot::to_string() const {
+  constexpr size_t kShown = 16;
+  std::string text = "{base " + std::to_string(base_) + ", high " + std::to_string(high_);
+  if (!open_.empty()) text += ", open";
+  for (size_t i = 0; i < std::min(open_.size(), kShown); ++i) text += " " + std::to_string(open_[i].value);
+  if (open_.size() > kShown) text += " and " + std::to_string(open_.size() - kShown) + " more";
+  return text + "}";
+}
+
+}  // namespace loam
