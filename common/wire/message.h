@@ -33,11 +33,12 @@ concept Message = requires {
   { M::kOpcode } -> std::convertible_to<Opcode>;
 };
 
-/// Types that encode themselves: `void encode(ByteWriter&) const` and `static/-member Status decode(ByteReader&, T&)`.
+/// Types that encode themselves. A `decode(reader, target)` reuses the target's memory; otherwise the value is made
+/// anew.
 template <class T>
-concept SelfCoded = requires(const T& value, T& target, ByteWriter& writer, ByteReader& reader) {
+concept SelfCoded = requires(const T& value, ByteWriter& writer, ByteReader& reader) {
   value.encode(writer);
-  { T::decode(reader, target) } -> std::same_as<Status>;
+  { T::decode(reader) } -> std::same_as<Result<T>>;
 };
 
 template <class T, class Visitor>
@@ -138,7 +139,13 @@ class Decoder {
   }
   template <SelfCoded T>
   void operator()(T& value) {
-    if (!T::decode(reader_, value).ok()) reader_.fail();
+    if constexpr (requires { T::decode(reader_, value); }) {
+      if (!T::decode(reader_, value).ok()) reader_.fail();
+    } else if (auto decoded = T::decode(reader_); decoded.ok()) {
+      value = std::move(decoded).value();
+    } else {
+      reader_.fail();
+    }
   }
   template <class T>
     requires Visitable<T, Decoder>

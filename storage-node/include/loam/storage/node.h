@@ -1,0 +1,96 @@
+// The storage node as one object: what its program, `loam dev` and the tests build and run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace loam::storage {
+
+/// How a node is set up. Everything here is a run-time option of the programs; `check()` tells what is out of range.
+struct NodeOptions {
+  std::string listen = "tcp://127.0.0.1:0";      ///< data path; port 0 takes a free one; loopback unless told otherwise
+  std::string manager = "tcp://127.0.0.1:7400";  ///< the commit manager
+  std::string admin = "127.0.0.1:0";             ///< gRPC administration; empty: none
+  uint64_t memory_bytes = uint64_t{1} << 30;     ///< records and indexes together, mapped and faulted in at start
+  uint64_t page_bytes = uint64_t{8} << 20;       ///< log page; a power of two
+  bool huge_pages = true;                        ///< ask for transparent huge pages
+  unsigned network_threads = 1;
+  unsigned scan_threads = 1;
+  uint64_t spin_ns = 20'000;                      ///< how long an idle network thread polls before it sleeps
+  double compact_dead_share = 0.25;               ///< a table with a larger share of dead bytes is compacted
+  uint32_t max_queries = 256;                     ///< concurrent scan queries; more get kOverloaded
+  uint64_t register_timeout_ns = 10'000'000'000;  ///< start() gives up on the commit manager after this
+
+  Status check() const;
+};
+
+/// A table's share of a node's statistics.
+struct TableStatistics {
+  uint64_t table = 0;
+  std::string name;
+  uint64_t keys = 0;  ///< slots in use in the index, tombstones not yet collected among them
+  uint64_t pages = 0;
+  uint64_t log_bytes = 0;   ///< bytes of pages up to their fill marks
+  uint64_t dead_bytes = 0;  ///< estimate: superseded, removed and reverted entries not yet collected
+  uint64_t index_bytes = 0;
+};
+
+/// Counters of a node since its start; a snapshot for people, not consistent to the last operation.
+struct NodeStatistics {
+  uint64_t uptime_ns = 0;
+  uint64_t memory_limit_bytes = 0;
+  uint64_t memory_used_bytes = 0;
+  uint64_t gets = 0;
+  uint64_t writes = 0;
+  uint64_t reverts = 0;
+  uint64_t conflicts = 0;
+  uint64_t no_space = 0;      ///< writes refused for want of memory
+  uint64_t batches = 0;       ///< frames executed
+  uint64_t operations = 0;    ///< operations in them
+  uint64_t scans = 0;         ///< queries finished
+  uint64_t scan_pages = 0;    ///< pages walked, each once for all queries that met there
+  uint64_t scan_records = 0;  ///< entries walked
+  uint64_t compacted_pages = 0;
+  uint64_t messages_in = 0, messages_out = 0;
+  uint64_t frames_in = 0, frames_out = 0;
+  uint64_t bytes_in = 0, bytes_out = 0;
+  std::vector<TableStatistics> tables;
+};
+
+/// A running storage node.
+///
+/// Owner and life: made by main(), `loam dev` or a test; start() brings up its threads (network threads, scan threads,
+/// a background thread for the compactor, a control thread that talks to the commit manager, and gRPC's own), stop() or
+/// the destructor ends them and drops all records: storage is memory, and without replication it is gone (R10).
+/// Threads: start() and stop() from one thread; the rest from any.
+class StorageNode {
+ public:
+  explicit StorageNode(NodeOptions options);
+  ~StorageNode();
+  StorageNode(const StorageNode&) = delete;
+  StorageNode& operator=(const StorageNode&) = delete;
+
+  /// Takes memory, listens, registers with the commit manager and serves. Blocks until the node is registered.
+  /// kInvalidArgument (an option), kNoSpace (memory), kUnavailable (port in use, commit manager unreachable).
+  Status start();
+
+  /// Refuses new work, finishes what has begun, and ends. Idempotent.
+  void stop();
+
+  /// "tcp://127.0.0.1:41234", with the port that was taken; after start().
+  const std::string& address() const;
+  /// "127.0.0.1:41235", or empty.
+  const std::string& admin_address() const;
+
+  NodeStatistics statistics() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace loam::storage
