@@ -1,0 +1,147 @@
+// The client: one process's session with a cluster.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <loam/client/counter.h>
+#include <loam/client/options.h>
+#include <loam/client/plain_table.h>
+#include <loam/client/scan.h>
+#include <loam/client/statistics.h>
+#include <loam/client/table.h>
+#include <loam/client/transaction.h>
+
+#include "common/base/status.h"
+#include "common/schema/schema.h"
+
+namespace loam::client {
+
+/// A fiber that was spawned. Copyable handle; dropping it detaches.
+class Task {
+ public:
+  /// Waits for the fiber's end, from a fiber of the same client or an ordinary thread.
+  void join();
+  bool done() const;
+
+  class Impl;
+  explicit Task(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+/// One session with a cluster (R3), with a worker thread of its own that runs fibers and owns all connections.
+///
+///     auto client = Client::connect("tcp://127.0.0.1:7400");
+///     auto accounts = client.value()->open_table("accounts");
+///     Status moved = client.value()->run_transaction([&](Transaction& tx) -> Status {
+///       LOAM_ASSIGN_OR_RETURN(Record from, tx.get(*accounts, Key(1)));
+///       LOAM_RETURN_IF_ERROR(from.set("balance", Value::int64(from.int64("balance") - 10)));
+///       return tx.update(*accounts, Key(1), from);
+///     });
+///
+/// **Fibers and threads.** Every function of this library may be called from a fiber of its client (spawn(), run()),
+/// where it suspends that fiber only, or from any ordinary thread, which it blocks while a fiber does the work. Many
+/// fibers at once are how a program gets throughput: what they ask of one server in one round travels in one message. A
+/// fiber must not block its thread by other means (locks, files, sleep): it would stop all the others; a warning is
+/// logged when one holds the thread for over 10 ms. Code that runs in a fiber has ClientOptions::fiber_stack_bytes of
+/// stack, and must not let an exception escape.
+///
+/// Owner and life: made by connect(), destroyed by its owner from an ordinary thread, after everything that was
+/// obtained from it. The destructor waits for the fibers that still run, finishes what is open and closes the session.
+/// When the commit manager's connection is lost the session has ended: every call fails with kUnavailable from then on,
+/// and a new Client is needed.
+class Client {
+ public:
+  /// Connects to the commit manager at `address` ("tcp://host:port") and from there to the whole cluster. Blocks the
+  /// thread. kInvalidArgument: not an address; kUnavailable: nobody listens there; kUnsupportedVersion: another
+  /// protocol; kTimeout; kMalformed: something else than a commit manager answers.
+  static Result<std::unique_ptr<Client>> connect(std::string_view address, const ClientOptions& options = {});
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // ---- fibers ---------------------------------------------------------------------------------------------------
+
+  /// Runs `function` in a new fiber.
+  Task spawn(std::function<void()> function);
+  /// Runs `function` in a fiber (or at once, if this is one), waits, and returns what it returned.
+  template <class Function>
+  auto run(Function&& function) -> std::invoke_result_t<Function> {
+    if constexpr (std::is_void_v<std::invoke_result_t<Function>>) {
+      run_and_wait([&] { function(); });
+    } else {
+      std::optional<std::invoke_result_t<Function>> result;
+      run_and_wait([&] { result.emplace(function()); });
+      return std::move(*result);
+    }
+  }
+  /// Lets other fibers run for at least so long.
+  void sleep_for(uint64_t duration_ns);
+  /// Lets the other fibers run that are ready.
+  void yield();
+
+  // ---- catalog --------------------------------------------------------------------------------------------------
+
+  /// Returns when every live storage node has the table (R30). If a table of that name exists with the same schema and
+  /// kind, that table; with others kAlreadyExists. kInvalidArgument: a name that is empty, over 128 bytes, or begins
+  /// with "loam.".
+  Result<Table> create_table(std::string_view name, TableKind kind, const Schema& schema);
+  /// kNoSuchTable names the table.
+  Result<Table> open_table(std::string_view name);
+  /// Its records are gone for everyone at once. kNoSuchTable.
+  Status drop_table(std::string_view name);
+  /// In the order of names; without the system's own tables.
+  Result<std::vector<Table>> list_tables();
+
+  // ---- transactions ---------------------------------------------------------------------------------------------
+
+  Result<Transaction> begin(const TransactionOptions& options = {});
+
+  /// Begins, calls `body`, commits; if the body or the commit fails with kConflict (or kOverloaded, kSnapshotTooOld,
+  /// kWrongShard: nothing happened, and a new attempt may succeed) waits and begins anew, up to the options' number of
+  /// attempts. Any other error of the body aborts and is returned; so is the last kConflict. kUnknownOutcome is never
+  /// retried. The body may run several times: it must have no effect outside of the transaction, and must not call
+  /// commit().
+  Status run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options = {});
+
+  // ---- scans ----------------------------------------------------------------------------------------------------
+
+  /// Starts a query in a snapshot of its own. kInvalidArgument: Query::check; kNoSuchTable.
+  Result<ScanStream> scan(const Table& table, const Query& query, const ScanOptions& options = {});
+  /// Several queries in one and the same snapshot: their results fit together. Up to kMaxScanBatch.
+  Result<std::vector<ScanStream>> scan(const std::vector<ScanRequest>& requests, const ScanOptions& options = {});
+
+  // ---- the rest -------------------------------------------------------------------------------------------------
+
+  /// A handle for access to a non-transactional table; kWrongTableKind for the other kind.
+  Result<PlainTable> plain(const Table& table);
+  /// The cluster's counter of that name; made when it does not exist. `block_size` numbers are drawn at once, 1 to
+  /// 2^32.
+  Result<Counter> counter(std::string_view name, uint64_t block_size = 1'000);
+
+  /// The session's number at the commit manager.
+  SessionId session() const;
+  /// gRPC address of the commit manager's administration; empty if it has none.
+  std::string admin_address() const;
+  /// Any thread, never waits.
+  ClientStatistics statistics() const;
+
+  class Impl;
+
+ private:
+  explicit Client(std::unique_ptr<Impl> impl);
+  void run_and_wait(const std::function<void()>& function);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace loam::client

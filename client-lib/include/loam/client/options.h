@@ -1,0 +1,50 @@
+// Options of a client, a transaction and a scan, with their limits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace loam::client {
+
+/// Writes of one transaction: its undo record names each of them and has to stay well inside one row (kMaxRowBytes).
+inline constexpr size_t kMaxTransactionWrites = 65'536;
+/// Bytes of rows that one transaction buffers.
+inline constexpr size_t kMaxTransactionBytes = 64 << 20;
+/// Queries in one Client::scan call.
+inline constexpr size_t kMaxScanBatch = 256;
+
+struct ClientOptions {
+  /// For operators: shown in the commit manager's list of sessions. Empty: the program's name.
+  std::string name;
+  /// Until the commit manager and all storage nodes have been reached and the session is open.
+  uint64_t connect_timeout_ns = 5'000'000'000;
+  /// For one request and its answer. What passes it is kTimeout if it cannot have had an effect, else kUnknownOutcome
+  /// until the library has resolved it (R4).
+  uint64_t request_timeout_ns = 10'000'000'000;
+  /// Fibers alive at once; spawn() beyond it waits for one to end.
+  size_t max_fibers = 4'096;
+  size_t fiber_stack_bytes = 128 * 1024;
+  /// The worker looks for events so long before it sleeps (TransportOptions::spin_ns).
+  uint64_t spin_ns = 20'000;
+};
+
+/// Bounded exponential back-off with full jitter: attempt n waits a random time below min(max, initial * 2^n).
+struct RetryOptions {
+  uint32_t max_attempts = 32;  ///< including the first; at least 1
+  uint64_t initial_backoff_ns = 50'000;
+  uint64_t max_backoff_ns = 20'000'000;
+};
+
+struct TransactionOptions {
+  /// A registered snapshot and no id: writes are refused, nothing is logged, commit() costs no round trip.
+  bool read_only = false;
+  RetryOptions retry;  ///< of run_transaction() only
+};
+
+struct ScanOptions {
+  /// Chunks that each node may have on their way to this client. A slow reader slows its own query only.
+  uint32_t credits = 8;
+};
+
+}  // namespace loam::client

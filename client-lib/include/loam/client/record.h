@@ -1,0 +1,89 @@
+// One record, read or to be written.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+
+#include <loam/client/table.h>
+
+#include "common/base/bytes.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/schema/row.h"
+#include "common/schema/value.h"
+
+namespace loam::client {
+
+/// A complete row of one table with the key and version it was read under.
+///
+/// Value type that owns its bytes; moved cheaply, copied with one allocation; one thread at a time. Not tied to the
+/// transaction that read it. Changing it changes nothing in the cluster until it is given to update().
+///
+/// Invariant: the bytes are a valid row of the table's schema (Schema's layout).
+///
+/// Fields are named by number (fast) or by name (a binary search). A typed accessor that names a field the table does
+/// not have, or asks for a type that is not the field's, is a mistake in the program and aborts it with a message; a
+/// program that does not know its schema beforehand uses value(), whose mistakes are kInvalidArgument.
+class Record {
+ public:
+  /// A row from one value per field, in the order of the schema. kInvalidArgument, naming table and field: too few or
+  /// too many values, a wrong type (no conversion is made), NULL in a field that has none, a row over kMaxRowBytes.
+  static Result<Record> make(const Table& table, std::span<const Value> values);
+  static Result<Record> make(const Table& table, std::initializer_list<Value> values) {
+    return make(table, std::span<const Value>(values.begin(), values.size()));
+  }
+  /// From encoded bytes (RowBuilder's result), which are validated and copied.
+  static Result<Record> from_bytes(const Table& table, Bytes row);
+
+  const Table& table() const { return table_; }
+  Key key() const { return key_; }
+  /// The version read: in a transactional table the id of the transaction that wrote it; 0 in a transaction's own
+  /// uncommitted write and in a record that was made, not read.
+  Version version() const { return version_; }
+
+  RowView view() const { return {table_.schema(), row_}; }
+  Bytes bytes() const { return row_; }
+
+  bool is_null(size_t field) const;
+  int16_t int16(size_t field) const;
+  int32_t int32(size_t field) const;
+  int64_t int64(size_t field) const;
+  float float32(size_t field) const;
+  double float64(size_t field) const;
+  std::string_view text(size_t field) const;
+  Bytes blob(size_t field) const;
+
+  bool is_null(std::string_view field) const { return is_null(index(field)); }
+  int16_t int16(std::string_view field) const { return int16(index(field)); }
+  int32_t int32(std::string_view field) const { return int32(index(field)); }
+  int64_t int64(std::string_view field) const { return int64(index(field)); }
+  float float32(std::string_view field) const { return float32(index(field)); }
+  double float64(std::string_view field) const { return float64(index(field)); }
+  std::string_view text(std::string_view field) const { return text(index(field)); }
+  Bytes blob(std::string_view field) const { return blob(index(field)); }
+
+  /// Any field; kInvalidArgument if there is none of that name or number.
+  Result<Value> value(std::string_view field) const;
+  Result<Value> value(size_t field) const;
+
+  /// Replaces one field. kInvalidArgument as make(); the record is then as before.
+  Status set(size_t field, const Value& value);
+  Status set(std::string_view field, const Value& value);
+
+  /// For the library: a row that came from a node or out of the write buffer and is known to be valid.
+  Record(Table table, Key key, Version version, Buffer row)
+      : table_(std::move(table)), key_(key), version_(version), row_(std::move(row)) {}
+
+ private:
+  size_t index(std::string_view field) const;
+  void expect(size_t field, FieldType type) const;
+
+  Table table_;
+  Key key_;
+  Version version_;
+  Buffer row_;
+};
+
+}  // namespace loam::client

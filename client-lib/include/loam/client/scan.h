@@ -1,0 +1,66 @@
+// Streams of shared scans.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <loam/client/options.h>
+#include <loam/client/table.h>
+
+#include "common/base/status.h"
+#include "common/schema/chunk.h"
+#include "common/schema/query.h"
+
+namespace loam::client {
+
+/// One query of a batch.
+struct ScanRequest {
+  Table table;
+  Query query;
+};
+
+/// What a query cost, summed over the storage nodes; complete when the stream has ended.
+struct ScanStatistics {
+  uint64_t nodes = 0;
+  uint64_t pages = 0;        ///< pages read
+  uint64_t pages_total = 0;  ///< pages of the table when the query joined
+  uint64_t records = 0;      ///< entries looked at
+  uint64_t rows = 0;         ///< rows that matched
+  uint64_t chunks = 0;       ///< received from the nodes
+  uint64_t bytes = 0;        ///< of those chunks
+  uint64_t elapsed_ns = 0;   ///< from the call to the end of the stream
+};
+
+/// The result of one query, as column-wise chunks in the Arrow layout (common/schema/arrow.h hands them out without a
+/// copy). Projections stream while the nodes scan, in no order; aggregates, groups and top-k come at the end.
+///
+/// Move-only; used by one fiber or thread at a time; destroyed before its Client. Destroying it early cancels the query
+/// at the nodes. Chunks stay valid after the stream.
+class ScanStream {
+ public:
+  ~ScanStream();
+  ScanStream(ScanStream&&) noexcept;
+  ScanStream& operator=(ScanStream&&) noexcept;
+
+  /// Columns of every chunk.
+  const ResultSchema& schema() const;
+
+  /// The next chunk, or null at the end. May suspend or block. Errors end the stream: kNoSuchTable (dropped
+  /// meanwhile), kSnapshotTooOld, kOverflow, kUnavailable, kCancelled.
+  Result<std::shared_ptr<const Chunk>> next();
+  /// All chunks that are left. For results that fit into memory.
+  Result<std::vector<std::shared_ptr<const Chunk>>> collect();
+  /// Ends the query at the nodes; next() then gives kCancelled.
+  void cancel();
+
+  ScanStatistics statistics() const;
+
+  class Impl;
+  explicit ScanStream(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace loam::client

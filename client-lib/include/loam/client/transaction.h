@@ -1,0 +1,87 @@
+// Transactions under snapshot isolation.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <loam/client/future.h>
+#include <loam/client/options.h>
+#include <loam/client/record.h>
+#include <loam/client/scan.h>
+#include <loam/client/table.h>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/schema/query.h"
+
+namespace loam::client {
+
+/// One transaction: reads of one snapshot, and buffered writes that become visible all at once or not at all.
+///
+/// **What is promised.** Strong snapshot isolation: a transaction sees everything that was acknowledged before it
+/// began, and its own writes; of two concurrent ones that write the same record, at most one commits, the other gets
+/// kConflict. Write skew is possible: two transactions may each read what the other writes. get_for_update() is the
+/// tool against it, for records that exist.
+///
+/// **When errors show.** Writes are checked at once against the schema and against the transaction's own writes, and
+/// sent by commit(); so a conflict, a duplicate key (kAlreadyExists), a missing key (kNotFound) or a full node
+/// (kNoSpace) is commit()'s answer, which names table and key. A failed commit() has undone everything.
+///
+/// Owner and life: whoever began it; destroyed before its Client. A transaction destroyed unfinished is aborted. Used
+/// by one fiber or thread at a time; every call may suspend the fiber (or block the ordinary thread) that makes it.
+/// [Thesis 3.2; protocol R1–R6]
+class Transaction {
+ public:
+  ~Transaction();
+  Transaction(Transaction&&) noexcept;
+  Transaction& operator=(Transaction&&) noexcept;
+
+  /// 0 for a read-only transaction.
+  TransactionId id() const;
+  bool read_only() const;
+
+  /// The record as this transaction sees it. kNotFound if there is none; kWrongTableKind for a non-transactional table;
+  /// kSnapshotTooOld if the transaction has been open for too long; kUnavailable, kTimeout.
+  Result<Record> get(const Table& table, Key key);
+  /// The same without waiting. Own writes made after this call are not seen by it.
+  Future<Record> get_async(const Table& table, Key key);
+  /// Many at once, in one message to each storage node; answers in the order of the keys.
+  std::vector<Result<Record>> get_many(const Table& table, std::span<const Key> keys);
+  /// get(), and a promise that the record is not changed by another transaction that overlaps this one and commits:
+  /// this transaction writes the record back as it was, unless it writes it anyway.
+  Result<Record> get_for_update(const Table& table, Key key);
+
+  /// Buffered writes. kInvalidArgument names the table, key and field: wrong type, NULL in a field that has none, row
+  /// over the limit, another table's record; also for a read-only or finished transaction, or beyond
+  /// kMaxTransactionWrites. kAlreadyExists and kNotFound where the transaction's own writes already tell.
+  Status insert(const Table& table, Key key, const Record& record);
+  Status insert(const Table& table, Key key, std::initializer_list<Value> values);
+  Status insert(const Table& table, Key key, std::span<const Value> values);
+  Status update(const Table& table, Key key, const Record& record);
+  Status update(const Table& table, Key key, std::initializer_list<Value> values);
+  Status update(const Table& table, Key key, std::span<const Value> values);
+  Status remove(const Table& table, Key key);
+
+  /// A shared scan in this transaction's snapshot. The stream may outlive the transaction's calls but not the
+  /// transaction. kInvalidArgument if this transaction has buffered writes to that table: a scan would not see them.
+  Result<ScanStream> scan(const Table& table, const Query& query, const ScanOptions& options = {});
+
+  /// Makes the writes durable in the cluster's memory and visible to all later transactions. Ok only after the commit
+  /// manager has acknowledged it (R1). Afterwards the transaction is finished, whatever the answer:
+  /// kConflict, kAlreadyExists, kNotFound, kNoSpace, kNoSuchTable, kOverloaded, kUnavailable, kTimeout: nothing
+  /// happened; kUnknownOutcome: the session was lost and the outcome could not be resolved (R4).
+  Status commit();
+  /// Gives up. Ok also if it was finished already.
+  Status abort();
+  bool finished() const;
+
+  class Impl;
+  explicit Transaction(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace loam::client
