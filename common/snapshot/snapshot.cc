@@ -5,6 +5,12 @@
 namespace loam {
 
 Result<Snapshot> Snapshot::make(Version base, Version high, std::span<const Version> open) {
+  Snapshot snapshot;
+  LOAM_RETURN_IF_ERROR(snapshot.assign(base, high, open));
+  return snapshot;
+}
+
+Status Snapshot::assign(Version base, Version high, std::span<const Version> open) {
   const auto refuse = [](std::string why) { return Status(StatusCode::kInvalidArgument, "snapshot: " + why); };
   if (base > high) {
     return refuse("base " + std::to_string(base.value) + " is above high " + std::to_string(high.value));
@@ -19,12 +25,11 @@ Result<Snapshot> Snapshot::make(Version base, Version high, std::span<const Vers
     }
     previous = id;
   }
-  Snapshot snapshot;
-  snapshot.base_ = base.value;
-  snapshot.high_ = high.value;
-  snapshot.open_.assign(open.begin(), open.end());
-  snapshot.make_canonical();
-  return snapshot;
+  base_ = base.value;
+  high_ = high.value;
+  open_.assign(open.begin(), open.end());
+  make_canonical();
+  return ok_status();
 }
 
 void Snapshot::make_canonical() {

@@ -39,6 +39,8 @@ class Snapshot {
   /// `open` must be ascending and unique with base < id ≤ high, at most kMaxOpenIds: else kInvalidArgument. Brings the
   /// snapshot into canonical form: base() and high() may differ from what was given, what is visible does not.
   static Result<Snapshot> make(Version base, Version high, std::span<const Version> open);
+  /// The same into this snapshot, whose memory is used again; it stays as it was if the result is an error.
+  Status assign(Version base, Version high, std::span<const Version> open);
 
   Version base() const { return Version(base_); }
   Version high() const { return Version(high_); }
