@@ -111,10 +111,12 @@ class [[nodiscard]] Result {
 
 #define LOAM_CONCAT_INNER_(a, b) a##b
 #define LOAM_CONCAT_(a, b) LOAM_CONCAT_INNER_(a, b)
+// NOLINTBEGIN(bugprone-macro-parentheses): the target may be a declaration
 /// LOAM_ASSIGN_OR_RETURN(auto x, f()): declares or assigns x from a Result, or returns its status.
 #define LOAM_ASSIGN_OR_RETURN(target, expression)                                                       \
   auto LOAM_CONCAT_(loam_result_, __LINE__) = (expression);                                             \
   if (!LOAM_CONCAT_(loam_result_, __LINE__).ok()) return LOAM_CONCAT_(loam_result_, __LINE__).status(); \
   target = std::move(LOAM_CONCAT_(loam_result_, __LINE__)).value()
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace loam

@@ -12,8 +12,9 @@ TEST(Status, SuccessHasNoMessage) {
 }
 
 TEST(Status, ErrorSaysWhatAndCopiesDeeply) {
-  const Status status(StatusCode::kConflict, "record 7");
+  Status status(StatusCode::kConflict, "record 7");
   const Status copy = status;
+  status = ok_status();
   EXPECT_FALSE(copy.ok());
   EXPECT_TRUE(copy == StatusCode::kConflict);
   EXPECT_EQ(copy.to_string(), "kConflict: record 7");

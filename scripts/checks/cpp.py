@@ -1,0 +1,49 @@
+"""Just enough of C++'s lexical rules for textual checks."""
+
+import re
+
+_TOKEN = re.compile(
+    r"""
+    (?P<line>//[^\n]*)
+  | (?P<block>/\*.*?\*/)
+  | (?P<raw>R"(?P<tag>[^()\s\\]{0,16})\(.*?\)(?P=tag)")
+  | (?P<string>"(?:\\.|[^"\\\n])*")
+  | (?P<number>\b[0-9][0-9a-zA-Z.']*)
+  | (?P<char>'(?:\\.|[^'\\\n])+')
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def blank(text, strings=True):
+    """`text` with comments, and string literals if asked, turned to spaces: offsets and lines stay what they were."""
+
+    def spaces(match):
+        if match.lastgroup == "number" or (not strings and match.lastgroup not in ("line", "block")):
+            return match.group()
+        return re.sub(r"[^\n]", " ", match.group())
+
+    return _TOKEN.sub(spaces, text)
+
+
+def line_of(text, offset):
+    """The line, counted from 1, of an offset."""
+    return text.count("\n", 0, offset) + 1
+
+
+def line_text(text, line):
+    """The text of a line, counted from 1."""
+    return text.split("\n")[line - 1]
+
+
+def arguments(text, opening):
+    """The text between the parenthesis at `opening` and its partner."""
+    depth = 0
+    for i in range(opening, len(text)):
+        if text[i] == "(":
+            depth += 1
+        elif text[i] == ")":
+            depth -= 1
+            if depth == 0:
+                return text[opening + 1 : i]
+    return text[opening + 1 :]

@@ -1,0 +1,75 @@
+"""Links of the documents, and files that documents and sources name."""
+
+import re
+
+from checks import cpp
+from checks.tree import CODE_ROOTS, Finding
+
+WHAT = "links and named files exist"
+
+_FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_CODE_SPAN = re.compile(r"`[^`\n]*`")
+_LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+_REFERENCE = re.compile(r"^\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
+_ANCHOR = re.compile(r"<a\s+(?:id|name)=\"([^\"]+)\"")
+_DOCUMENT = re.compile(r"(?<![\w/.-])(docs/[\w/-]+\.md)\b")
+_FILE_SPAN = re.compile(
+    r"`((?:%s|docs|scripts|cmake)/[\w./-]+\.(?:h|cc|py|md|cmake|proto|txt))`" % "|".join(CODE_ROOTS)
+)
+
+
+def _spaces(match):
+    return re.sub(r"[^\n]", " ", match.group())
+
+
+def _slugs(text):
+    """The anchors that a Markdown page offers: its headings' (as GitHub spells them) and its explicit ones."""
+    slugs = set(_ANCHOR.findall(text))
+    for heading in _HEADING.findall(_FENCE.sub(_spaces, text)):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        unique, n = slug, 0
+        while unique in slugs:
+            n += 1
+            unique = f"{slug}-{n}"
+        slugs.add(unique)
+    return slugs
+
+
+def _check_link(tree, page, target):
+    """What is wrong with a link, or None."""
+    if re.match(r"[a-z][a-z0-9+.-]*:", target):  # another site: not reachable from a build
+        return None
+    path, _, anchor = target.partition("#")
+    if path.startswith("/"):
+        return f"link '{target}' starts at the root of the disk: make it relative to this page"
+    resolved = (tree.root / page).parent.joinpath(path).resolve() if path else tree.root / page
+    if not resolved.is_relative_to(tree.root):
+        return f"link '{target}' leaves the tree: only files of the tree can be linked"
+    if not resolved.exists():
+        return f"link '{target}' leads nowhere: mend the path or write the page"
+    if anchor and resolved.suffix == ".md":
+        if anchor not in _slugs(resolved.read_text(encoding="utf-8")):
+            return f"link '{target}': the page has no heading '#{anchor}'"
+    return None
+
+
+def run(tree):
+    findings = []
+    for path, text in tree.texts():
+        named = []
+        if path.endswith(".md"):
+            prose = _CODE_SPAN.sub(_spaces, _FENCE.sub(_spaces, text))
+            for pattern in (_LINK, _REFERENCE):
+                for match in pattern.finditer(prose):
+                    problem = _check_link(tree, path, match.group(1))
+                    if problem:
+                        findings.append(Finding(path, cpp.line_of(text, match.start()), problem))
+            named += _FILE_SPAN.finditer(text)
+        if path.endswith((".md", ".h", ".cc", ".cmake", "CMakeLists.txt", "Makefile")):
+            named += _DOCUMENT.finditer(text)
+        for file, line in sorted({(m.group(1), cpp.line_of(text, m.start())) for m in named}):
+            if not tree.exists(file):
+                findings.append(Finding(path, line, f"names '{file}', which does not exist: mend the name or write it"))
+    return findings

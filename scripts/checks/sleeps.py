@@ -1,0 +1,29 @@
+"""Tests do not sleep."""
+
+import re
+
+from checks import cpp
+from checks.tree import Finding
+
+WHAT = "tests poll with a deadline instead of sleeping"
+
+_CPP_SLEEP = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep|sleep)\s*\(")
+_PYTHON_SLEEP = re.compile(r"\b(?:time\.)?sleep\(")
+_ESCAPE = "poll interval"
+
+
+def run(tree):
+    findings = []
+    for path, text in tree.texts():
+        is_test = re.search(r"_test\.(cc|py)$", path) or path.startswith(("tests/", "common/testing/"))
+        if not is_test or not path.endswith((".h", ".cc", ".py")):
+            continue
+        code = cpp.blank(text) if not path.endswith(".py") else text
+        for match in (_PYTHON_SLEEP if path.endswith(".py") else _CPP_SLEEP).finditer(code):
+            line = cpp.line_of(text, match.start())
+            if _ESCAPE not in cpp.line_text(text, line):
+                findings.append(
+                    Finding(path, line, "a test sleeps: poll a condition with a deadline (the wait between two looks of"
+                            " such a loop carries the comment 'poll interval')")
+                )
+    return findings

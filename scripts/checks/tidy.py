@@ -1,0 +1,126 @@
+"""Lint, by clang-tidy, remembering which contents were found clean.
+
+A source file is looked at again only if something that clang-tidy would see of ours has changed: the file itself, a
+header of the tree that it includes (also indirectly), its compile command, .clang-tidy, or clang-tidy's version.
+System headers do not count; `make clean` forgets everything.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import time
+
+from checks.tree import CODE_ROOTS, Finding
+
+WHAT = "lint (clang-tidy)"
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.MULTILINE)
+_LINE = re.compile(r"^(/.*?):(\d+):\d+: (?:warning|error): (.*)$")
+
+
+def _commands(tree):
+    """Source path → compile command from build/dev. Twins that are built for the simulator are looked at once."""
+    database = tree.root / "build/dev/compile_commands.json"
+    if not database.exists():
+        raise RuntimeError("build/dev/compile_commands.json is missing: run cmake --preset dev first")
+    ours = {str(tree.root / p): p for p in tree.cpp() if p.endswith(".cc")}
+    commands = {}
+    for entry in json.loads(database.read_text()):
+        path = ours.get(entry["file"])
+        if path and (path not in commands or "LOAM_ENV_SIM" in commands[path]["command"]):
+            commands[path] = entry
+    return commands
+
+
+class _Hasher:
+    """Hash of a source file with all headers of the tree that it reaches."""
+
+    def __init__(self, tree, config):
+        self._tree = tree
+        self._config = config
+        self._headers = {p for p in tree.paths if p.endswith(".h")}
+        self._public = {p.split("/include/", 1)[1]: p for p in self._headers if "/include/" in p}
+
+    def _reach(self, path, seen):
+        seen.add(path)
+        folder = pathlib.PurePosixPath(path).parent
+        for name in _INCLUDE.findall(self._tree.text(path) or ""):
+            for header in (name, self._public.get(name), (folder / name).as_posix()):
+                if header in self._headers and header not in seen:
+                    self._reach(header, seen)
+        return seen
+
+    def of(self, path, entry):
+        digest = hashlib.sha256(self._config)
+        digest.update(entry["command"].encode())
+        for reached in sorted(self._reach(path, set())):
+            digest.update(reached.encode() + b"\0" + (self._tree.text(reached) or "").encode())
+        return digest.hexdigest()
+
+
+def _generate_sources(tree):
+    """Builds the sources that other sources include, such as protobuf's; nothing else needs to be built for a lint."""
+    build = tree.root / "build/dev"
+    if not (build / "build.ninja").exists():
+        return
+    targets = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], capture_output=True, text=True, check=True)
+    generated = re.findall(r"^(\S+\.pb\.h): ", targets.stdout, re.MULTILINE)
+    if generated:
+        subprocess.run(["ninja", "-C", build, *generated], check=True, stdout=subprocess.DEVNULL)
+
+
+def _lint(tree, path, database):
+    """Findings in one source file and our headers that it includes."""
+    root = re.sub(r"([][.+*?(){}|^$\\])", r"\\\1", str(tree.root))  # for LLVM's POSIX regular expressions
+    headers = f"^{root}/({'|'.join(CODE_ROOTS)})/.*\\.h$"
+    command = ["clang-tidy-19", "--quiet", "-p", str(database), f"--header-filter={headers}"]
+    told = subprocess.run([*command, str(tree.root / path)], cwd=tree.root, capture_output=True, text=True)
+    findings = set()
+    for match in map(_LINE.match, told.stdout.splitlines()):
+        if match:
+            place = pathlib.Path(match.group(1))
+            named = place.relative_to(tree.root).as_posix() if place.is_relative_to(tree.root) else str(place)
+            findings.add(Finding(named, int(match.group(2)), match.group(3)))
+    if told.returncode != 0 and not findings:
+        raise RuntimeError(f"clang-tidy-19 failed on {path}: {told.stderr.strip() or told.stdout.strip()}")
+    return findings
+
+
+def run(tree):
+    _generate_sources(tree)
+    commands = _commands(tree)
+    place = tree.root / "build/tidy"
+    clean = place / "clean"
+    clean.mkdir(parents=True, exist_ok=True)
+    (place / "compile_commands.json").write_text(json.dumps(list(commands.values())))
+    version = subprocess.run(["clang-tidy-19", "--version"], capture_output=True, check=True).stdout
+    hasher = _Hasher(tree, version + (tree.text(".clang-tidy") or "").encode())
+    todo = {path: hasher.of(path, entry) for path, entry in sorted(commands.items())}
+    todo = {path: key for path, key in todo.items() if not (clean / key).exists()}
+    # The biggest first, so that no core is left waiting for one late giant.
+    order = sorted(todo, key=lambda path: -len(tree.text(path) or ""))
+    findings, done, lock, began = set(), 0, threading.Lock(), time.monotonic()
+
+    def lint(path):
+        nonlocal done
+        found = _lint(tree, path, place)
+        if not found:
+            (clean / todo[path]).touch()
+        with lock:
+            done += 1
+            findings.update(found)
+            if sys.stderr.isatty():
+                seconds = time.monotonic() - began
+                print(f"\r  tidy: {done} of {len(order)} files, {seconds:.0f} s ", end="", file=sys.stderr, flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lint, order))
+    if order and sys.stderr.isatty():
+        print(file=sys.stderr)
+    return list(findings)

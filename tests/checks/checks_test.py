@@ -1,0 +1,174 @@
+"""Plants a breach of every rule in a small tree, and sees scripts/check's checks find it, there and nowhere else."""
+
+import importlib
+import json
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from checks.tree import Tree  # noqa: E402
+
+GOOD_SOURCE = """#include <atomic>
+
+namespace loam {
+
+std::atomic<int> counter{0};
+
+int next() {
+  // Relaxed: nothing is published through the counter; sleep_for( in a comment is no sleep.
+  return counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace loam
+"""
+
+
+class Planted(unittest.TestCase):
+    """A temporary tree that all checks accept, until a test plants something."""
+
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="loam_checks_"))
+        self.addCleanup(shutil.rmtree, self.root)
+        for config in (".clang-format", ".clang-tidy"):
+            shutil.copy(ROOT / config, self.root / config)
+        self.plant("common/base/counter.cc", GOOD_SOURCE)
+        self.plant("docs/guide.md", "# Guide\n\n## The way in\n\nRead [on](#the-way-in), or `common/base/counter.cc`.\n")
+
+    def plant(self, path, text):
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+
+    def findings(self, name):
+        return sorted(importlib.import_module(f"checks.{name}").run(Tree(self.root)))
+
+    def assert_clean(self, name):
+        self.assertEqual([str(f) for f in self.findings(name)], [])
+
+    def assert_found(self, name, *places):
+        """Exactly these (path, line) are found."""
+        found = self.findings(name)
+        self.assertEqual([(f.path, f.line) for f in found], sorted(places), [str(f) for f in found])
+
+
+class TextualChecks(Planted):
+    def test_a_good_tree_is_clean(self):
+        for name in ("names", "lengths", "words", "atomics", "sleeps", "links", "spelling", "formatting"):
+            with self.subTest(name):
+                self.assert_clean(name)
+
+    def test_names(self):
+        for path in ("common/base/BadName.cc", "common/base/utils.h", "common/net/common.h", "common/misc/thing.h",
+                     "common/base/log_v2.cc", "common/base/late.cpp", "docs/a b.md"):  # fmt: skip
+            self.plant(path, "")
+        self.assert_found(
+            "names", ("common/base/BadName.cc", 0), ("common/base/utils.h", 0), ("common/net/common.h", 0),
+            ("common/misc", 0), ("common/base/log_v2.cc", 0), ("common/base/late.cpp", 0), ("docs/a b.md", 0),
+        )  # fmt: skip
+
+    def test_length(self):
+        self.plant("common/base/brief.cc", "\n" * 600)
+        self.plant("common/base/endless.cc", "\n" * 601)
+        self.assert_found("lengths", ("common/base/endless.cc", 0))
+
+    def test_words(self):
+        self.plant("common/base/later.cc", "// TO" "DO: finish\nint x;  // X" "XX\n")
+        self.plant("docs/where.md", "see /wo" "rk/main/file and https://deb.deb" "ian.org/debian\nor $HOME/work/file\n")
+        self.assert_found("words", ("common/base/later.cc", 1), ("common/base/later.cc", 2),
+                          ("docs/where.md", 1), ("docs/where.md", 1))  # fmt: skip
+
+    def test_atomics(self):
+        self.plant("common/base/head.h", "struct Head {\n  std::atomic<int> word_{0};\n  int plain_ = 0;\n};\n")
+        self.plant(
+            "common/base/head.cc",
+            "void f(Head& head) {\n"
+            "  head.word_.store(1);\n"  # 2: no order
+            "  head.word_.compare_exchange_strong(\n      expected, g(std::memory_order_relaxed(), 1));\n"
+            "  word_ = 3;\n"  # 5: an order unsaid
+            "  ++word_;\n"  # 6
+            "  plain_ = 4;\n"
+            "  if (word_ == 3) return;\n"
+            "  book.store(1);  // not atomic: a shop\n"
+            "  std::atomic_thread_fence(std::memory_order_seq_cst);\n"  # 10
+            "}\n",
+        )
+        self.assert_found("atomics", *(("common/base/head.cc", line) for line in (2, 5, 6, 10)))
+
+    def test_sleeps(self):
+        sleep = "std::this_thread::sleep_for(1ms);"
+        self.plant("common/base/nap.cc", f"void nap() {{ {sleep} }}\n")  # no test
+        self.plant("common/base/nap_test.cc", f"// {sleep}\n{sleep}\n{sleep}  // poll interval\n")
+        self.plant("tests/integration/nap_test.py", "import time\ntime.sl" "eep(1)\n")
+        self.assert_found("sleeps", ("common/base/nap_test.cc", 2), ("tests/integration/nap_test.py", 2))
+
+    def test_links(self):
+        self.plant("docs/page.md", "[a](guide.md) [b](gone.md)\n[c](guide.md#the-way-in)\n[d](guide.md#no-way)\n"
+                   "`common/base/gone.cc`\n```\n[e](in-a-fence.md)\n```\n[f](https://example.invalid/x)\n[g](/guide.md)\n")  # fmt: skip
+        self.plant("common/base/told.h", "// docs/guide.md tells, docs/unwritten.md does not\n")
+        self.assert_found("links", ("common/base/told.h", 1), ("docs/page.md", 1), ("docs/page.md", 3),
+                          ("docs/page.md", 4), ("docs/page.md", 9))  # fmt: skip
+
+    def test_spelling(self):
+        self.plant("docs/typo.md", "All is well.\nThis was rec" "ieved.\n")
+        self.assert_found("spelling", ("docs/typo.md", 2))
+
+    def test_formatting(self):
+        self.plant("common/base/ugly.cc", "int  main( ) { return 0 ; }\n")
+        self.assert_found("formatting", ("common/base/ugly.cc", 1))
+
+
+class Tidy(Planted):
+    def configure(self, *paths):
+        entries = [
+            {
+                "directory": str(self.root),
+                "file": str(self.root / path),
+                "command": f"c++ -std=c++20 -I{self.root} -c {self.root / path}",
+            }
+            for path in paths
+        ]
+        self.plant("build/dev/compile_commands.json", json.dumps(entries))
+
+    def test_finds_and_remembers(self):
+        self.plant("common/base/name.h", "#pragma once\ninline int good_name() { return 1; }\n")
+        self.plant("common/base/name.cc", '#include "common/base/name.h"\nint twice() { return 2 * good_name(); }\n')
+        self.configure("common/base/name.cc")
+        self.assert_clean("tidy")
+        remembered = set((self.root / "build/tidy/clean").iterdir())
+        self.assertEqual(len(remembered), 1)
+        self.assert_clean("tidy")
+        self.assertEqual(set((self.root / "build/tidy/clean").iterdir()), remembered)
+
+        # A change of a header alone makes the source that includes it be looked at again.
+        self.plant("common/base/name.h", "#pragma once\ninline int good_name() { return 1; }\ninline int BadName() { return 1; }\n")
+        self.assert_found("tidy", ("common/base/name.h", 3))
+        self.assert_found("tidy", ("common/base/name.h", 3))  # what was found is not remembered as clean
+
+    def test_code_that_does_not_compile_is_a_finding(self):
+        self.plant("common/base/broken.cc", "int f() { return nowhere_declared; }\n")
+        self.configure("common/base/broken.cc")
+        self.assert_found("tidy", ("common/base/broken.cc", 1))
+
+
+class Program(Planted):
+    def test_every_check_has_a_breach_planted_above(self):
+        import importlib.machinery
+        import importlib.util
+
+        loader = importlib.machinery.SourceFileLoader("check", str(ROOT / "scripts/check"))
+        program = importlib.util.module_from_spec(importlib.util.spec_from_loader("check", loader))
+        loader.exec_module(program)
+        planted = pathlib.Path(__file__).read_text(encoding="utf-8")
+        for name in program.CHECKS:
+            self.assertIn(f'assert_found("{name}"', planted.replace("(\n            ", "("), name)
+            self.assertTrue(importlib.import_module(f"checks.{name}").WHAT)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,176 @@
+"""Runs the commands that the documents show, so that what a newcomer copies works.
+
+Every fenced block marked `sh` is run by bash from the root of the tree, with `set -euo pipefail`; it fails if its exit code
+is not 0. What else a block may be:
+
+    ```sh no-run: needs a second machine          not run, for the reason given
+    ```sh background: listening                   started, and left running for the blocks after it in the same document,
+                                                  which wait until its output contains the text; stopped at the document's end
+
+Lines that would run the tests again or make another Debian (SKIPPED) are left out of a block.
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+SKIPPED = ("make test", "make prove-setup", ".ci/run")
+_FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)$")
+
+
+class DocumentError(Exception):
+    """A block that cannot be understood, or a command that failed: document, line, what happened."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block: where it starts, its commands, and how it is to be run."""
+
+    path: str
+    line: int
+    commands: str
+    mode: str  # "run", "no-run" or "background"
+    detail: str = ""  # the reason, or the text to wait for
+
+    def place(self):
+        return f"{self.path}:{self.line}"
+
+
+def _mode(path, line, info):
+    """(mode, detail) of an info string such as "sh no-run: reason", or None if the block holds no shell commands."""
+    language, _, rest = info.strip().partition(" ")
+    if language in ("bash", "shell", "console", "zsh"):
+        raise DocumentError(f"{path}:{line}: mark shell commands with ```sh, not ```{language}, so that they are run")
+    if language != "sh":
+        return None
+    rest = rest.strip()
+    if not rest:
+        return "run", ""
+    mode, colon, detail = rest.partition(":")
+    if mode not in ("no-run", "background") or not colon or not detail.strip():
+        raise DocumentError(f"{path}:{line}: '{rest}' is neither 'no-run: REASON' nor 'background: TEXT'")
+    return mode, detail.strip()
+
+
+def blocks(path, text):
+    """The shell blocks of a Markdown document."""
+    found, opening, body = [], None, []
+    for number, line in enumerate(text.split("\n"), 1):
+        fence = _FENCE.match(line)
+        if opening is None:
+            if fence:
+                opening, body = (number, fence["fence"], fence["info"]), []
+        elif fence and fence["fence"].startswith(opening[1]) and not fence["info"].strip():
+            mode = _mode(path, opening[0], opening[2])
+            if mode:
+                commands = "".join(f"{c}\n" for c in body if c.strip() not in SKIPPED)
+                found.append(Block(path, opening[0], commands, *mode))
+            opening = None
+        else:
+            body.append(line)
+    if opening is not None:
+        raise DocumentError(f"{path}:{opening[0]}: the fenced block is never closed")
+    return found
+
+
+def _stop(process):
+    """Ends a block's whole process group: first politely, then surely."""
+    for signal_number, patience_s in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+        try:
+            os.killpg(process.pid, signal_number)
+            process.wait(patience_s)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+    if process.poll() is None:
+        raise DocumentError(f"process group {process.pid} does not end")
+
+
+class Runner:
+    """Runs the blocks of documents in `root`. One thread; `log` is called with each line for people."""
+
+    def __init__(self, root, timeout_s=900, ready_s=30, log=print):
+        self._root = pathlib.Path(root)
+        self._timeout_s = timeout_s
+        self._ready_s = ready_s
+        self._log = log
+        self._scratch = None
+
+    def run(self, path):
+        """Runs one document; raises DocumentError at the first block that fails. Returns how many blocks ran."""
+        document = blocks(str(path), (self._root / path).read_text(encoding="utf-8"))
+        background, count = [], 0
+        with tempfile.TemporaryDirectory(prefix="loam_docs_") as self._scratch:
+            try:
+                for block in document:
+                    began = time.monotonic()
+                    if block.mode == "no-run":
+                        self._log(f"{block.place()}: not run: {block.detail}")
+                        continue
+                    if not block.commands.strip():
+                        self._log(f"{block.place()}: nothing left to run")
+                        continue
+                    self._still_running(background)
+                    if block.mode == "background":
+                        background.append(self._start(block))
+                    else:
+                        self._run(block)
+                    count += 1
+                    self._log(f"{block.place()}: ok, {time.monotonic() - began:.1f} s")
+                self._still_running(background)
+            finally:
+                for _, process, _ in background:
+                    _stop(process)
+        return count
+
+    def _spawn(self, block, output):
+        # What is left of a block is found by its process group: hence a session of its own.
+        return subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", block.commands],
+            cwd=self._root,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def _fail(self, block, what, output):
+        told = pathlib.Path(output).read_text(encoding="utf-8", errors="replace")
+        raise DocumentError(f"{block.place()}: {what}\n{block.commands}--- output (its end):\n{told[-4000:]}")
+
+    def _run(self, block):
+        output = os.path.join(self._scratch, f"{block.line}.log")
+        with open(output, "wb") as file:
+            process = self._spawn(block, file)
+        try:
+            code = process.wait(self._timeout_s)
+        except subprocess.TimeoutExpired:
+            self._fail(block, f"did not end within {self._timeout_s} s", output)
+        finally:
+            _stop(process)
+        if code != 0:
+            self._fail(block, f"exit code {code}", output)
+
+    def _start(self, block):
+        output = os.path.join(self._scratch, f"{block.line}.log")
+        with open(output, "wb") as file:
+            process = self._spawn(block, file)
+        deadline = time.monotonic() + self._ready_s
+        while True:
+            ended = process.poll() is not None  # asked before the output is read: it may speak and end at once
+            if block.detail in pathlib.Path(output).read_text(encoding="utf-8", errors="replace"):
+                return block, process, output
+            if ended or time.monotonic() > deadline:
+                _stop(process)
+                what = f"ended with code {process.poll()}" if ended else f"was silent for {self._ready_s} s"
+                self._fail(block, f"{what} before it said '{block.detail}'", output)
+            time.sleep(0.02)  # poll interval
+
+    def _still_running(self, background):
+        for block, process, output in background:
+            if process.poll() is not None:
+                self._fail(block, f"ended too early, with code {process.poll()}", output)
