@@ -1,0 +1,199 @@
+// The commit manager without I/O: messages in, messages out, time passed in (architecture 4 and 8).
+//
+// Three drivers run it: the server (src/server) with sockets and a clock, `loam dev` through the same server, and the
+// simulator. What it decides is in src/core (sessions, transactions, snapshots, publications) and src/catalog (tables,
+// nodes, shard map).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/bytes.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/wire/catalog.h"
+#include "common/wire/manager.h"
+
+namespace loam::commit {
+
+/// One connection of a client or storage node. The driver numbers them and uses no number twice.
+using PeerId = StrongId<struct PeerIdTag>;
+
+/// Sessions that are open at one time, one for each client process.
+inline constexpr size_t kMaxSessions = 4'096;
+/// Storage nodes ever registered in this run of the manager, the dead ones included.
+inline constexpr size_t kMaxNodes = 256;
+/// Open read-write transactions of one session: the fibers of a process, generously.
+inline constexpr size_t kMaxOpenPerSession = 8'192;
+/// Transactions of one session that are complete while their undo records are not reported cleared (R5). A client
+/// that never reports is stopped here instead of filling the manager.
+inline constexpr size_t kMaxUnclearedPerSession = 65'536;
+/// Transactions that the manager remembers: open, or complete and not cleared, those of dead sessions included.
+inline constexpr size_t kMaxTransactions = 1'048'576;
+/// Read-only snapshots that one session holds at one time.
+inline constexpr size_t kMaxSnapshotsPerSession = 4'096;
+/// Memory for the open ids in all open snapshots.
+inline constexpr size_t kMaxSnapshotBytes = 256u << 20;
+/// Requests of a session whose answers are kept for repetition (R3). An older one that comes again ends the session.
+inline constexpr size_t kReplyWindow = 128;
+/// Bytes of a reply that the window keeps; the repetition of a request with a longer one is answered kUnknownOutcome.
+inline constexpr size_t kMaxKeptReplyBytes = 16'384;
+/// Bytes of the name that a client gives itself, and of a node's address.
+inline constexpr size_t kMaxClientNameBytes = 256;
+inline constexpr size_t kMaxAddressBytes = 256;
+/// Tables of a cluster, the system's included.
+inline constexpr size_t kMaxTables = 65'536;
+/// Creates and drops that wait for storage nodes at one time.
+inline constexpr size_t kMaxPendingChanges = 1'024;
+/// Bytes of open snapshots that one publication lists exactly; the rest is covered by its floor (R13).
+inline constexpr size_t kMaxPublicationBytes = 256u << 10;
+
+/// What differs between deployments and tests; the defaults are the named limits.
+struct CoreOptions {
+  /// This start of the commit manager (R11). Names its snapshots and publications.
+  uint64_t epoch = 1;
+  /// The first id that is given out: above every id of earlier epochs.
+  TransactionId first_transaction{1};
+  SessionId first_session{1};
+  /// The shard map is dealt out when so many nodes have registered, and then stays (moving shards comes later).
+  /// Sessions are refused with kUnavailable until then. 0: sessions are never refused, the first node gets all.
+  uint32_t initial_nodes = 1;
+  /// A publication goes out so long after a change (R13).
+  uint64_t publish_interval_ns = 10'000'000;
+  /// Snapshots open for longer are listed exactly in publications; the younger ones share the floor.
+  uint64_t young_ns = 100'000'000;
+  /// gRPC address that clients and the CLI are told; empty if there is none.
+  std::string admin_address;
+
+  size_t max_sessions = kMaxSessions;
+  size_t max_open_per_session = kMaxOpenPerSession;
+  size_t max_open = kMaxOpenIds;
+  size_t max_uncleared_per_session = kMaxUnclearedPerSession;
+  size_t max_transactions = kMaxTransactions;
+  size_t max_snapshots_per_session = kMaxSnapshotsPerSession;
+  size_t max_snapshot_bytes = kMaxSnapshotBytes;
+  size_t max_tables = kMaxTables;
+  size_t max_publication_bytes = kMaxPublicationBytes;
+};
+
+/// Where the core's messages go. Implemented by the driver; called from inside the core's calls only.
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  /// Sends one message; its bytes are the core's and are copied before the call returns. False if the peer's queue is
+  /// full: the core then drops what a later message replaces, and closes the peer otherwise.
+  virtual bool send(PeerId peer, Bytes message) = 0;
+  /// Ends the connection, after what was sent. The core has forgotten the peer already: no Core::peer_lost() follows.
+  virtual void close(PeerId peer, const Status& why) = 0;
+};
+
+/// Counters and levels, for administration and tests. A copy taken at one moment of the state machine.
+struct Statistics {
+  uint64_t epoch = 0;
+  uint64_t sessions = 0;          ///< open now
+  uint64_t sessions_opened = 0;   ///< since the start
+  uint64_t sessions_lost = 0;     ///< ended by the loss of their connection or by a breach of the protocol
+  uint64_t last_transaction = 0;  ///< highest id given out
+  uint64_t open = 0;              ///< open transactions
+  uint64_t orphaned_open = 0;     ///< of those: their session has ended; they wait for recovery and hold the horizon
+  uint64_t uncleared = 0;         ///< complete, undo record not reported cleared (R5)
+  uint64_t orphaned_uncleared = 0;
+  uint64_t begins = 0;
+  uint64_t commits = 0;
+  uint64_t aborts = 0;
+  uint64_t read_only_begins = 0;
+  uint64_t read_only_snapshots = 0;  ///< held now
+  uint64_t open_snapshots = 0;       ///< different ones, held by transactions or read-only
+  uint64_t snapshot_bytes = 0;       ///< encoded size of the newest one
+  uint64_t snapshot_memory_bytes = 0;
+  uint64_t base = 0;         ///< every id up to here is finished
+  uint64_t seen_by_all = 0;  ///< every open and later snapshot sees versions up to here
+  uint64_t publications = 0;
+  uint64_t publication_bytes = 0;     ///< the newest one's
+  uint64_t publication_exact = 0;     ///< snapshots that the newest one lists
+  uint64_t publications_skipped = 0;  ///< not sent to a node whose queue was full
+  uint64_t catalog_version = 0;
+  uint64_t tables = 0;
+  uint64_t pending_changes = 0;
+  uint64_t nodes_live = 0;
+  uint64_t nodes_dead = 0;
+  uint64_t messages = 0;
+  uint64_t repeated = 0;   ///< answered from the reply window
+  uint64_t refused = 0;    ///< answered with an error
+  uint64_t malformed = 0;  ///< connections closed because of what they sent
+};
+
+/// A storage node, for administration.
+struct NodeStatus {
+  wire::NodeInfo info;
+  bool live = false;
+  uint32_t shards = 0;
+  uint64_t capacity_bytes = 0;
+};
+
+/// An open transaction whose session has ended (R8): what recovery will start from.
+struct Orphan {
+  TransactionId id;
+  SessionId session;
+};
+
+/// The commit manager's state machine.
+///
+/// Owner: a driver, who also owns the outbox. Threads: one. Never blocks, does no I/O, reads no clock: `now_ns` is the
+/// driver's, monotonic. Begins and completions allocate nothing once the structures have reached their working size.
+/// Bytes from peers never reach an assertion.
+///
+/// Invariants:
+/// 1. Ids are dense and increasing, over all sessions; each is given to one session (R12).
+/// 2. A snapshot sees exactly the ids that were finished (committed, or aborted) when its Begin was executed; so of two
+///    snapshots, the later one sees all that the earlier one sees, and what was completed before a Begin is seen by it
+///    (strong snapshot isolation).
+/// 3. Only the session that began a transaction completes it (R8). Its outcome never changes.
+/// 4. A publication covers every snapshot that is open, and everything that it says later snapshots see, they see
+///    (R13).
+/// 5. A table is in the clients' catalog only while every live node has it (R30).
+class Core {
+ public:
+  Core(const CoreOptions& options, Outbox& outbox);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  /// All messages of one frame of a peer, in order.
+  void on_messages(PeerId peer, std::span<const Bytes> messages, uint64_t now_ns);
+
+  /// The connection is gone. A client's session ends: its read-only snapshots are released, its open transactions stay
+  /// open as orphans. A node counts as dead: nobody waits for it any longer.
+  void peer_lost(PeerId peer, uint64_t now_ns);
+
+  /// Publishes if that is due.
+  void on_time(uint64_t now_ns);
+  /// When on_time() has something to do; UINT64_MAX if nothing is pending.
+  uint64_t next_deadline_ns() const;
+
+  /// Catalog changes of the administration; the same as the clients' messages. `done` is called once, now or from a
+  /// later call of the core, unless the core is destroyed before.
+  void create_table(const wire::CreateTable& request, std::function<void(Result<wire::TableCreated>)> done);
+  void drop_table(const wire::DropTable& request, std::function<void(Result<wire::TableDropped>)> done);
+
+  /// As clients see it.
+  wire::Catalog catalog() const;
+  std::vector<NodeStatus> nodes() const;
+  std::vector<Orphan> orphans() const;
+  Statistics statistics() const;
+  /// True once sessions are let in: the shard map is dealt out and every node has it.
+  bool ready() const;
+
+  /// Whole-structure tier of the assertions: recounts everything. Slow.
+  void check_invariants() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace loam::commit
