@@ -1,0 +1,158 @@
+// A page of a table's log: header, then entries one after another.
+//
+//   ┌────────────────────── 128 B ───────────────────────┬───────┬───────┬─────┬──────────────┐
+//   │ line 1: constants, fill │ line 2: counters, pins   │ entry │ entry │  …  │ zero         │
+//   └─────────────────────────┴──────────────────────────┴───────┴───────┴─────┴──────────────┘
+//                                                                        ▲ fill mark
+//
+// A page is a power of two of bytes from kMinPageBytes to the pool's page size, aligned to its size, so that an entry
+// finds it by masking its own address (Entry::page_shift).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/base/assert.h"
+#include "common/base/env.h"
+#include "common/base/ids.h"
+#include "common/memory/page_pool.h"
+#include "storage-node/src/log/entry.h"
+
+namespace loam::storage {
+
+enum class PageState : uint8_t {
+  kHead = 0,     ///< one thread appends to it
+  kSealed = 1,   ///< full: nothing is appended any more, and every append to it has been answered
+  kSource = 2,   ///< the compactor moves its entries away
+  kRetired = 3,  ///< out of the page list; freed when pins and an epoch have passed (R18)
+};
+
+/// Role: a piece of a table's log. Owner: the table; lies in a block of the pool. Life: open() … the table's compactor
+/// releases the block. Threads: exactly one appends while kHead (`Appender`); anyone reads entries below the fill mark.
+///
+/// Invariants:
+/// 1. Entries below the fill mark are complete but for their links, and whole (the mark is at an entry's end, R22).
+/// 2. The state only rises. The fill mark only rises, and stands still from kSealed on.
+/// 3. garbage_bytes never falls, and is an estimate from above: versions that are superseded count, also if an open
+///    snapshot still sees them, and one that a revert re-opened.
+class Page {
+ public:
+  static constexpr size_t kHeaderBytes = 128;
+  static constexpr size_t kMinPageBytes = PagePool::kMinBlockBytes;
+
+  /// Makes a page out of a zeroed block of `size_bytes` that was allocated for `reserve`.
+  static Page* open(std::byte* block, size_t size_bytes, TableId table, uint64_t number, Reserve reserve);
+  static Page* of(const Entry* entry) {
+    return reinterpret_cast<Page*>(reinterpret_cast<uint64_t>(entry) & ~((uint64_t{1} << entry->page_shift) - 1));
+  }
+  /// True if the entry lies in this page.
+  bool contains(const Entry* entry) const {
+    return (reinterpret_cast<uint64_t>(entry) & ~(uint64_t{size_bytes_} - 1)) == reinterpret_cast<uint64_t>(this);
+  }
+  /// The largest row that a page of `page_bytes` can hold.
+  static constexpr size_t max_row_bytes(size_t page_bytes) { return page_bytes - kHeaderBytes - sizeof(Entry); }
+
+  TableId table() const { return table_; }
+  /// Counts the pages of the table, in the order in which they were opened.
+  uint64_t number() const { return number_; }
+  size_t size_bytes() const { return size_bytes_; }
+  size_t capacity_bytes() const { return size_bytes_ - kHeaderBytes; }
+  Reserve reserve() const { return reserve_; }
+  std::byte* block() { return reinterpret_cast<std::byte*>(this); }
+
+  // Relaxed: the state gates work of the compactor, which decides by what the epochs and the page list say.
+  PageState state() const { return state_.load(std::memory_order_relaxed); }
+
+  /// Bytes of entries that can be read now.
+  size_t filled_bytes() const {
+    // Acquire: pairs with the release in publish(); the entries' bytes are visible (R22).
+    return fill_.load(std::memory_order_acquire);
+  }
+  /// Calls f(Entry&) for each entry below the fill mark of this moment, oldest first. f may return false to stop.
+  template <class F>
+  void for_each(F&& f);
+  /// The first entry, and the entry behind another; compare with end() taken once. For loops that keep their place.
+  Entry* begin() { return entry_at(0); }
+  Entry* end() { return entry_at(filled_bytes()); }
+  static Entry* next(Entry* entry) {
+    return reinterpret_cast<Entry*>(reinterpret_cast<std::byte*>(entry) + entry->size_bytes);
+  }
+
+  // Appending: by the one thread that owns the head page (or the compactor its target).
+
+  /// Room for an entry, or null. Nothing is published yet.
+  Entry* room(size_t entry_bytes) {
+    LOAM_DCHECK(entry_bytes % alignof(Entry) == 0, "entries are multiples of 16 bytes");
+    // Relaxed: only the caller writes it.
+    const size_t fill = fill_.load(std::memory_order_relaxed);
+    return entry_bytes <= capacity_bytes() - fill ? entry_at(fill) : nullptr;
+  }
+  /// Releases the bytes of the entry that room() gave, all of them written.
+  void publish(const Entry* entry) {
+    LOAM_DCHECK(entry == entry_at(fill_.load(std::memory_order_relaxed)), "entries are published in order");
+    // Release: pairs with the acquire in filled_bytes() (R22).
+    fill_.store(static_cast<uint64_t>(reinterpret_cast<const std::byte*>(entry) - begin_bytes()) + entry->size_bytes,
+                std::memory_order_release);
+  }
+  /// The appender's last act on this page: every operation that appended here is answered.
+  void seal() { set_state(PageState::kSealed); }
+  void set_state(PageState state) {
+    // Release: pairs with the acquire in sealed(); the last entries' fates are visible.
+    state_.store(state, std::memory_order_release);
+  }
+  bool sealed() const {
+    // Acquire: pairs with seal().
+    return state_.load(std::memory_order_acquire) == PageState::kSealed;
+  }
+
+  /// An entry of this page was superseded or killed. Any thread.
+  void add_garbage(size_t bytes) {
+    // Relaxed: a statistic that steers the compactor, which counts for itself.
+    garbage_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  size_t garbage_bytes() const { return garbage_bytes_.load(std::memory_order_relaxed); }
+
+  /// Keeps the page's memory (R18). Only of pages in a page list read under an epoch guard that is still held.
+  void pin() {
+    // Relaxed: the epoch keeps the page until the guard is left; whoever frees it looks after that epoch.
+    pins_.fetch_add(1, std::memory_order_relaxed);
+  }
+  void unpin() {
+    // Release: pairs with the acquire in pinned(); reads of the page are over before it is freed.
+    pins_.fetch_sub(1, std::memory_order_release);
+  }
+  bool pinned() const { return pins_.load(std::memory_order_acquire) != 0; }
+
+ private:
+  Page(size_t size_bytes, TableId table, uint64_t number, Reserve reserve)
+      : table_(table), number_(number), size_bytes_(static_cast<uint32_t>(size_bytes)), reserve_(reserve) {}
+
+  std::byte* begin_bytes() { return reinterpret_cast<std::byte*>(this) + kHeaderBytes; }
+  Entry* entry_at(size_t offset) { return reinterpret_cast<Entry*>(begin_bytes() + offset); }
+
+  // Line 1. Constant after open(), but for the fill mark: written by the appender, read by scans.
+  alignas(64) const TableId table_;
+  const uint64_t number_;
+  const uint32_t size_bytes_;
+  const Reserve reserve_;
+  Env::Atomic<PageState> state_{PageState::kHead};  // written by the appender, then by the compactor
+  Env::Atomic<uint64_t> fill_{0};
+  // Line 2. Written by any thread.
+  alignas(64) Env::Atomic<uint64_t> garbage_bytes_{0};
+  Env::Atomic<uint64_t> pins_{0};
+};
+static_assert(sizeof(Page) == Page::kHeaderBytes && alignof(Page) == 64);
+
+template <class F>
+void Page::for_each(F&& f) {
+  Entry* const stop = end();
+  for (Entry* entry = begin(); entry != stop; entry = next(entry)) {
+    if constexpr (std::is_same_v<decltype(f(*entry)), bool>) {
+      if (!f(*entry)) return;
+    } else {
+      f(*entry);
+    }
+  }
+}
+
+}  // namespace loam::storage

@@ -1,0 +1,95 @@
+// The log of one table: head pages, the page list, appending.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "common/base/bytes.h"
+#include "common/base/env.h"
+#include "common/base/ids.h"
+#include "common/memory/page_pool.h"
+#include "storage-node/src/log/entry.h"
+#include "storage-node/src/log/page.h"
+#include "storage-node/src/log/page_list.h"
+#include "storage-node/src/log/thread_context.h"
+
+namespace loam::storage {
+
+/// Sizes of a table's pages.
+struct LogOptions {
+  /// The first page of a writer; the next ones double up to the pool's page size. So a table that few write to takes
+  /// little, and a thousand small tables a few megabytes.
+  size_t first_page_bytes = Page::kMinPageBytes;
+  /// Pages out of the reserves (removes and undo when memory is full) grow to this: one table cannot take a reserve.
+  size_t reserve_page_bytes = size_t{64} << 10;
+};
+
+/// What append() writes.
+struct EntryImage {
+  EntryKind kind = EntryKind::kPut;
+  Key key;
+  Version version;
+  uint64_t sequence = 0;
+  Link link;
+  Bytes row;
+};
+
+/// Role: takes room for entries and publishes them. Owner: the table. Threads: append() by the thread of each writer,
+/// which has head pages of its own; the rest by any.
+///
+/// Each writer has a head page for each reserve class that it had to draw on: a page opened out of a reserve is open to
+/// that class (and higher ones) only, so that normal writes never use a reserve up [R6]. Entries of a higher class go
+/// where normal ones go as long as there is room.
+///
+/// Invariants: every page of the log is in the page list from before its first entry is published until the compactor
+/// takes it out; a head page belongs to one writer.
+class TableLog {
+ public:
+  TableLog(TableId table, const LogOptions& options, PagePool& pool, EpochDomain& epochs, size_t writers);
+  /// Gives the pages of the list back. No thread uses the table any more, nothing is pinned.
+  ~TableLog();
+  TableLog(const TableLog&) = delete;
+  TableLog& operator=(const TableLog&) = delete;
+
+  /// Appends the entry to the thread's head page, complete and published (R22). Null: the class has no room left. Opens
+  /// a page when the head is full (a list version is allocated), else neither allocates nor waits. The row must not be
+  /// larger than max_row_bytes(). Caller holds an epoch guard.
+  Entry* append(ThreadContext& thread, const EntryImage& image, Reserve reserve);
+  /// Writes the image into room of a page that only the caller appends to, and publishes it. Null: does not fit.
+  static Entry* append_to(Page& page, const EntryImage& image);
+
+  /// A page for the compactor's copies, not in the list. Null if its reserve is used up.
+  Page* open_target(size_t size_bytes);
+  /// Gives a page's memory back. Nothing leads into it any more and nobody reads it.
+  void release(Page* page);
+
+  PageList& pages() { return pages_; }
+  const PageList& pages() const { return pages_; }
+  PagePool& pool() { return pool_; }
+  TableId table() const { return table_; }
+  size_t max_row_bytes() const { return Page::max_row_bytes(pool_.page_size()); }
+
+ private:
+  static constexpr size_t kHeads = static_cast<size_t>(Reserve::kCompactor);  // classes that append
+
+  struct alignas(64) Writer {
+    std::array<Page*, kHeads> heads{};
+    std::array<size_t, kHeads> next_bytes{};
+  };
+
+  Page* open_head(ThreadContext& thread, Writer& writer, Reserve reserve, size_t entry_bytes);
+
+  // Constant after construction.
+  const TableId table_;
+  const LogOptions options_;
+  PagePool& pool_;
+  const size_t writers_count_;
+  const std::unique_ptr<Writer[]> writers_;  // each owned by one thread
+  // Any thread.
+  PageList pages_;
+  Env::Atomic<uint64_t> next_page_number_{1};
+};
+
+}  // namespace loam::storage

@@ -1,0 +1,162 @@
+// One table of a storage node: records with their versions, by key and by scan.
+//
+//     PagePool, EpochDomain, VersionSource: one of each a node
+//     LOAM_ASSIGN_OR_RETURN(auto table, Table::create({.id = id, .kind = kind, .writers = n}, {pool, epochs,
+//     versions})); ThreadContext me(epoch_thread, writer_number);          // one a thread EpochGuard
+//     guard(me.epochs());                          // one a batch WriteOutcome w = table->insert(me, key, snapshot,
+//     transaction, row); ReadOutcome r = table->get(me, key, snapshot);          // r.row points into the log: copy it
+//     before guard ends execute(me, operations);                                // the same for many at once, staged:
+//     batch.h PinnedPages pages = table->pages().pin();               // a scan: entry.h's judge() on each entry
+//
+// How the operations work, and why they are right, stands in chain.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/base/bytes.h"
+#include "common/base/env.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/memory/epoch.h"
+#include "common/memory/page_pool.h"
+#include "common/schema/schema.h"
+#include "common/snapshot/snapshot.h"
+#include "storage-node/src/log/table_log.h"
+#include "storage-node/src/log/thread_context.h"
+#include "storage-node/src/version/version_source.h"
+
+namespace loam::storage {
+
+class HashIndex;
+
+struct TableOptions {
+  TableId id;
+  TableKind kind = TableKind::kTransactional;
+  /// Threads that may write: ThreadContext::writer() is below it.
+  size_t writers = 1;
+  /// Slots of the index at first.
+  size_t index_slots = 1024;
+  LogOptions log;
+};
+
+/// What a node's tables share; outlives them.
+struct TableResources {
+  PagePool& pool;
+  EpochDomain& epochs;
+  VersionSource& versions;
+};
+
+/// Outcome of a read. `row` points into the log and is valid until the caller's epoch guard ends.
+struct ReadOutcome {
+  StatusCode code = StatusCode::kNotFound;
+  Version version;
+  Bytes row;
+};
+
+/// Outcome of a write. `version`: with kOk the new version (of a remove in a non-transactional table: the removed one);
+/// with kConflict and kAlreadyExists the newest one that was met, 0 if the record is absent.
+struct WriteOutcome {
+  StatusCode code = StatusCode::kOk;
+  Version version;
+};
+
+/// Counters since the table was created, summed over the threads; each exact, together not of one instant.
+struct TableCounters {
+  uint64_t gets = 0;
+  uint64_t hops = 0;  ///< entries that gets walked beyond the first
+  uint64_t writes = 0;
+  uint64_t reverts = 0;
+  uint64_t conflicts = 0;
+  uint64_t no_space = 0;
+  uint64_t lost_races = 0;  ///< writes that found the record free and had their claim taken: cost an entry
+  uint64_t helped = 0;      ///< links mended on behalf of another thread
+};
+
+/// Role: the storage of one table. Owner: the node's registry. Life: destroyed when no thread uses it, no scan pins its
+/// pages, and its compactor is gone (compact/compactor.h does that). Threads: operations by any thread with a
+/// ThreadContext of its own, inside an epoch guard; they never wait for one another.
+///
+/// What a caller must keep (the server's session layer does):
+/// 1. A transaction's id is higher than every version that its snapshot sees (R12), checked: kInvalidArgument.
+/// 2. revert(key, id) only when every write of (key, id) has been answered (R2, R7); a repetition of a write or revert
+///    does not run at the same time as the original (R3).
+/// 3. A snapshot is covered by the newest publication when the guard begins (R14).
+class Table {
+ public:
+  /// kNoSpace if the index gets no memory; kInvalidArgument for options out of range.
+  static Result<std::unique_ptr<Table>> create(const TableOptions& options, const TableResources& resources);
+  ~Table();
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+
+  TableId id() const { return options_.id; }
+  TableKind kind() const { return options_.kind; }
+
+  // Transactional tables; kWrongTableKind on others.
+
+  /// The newest version visible in the snapshot; kNotFound if there is none, or it is a removal. Wait-free but for the
+  /// index: one hop a version newer than the one found.
+  ReadOutcome get(ThreadContext& thread, Key key, const Snapshot& snapshot);
+  /// kConflict (the newest version is not visible, or is being changed), kAlreadyExists, kNoSpace, kInvalidArgument
+  /// (row over the limit). A repeated write of this transaction is the same write: kOk (R3).
+  WriteOutcome insert(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction, Bytes row);
+  /// As insert, but kNotFound instead of kAlreadyExists.
+  WriteOutcome update(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction, Bytes row);
+  /// As update, with the reserve for removes (R6).
+  WriteOutcome remove(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction);
+  /// Takes the transaction's version off; what is not there counts as reverted. Needs no memory. kConflict if a newer
+  /// version stands upon it, which means the transaction had been completed.
+  WriteOutcome revert(ThreadContext& thread, Key key, TransactionId transaction);
+
+  // Non-transactional tables (R21); kWrongTableKind on others.
+
+  /// The newest version.
+  ReadOutcome plain_get(ThreadContext& thread, Key key);
+  /// Writes the row if the newest version is exactly `expected` (0: if the record is absent), else kConflict with the
+  /// newest. `undo`: may use the reserve for undo (R6).
+  WriteOutcome plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo = false);
+  /// Removes the record if its version is exactly `expected`. Needs no memory.
+  WriteOutcome plain_remove(ThreadContext& thread, Key key, Version expected);
+
+  // For batches, scans, the compactor, statistics.
+
+  /// Starts fetching the lines of the index where the key would stand.
+  void prefetch_index(Key key) const;
+  /// Starts fetching the entry that the index has for the key.
+  void prefetch_entry(Key key) const;
+
+  PageList& pages() { return log_.pages(); }
+  const PageList& pages() const { return log_.pages(); }
+  TableLog& log() { return log_; }
+  HashIndex& index() { return *index_; }
+  size_t max_row_bytes() const;
+  /// Keys in the index: records, and removed ones whose tombstone is not collected yet.
+  size_t keys() const;
+  TableCounters counters() const;
+
+  /// Walks index, chains and pages: every key's chain is sorted, starts with an open version, leads through live
+  /// entries of listed pages only, and every live entry of a listed page is in its key's chain exactly once. "" or what
+  /// is wrong. Nobody else uses the table meanwhile, and no compaction is under way.
+  std::string check_invariants();
+
+ private:
+  friend class Chain;
+
+  struct alignas(64) Counters {
+    Env::Atomic<uint64_t> gets{0}, hops{0}, writes{0}, reverts{0}, conflicts{0}, no_space{0}, lost_races{0}, helped{0};
+  };
+
+  Table(const TableOptions& options, const TableResources& resources, std::unique_ptr<HashIndex> index);
+
+  // Constant after construction.
+  const TableOptions options_;
+  const TableResources resources_;
+  const std::unique_ptr<HashIndex> index_;
+  const std::unique_ptr<Counters[]> counters_;  // each written by one thread, read by counters()
+  TableLog log_;
+};
+
+}  // namespace loam::storage
