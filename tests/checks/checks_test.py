@@ -129,7 +129,7 @@ class Tidy(Planted):
             {
                 "directory": str(self.root),
                 "file": str(self.root / path),
-                "command": f"c++ -std=c++20 -I{self.root} -c {self.root / path}",
+                "command": f"c++ -std=c++20 -Wconversion -Werror -I{self.root} -c {self.root / path}",
             }
             for path in paths
         ]
@@ -149,6 +149,14 @@ class Tidy(Planted):
         self.plant("common/base/name.h", "#pragma once\ninline int good_name() { return 1; }\ninline int BadName() { return 1; }\n")
         self.assert_found("tidy", ("common/base/name.h", 3))
         self.assert_found("tidy", ("common/base/name.h", 3))  # what was found is not remembered as clean
+
+    def test_clang_warnings_are_no_findings_and_tests_need_not_be_fast(self):
+        slow = "#include <vector>\nstd::vector<int> f() {\n  std::vector<int> v;\n  for (int i = 0; i < 9; ++i) v.push_back(i);\n  return v;\n}\n"
+        self.plant("common/base/slow.cc", slow)
+        self.plant("common/base/slow_test.cc", slow)
+        self.plant("common/base/sign.cc", "unsigned f(int x) {\n  unsigned y = x;\n  return y;\n}\n")
+        self.configure("common/base/slow.cc", "common/base/slow_test.cc", "common/base/sign.cc")
+        self.assert_found("tidy", ("common/base/slow.cc", 4))
 
     def test_code_that_does_not_compile_is_a_finding(self):
         self.plant("common/base/broken.cc", "int f() { return nowhere_declared; }\n")
