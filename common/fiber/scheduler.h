@@ -21,12 +21,13 @@ namespace loam::fiber {
 
 /// A fiber that has held its thread for longer than SchedulerOptions::long_hold_ns without waiting.
 struct LongHold {
-  uint64_t fiber = 0;    ///< its number, 0 for the idle hook's own handlers
+  uint64_t fiber = 0;    ///< its number; 0 for tasks given to post()
   uint64_t held_ns = 0;  ///< how long, until it gave the thread back
 };
 
 inline constexpr size_t kStackBytes = 64 * 1024;
-inline constexpr size_t kMaxFibers = 64 * 1024;
+/// Each takes two of the system's 65,530 mappings, for its stack and its guard page.
+inline constexpr size_t kMaxFibers = 16 * 1024;
 inline constexpr size_t kMaxPooledStacks = 4096;
 inline constexpr uint64_t kLongHoldNs = 10'000'000;
 /// No deadline.
@@ -35,10 +36,11 @@ inline constexpr uint64_t kForever = UINT64_MAX;
 struct SchedulerOptions {
   /// Usable stack of a fiber; a guard page lies below it. kMinStackBytes at least, rounded up to pages.
   size_t stack_bytes = kStackBytes;
-  /// Stacks kept for reuse; beyond it they go back to the system.
+  /// Ended fibers kept with their stacks for reuse; beyond it they go back to the system.
   size_t max_pooled_stacks = kMaxPooledStacks;
   /// Living fibers; spawn() beyond it is kOverloaded.
   size_t max_fibers = kMaxFibers;
+  /// 0: nobody watches (the simulator).
   uint64_t long_hold_ns = kLongHoldNs;
 
   /// Called on the scheduler's thread, outside of fibers, once a round. Waits for events, at most `timeout_ns` (0: does
@@ -116,7 +118,7 @@ class FiberScheduler {
   uint64_t current_fiber() const;
   size_t living_fibers() const;
   bool has_ready_fibers() const;
-  const SchedulerCounters& counters() const;
+  SchedulerCounters counters() const;
 
   struct Impl;
 

@@ -36,8 +36,7 @@ class WaitPoint {
 
   void* waiter_ = nullptr;               // the suspended Boost.Fiber context
   FiberScheduler* scheduler_ = nullptr;  // of the waiter
-  uint64_t deadline_ns_ = kForever;
-  size_t timer_at_ = SIZE_MAX;  // place in the scheduler's timer heap, or SIZE_MAX
+  size_t timer_at_ = SIZE_MAX;           // place in the scheduler's timer heap, or SIZE_MAX
   bool timed_out_ = false;
 };
 
