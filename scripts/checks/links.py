@@ -59,6 +59,7 @@ def run(tree):
     findings = []
     for path, text in tree.texts():
         named = []
+        rest = text
         if path.endswith(".md"):
             prose = _CODE_SPAN.sub(_spaces, _FENCE.sub(_spaces, text))
             for pattern in (_LINK, _REFERENCE):
@@ -66,9 +67,10 @@ def run(tree):
                     problem = _check_link(tree, path, match.group(1))
                     if problem:
                         findings.append(Finding(path, cpp.line_of(text, match.start()), problem))
+                rest = pattern.sub(_spaces, rest)  # a link is told of once
             named += _FILE_SPAN.finditer(text)
         if path.endswith((".md", ".h", ".cc", ".cmake", "CMakeLists.txt", "Makefile")):
-            named += _DOCUMENT.finditer(text)
+            named += _DOCUMENT.finditer(rest)
         for file, line in sorted({(m.group(1), cpp.line_of(text, m.start())) for m in named}):
             if not tree.exists(file):
                 findings.append(Finding(path, line, f"names '{file}', which does not exist: mend the name or write it"))

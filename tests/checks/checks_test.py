@@ -59,7 +59,7 @@ class Planted(unittest.TestCase):
 
 class TextualChecks(Planted):
     def test_a_good_tree_is_clean(self):
-        for name in ("names", "lengths", "words", "atomics", "sleeps", "links", "spelling", "formatting"):
+        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "spelling", "formatting"):
             with self.subTest(name):
                 self.assert_clean(name)
 
@@ -106,6 +106,20 @@ class TextualChecks(Planted):
         self.plant("common/base/nap_test.cc", f"// {sleep}\n{sleep}\n{sleep}  // poll interval\n")
         self.plant("tests/integration/nap_test.py", "import time\ntime.sl" "eep(1)\n")
         self.assert_found("sleeps", ("common/base/nap_test.cc", 2), ("tests/integration/nap_test.py", 2))
+
+    def test_layers(self):
+        self.plant("common/base/up.cc", '#include <atomic>\n#include "common/base/up.h"\n#include "common/net/socket.h"\n')
+        self.plant("common/net/down.cc", '#include "common/base/up.h"\n#include "common/schema/row.h"\n')
+        self.plant("common/net/down_test.cc", '#include "common/testing/random.h"\n#include "common/schema/row.h"\n')
+        self.plant("common/net/up.cc", "#include <loam/storage/node.h>\n")
+        self.plant("client-lib/src/session.cc", '#include "common/net/down.h"\n#include <loam/bdtree/tree.h>\n'
+                   '#include <loam/client/session.h>\n#include "bdtree/src/leaf.h"\n#include <loam/commit/manager.h>\n'
+                   '#include "common/testing/random.h"\n#include "../src/own.h"\n#include "own.h"\n')  # fmt: skip
+        self.plant("client-lib/src/own.h", "")
+        self.plant("deploy/cli/src/dev.cc", "#include <loam/storage/node.h>\n#include <loam/commit/manager.h>\n")
+        self.plant("benchmarks/index.cc", '#include "storage-node/src/index/hash_index.h"\n')
+        self.assert_found("layers", ("common/base/up.cc", 3), ("common/net/down.cc", 2), ("common/net/up.cc", 1),
+                          *(("client-lib/src/session.cc", line) for line in (4, 5, 6, 7, 8)))  # fmt: skip
 
     def test_links(self):
         self.plant("docs/page.md", "[a](guide.md) [b](gone.md)\n[c](guide.md#the-way-in)\n[d](guide.md#no-way)\n"
