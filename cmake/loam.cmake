@@ -50,6 +50,8 @@ endif()
 # Declares the static library of one folder. With SIM it is declared twice: NAME runs on the real environment, NAME_sim
 # is the same source files compiled against the simulator's (common/base/env.h). A SIM library may only depend on SIM
 # libraries and on libraries outside this project; its _sim twin links their twins. The two kinds never meet in one program.
+# NAME_link_test links all of NAME with nothing but what it declares: an undefined symbol there is a dependency that is
+# not declared, or one that points upward.
 function(loam_library name)
   cmake_parse_arguments(arg "SIM" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
@@ -58,6 +60,11 @@ function(loam_library name)
     target_compile_options(${name} PRIVATE -flto=auto -ffat-lto-objects)
   endif()
   set_target_properties(${name} PROPERTIES FOLDER ${CMAKE_CURRENT_SOURCE_DIR})
+  if(LOAM_TESTS AND NOT LOAM_SANITIZER)
+    add_executable(${name}_link_test ${CMAKE_SOURCE_DIR}/cmake/link_test.cc)
+    target_link_libraries(${name}_link_test PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,${name}>)
+    add_dependencies(loam_tests ${name}_link_test)
+  endif()
   if(arg_SIM)
     foreach(kind DEPS PRIVATE_DEPS)
       set(${kind}_sim "")
@@ -118,7 +125,9 @@ function(loam_test name)
     set(prefix tsan.)
     list(APPEND properties ENVIRONMENT TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1)
   endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${prefix}${name}:" PROPERTIES ${properties})
+  # A loaded machine may take its time to list the cases of a program built for ThreadSanitizer.
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX "${prefix}${name}:"
+                       PROPERTIES ${properties})
 endfunction()
 
 # loam_script_test(NAME SCRIPT file.py LABELS … [TIMEOUT seconds] [SERIAL])
