@@ -1,0 +1,377 @@
+#include "storage-node/src/request/executor.h"
+
+#include <utility>
+
+#include "common/schema/row.h"
+
+namespace loam::storage {
+
+using wire::Opcode;
+
+Executor::Executor(Registry& registry, ScanPort& scans, ThreadContext& thread)
+    : registry_(registry), scans_(scans), thread_(thread) {}
+
+void Executor::run(Peer& peer, std::span<const Bytes> messages) {
+  const EpochGuard guard(thread_.epochs());
+  view_ = &registry_.view();
+  for (const Bytes message : messages) {
+    const Status status = decode(peer, message);
+    if (status.ok()) continue;
+    execute_pending(peer);
+    ExecutorCounters::add(counters_.malformed, 1);
+    peer.close(status);
+    break;
+  }
+  execute_pending(peer);
+  view_ = nullptr;
+  ExecutorCounters::add(counters_.batches, 1);
+}
+
+Status Executor::decode(Peer& peer, Bytes message) {
+  ByteReader reader(message);
+  wire::Envelope envelope;
+  LOAM_RETURN_IF_ERROR(wire::decode_envelope(reader, envelope));
+  if (envelope.opcode == Opcode::kAttach) return decode_attach(peer, envelope.sequence, reader);
+  if (!peer.attached()) {
+    return {StatusCode::kMalformed, "the first message to a storage node must be kAttach, not " +
+                                        std::string(wire::to_string(envelope.opcode))};
+  }
+  switch (envelope.opcode) {
+    case Opcode::kRead:
+      return decode_read(peer, envelope.sequence, reader);
+    case Opcode::kWrite:
+      return decode_write(peer, envelope.sequence, reader);
+    case Opcode::kRevert:
+      return decode_revert(peer, envelope.sequence, reader);
+    case Opcode::kPlainRead:
+      return decode_plain_read(peer, envelope.sequence, reader);
+    case Opcode::kPlainWrite:
+      return decode_plain_write(peer, envelope.sequence, reader);
+    case Opcode::kScan:
+    case Opcode::kScanCredit:
+    case Opcode::kScanCancel:
+      return decode_scan(peer, envelope, reader);
+    default:
+      return {StatusCode::kMalformed,
+              "a storage node does not take " + std::string(wire::to_string(envelope.opcode)) + " from a client"};
+  }
+}
+
+Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader) {
+  wire::Attach attach;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, attach));
+  if (attach.session.value == 0) return {StatusCode::kMalformed, "kAttach without a session"};
+  if (!registry_.in_service()) {
+    refuse(peer, sequence, {StatusCode::kUnavailable, "the storage node is not registered yet; try again"});
+  } else if (attach.incarnation != registry_.incarnation()) {
+    refuse(peer, sequence,
+           {StatusCode::kUnavailable, "this storage node is incarnation " +
+                                          std::to_string(registry_.incarnation().value) + ", not " +
+                                          std::to_string(attach.incarnation.value) + "; ask for the catalog again"});
+  } else {
+    peer.attach(attach.session);
+    send(peer, sequence, wire::Attached{registry_.self()});
+  }
+  return ok_status();
+}
+
+Status Executor::decode_read(Peer& peer, uint64_t sequence, ByteReader& reader) {
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, read_));
+  if (!admit(peer, sequence, read_.records.size()) || !fresh(peer, sequence, read_.snapshot)) return ok_status();
+  Request& request = add_request(Opcode::kReadReply, sequence);
+  PointOperation operation;
+  operation.kind = PointKind::kGet;
+  operation.snapshot = keep(read_.snapshot);
+  for (const wire::RecordId& record : read_.records) {
+    StatusCode code{};
+    const ServedTable* table = serve(record, TableKind::kTransactional, code);
+    if (table == nullptr) {
+      add(request, code);
+      continue;
+    }
+    operation.table = table->table.get();
+    operation.key = record.key;
+    add(request, operation);
+  }
+  return ok_status();
+}
+
+Status Executor::decode_write(Peer& peer, uint64_t sequence, ByteReader& reader) {
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, write_));
+  for (const auto& write : write_.operations) {
+    if (write.kind < wire::WriteKind::kInsert || write.kind > wire::WriteKind::kRemove) {
+      return {StatusCode::kMalformed, "kWrite: unknown kind of write"};
+    }
+  }
+  if (!admit(peer, sequence, write_.operations.size()) || !fresh(peer, sequence, write_.snapshot)) return ok_status();
+  Request& request = add_request(Opcode::kWriteReply, sequence);
+  PointOperation operation;
+  operation.transaction = write_.transaction;
+  operation.snapshot = keep(write_.snapshot);
+  for (size_t i = 0; i < write_.operations.size(); ++i) {
+    const auto& write = write_.operations[i];
+    StatusCode code{};
+    const ServedTable* table = serve(write.record, TableKind::kTransactional, code);
+    if (table == nullptr) {
+      add(request, code);
+      continue;
+    }
+    const bool remove = write.kind == wire::WriteKind::kRemove;
+    if (!remove && !check_row(request, *table, write.row, i)) continue;
+    operation.kind = remove                                   ? PointKind::kRemove
+                     : write.kind == wire::WriteKind::kInsert ? PointKind::kInsert
+                                                              : PointKind::kUpdate;
+    operation.table = table->table.get();
+    operation.key = write.record.key;
+    operation.row = write.row;
+    add(request, operation);
+  }
+  return ok_status();
+}
+
+Status Executor::decode_revert(Peer& peer, uint64_t sequence, ByteReader& reader) {
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, revert_));
+  if (!admit(peer, sequence, revert_.records.size())) return ok_status();
+  Request& request = add_request(Opcode::kRevertReply, sequence);
+  PointOperation operation;
+  operation.kind = PointKind::kRevert;
+  operation.transaction = revert_.transaction;
+  for (const wire::RecordId& record : revert_.records) {
+    StatusCode code{};
+    const ServedTable* table = serve(record, TableKind::kTransactional, code);
+    if (table == nullptr) {
+      // A revert in a dropped table counts as done (R30).
+      add(request, code == StatusCode::kNoSuchTable ? StatusCode::kOk : code);
+      continue;
+    }
+    operation.table = table->table.get();
+    operation.key = record.key;
+    add(request, operation);
+  }
+  return ok_status();
+}
+
+Status Executor::decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& reader) {
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, plain_read_));
+  if (!admit(peer, sequence, plain_read_.records.size())) return ok_status();
+  Request& request = add_request(Opcode::kPlainReadReply, sequence);
+  PointOperation operation;
+  operation.kind = PointKind::kPlainGet;
+  for (const wire::RecordId& record : plain_read_.records) {
+    StatusCode code{};
+    const ServedTable* table = serve(record, TableKind::kNonTransactional, code);
+    if (table == nullptr) {
+      add(request, code);
+      continue;
+    }
+    operation.table = table->table.get();
+    operation.key = record.key;
+    add(request, operation);
+  }
+  return ok_status();
+}
+
+Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& reader) {
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, plain_write_));
+  for (const auto& write : plain_write_.operations) {
+    if (write.kind < wire::WriteKind::kInsert || write.kind > wire::WriteKind::kRemove) {
+      return {StatusCode::kMalformed, "kPlainWrite: unknown kind of write"};
+    }
+  }
+  if (!admit(peer, sequence, plain_write_.operations.size())) return ok_status();
+  Request& request = add_request(Opcode::kPlainWriteReply, sequence);
+  for (size_t i = 0; i < plain_write_.operations.size(); ++i) {
+    const auto& write = plain_write_.operations[i];
+    StatusCode code{};
+    const ServedTable* table = serve(write.record, TableKind::kNonTransactional, code);
+    if (table == nullptr) {
+      add(request, code);
+      continue;
+    }
+    const bool remove = write.kind == wire::WriteKind::kRemove;
+    if (!remove && !check_row(request, *table, write.row, i)) continue;
+    PointOperation operation;
+    operation.kind = remove ? PointKind::kPlainRemove : PointKind::kPlainPut;
+    operation.undo = write.undo && table->info.name.starts_with(wire::kSystemPrefix);
+    operation.table = table->table.get();
+    operation.key = write.record.key;
+    operation.expected = write.kind == wire::WriteKind::kInsert ? Version() : write.expected;
+    operation.row = write.row;
+    add(request, operation);
+  }
+  return ok_status();
+}
+
+Status Executor::decode_scan(Peer& peer, const wire::Envelope& envelope, ByteReader& reader) {
+  if (envelope.opcode == Opcode::kScanCredit) {
+    wire::ScanCredit credit;
+    LOAM_RETURN_IF_ERROR(wire::decode_body(reader, credit));
+    scans_.credit(peer, envelope.sequence, credit.credits);
+    return ok_status();
+  }
+  if (envelope.opcode == Opcode::kScanCancel) {
+    wire::ScanCancel cancel;
+    LOAM_RETURN_IF_ERROR(wire::decode_body(reader, cancel));
+    scans_.cancel(peer, envelope.sequence);
+    return ok_status();
+  }
+  wire::Scan scan;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, scan));
+  // Writes that stand before the scan in this batch are in the page list that the query takes.
+  execute_pending(peer);
+  Status started = scans_.start(peer, envelope.sequence, std::move(scan));
+  if (!started.ok()) send(peer, envelope.sequence, wire::ScanDone{std::move(started), {}});
+  return ok_status();
+}
+
+Executor::Request& Executor::add_request(Opcode reply, uint64_t sequence) {
+  if (requests_used_ == requests_.size()) requests_.emplace_back();
+  Request& request = requests_[requests_used_++];
+  request.reply = reply;
+  request.sequence = sequence;
+  request.first_slot = slots_.size();
+  request.slots = 0;
+  request.detail.clear();
+  return request;
+}
+
+bool Executor::admit(Peer& peer, uint64_t sequence, size_t operations) {
+  if (operations <= wire::kMaxOperations) return true;
+  refuse(peer, sequence,
+         {StatusCode::kInvalidArgument, std::to_string(operations) + " operations in one request, more than " +
+                                            std::to_string(wire::kMaxOperations) + "; send several requests"});
+  return false;
+}
+
+bool Executor::fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot) {
+  if (registry_.publication().covers(snapshot)) return true;
+  refuse(peer, sequence,
+         {StatusCode::kSnapshotTooOld,
+          "versions that this snapshot sees may have been collected; begin a new transaction"});
+  return false;
+}
+
+const ServedTable* Executor::serve(const wire::RecordId& record, TableKind kind, StatusCode& code) const {
+  const std::shared_ptr<ServedTable>* table = view_->find(record.table);
+  if (table == nullptr) {
+    code = StatusCode::kNoSuchTable;
+  } else if ((*table)->info.kind != kind) {
+    code = StatusCode::kWrongTableKind;
+  } else if (!view_->owns(record.table, record.key)) {
+    code = StatusCode::kWrongShard;
+  } else {
+    return table->get();
+  }
+  return nullptr;
+}
+
+void Executor::add(Request& request, StatusCode code) {
+  slots_.push_back({kNotRun, code});
+  ++request.slots;
+}
+
+void Executor::add(Request& request, const PointOperation& operation) {
+  slots_.push_back({operations_.size(), StatusCode::kOk});
+  operations_.push_back(operation);
+  ++request.slots;
+}
+
+bool Executor::check_row(Request& request, const ServedTable& table, Bytes row, size_t index) {
+  const Status valid = validate_row(table.info.schema, row);
+  if (valid.ok()) return true;
+  if (request.detail.empty()) {
+    request.detail = "operation " + std::to_string(index) + " on table " + table.info.name + ": ";
+    request.detail.append(valid.message());
+  }
+  add(request, StatusCode::kInvalidArgument);
+  return false;
+}
+
+const Snapshot* Executor::keep(Snapshot& snapshot) {
+  if (snapshots_used_ == snapshots_.size()) snapshots_.push_back(std::make_unique<Snapshot>());
+  Snapshot& kept = *snapshots_[snapshots_used_++];
+  std::swap(kept, snapshot);
+  return &kept;
+}
+
+void Executor::execute_pending(Peer& peer) {
+  if (requests_used_ == 0) return;
+  execute(thread_, operations_);
+  ExecutorCounters::add(counters_.operations, operations_.size());
+  for (size_t i = 0; i < requests_used_; ++i) answer(peer, requests_[i]);
+  operations_.clear();
+  slots_.clear();
+  requests_used_ = 0;
+  snapshots_used_ = 0;
+}
+
+void Executor::answer(Peer& peer, const Request& request) {
+  switch (request.reply) {
+    case Opcode::kReadReply:
+      return answer_read<wire::ReadReply>(peer, request);
+    case Opcode::kPlainReadReply:
+      return answer_read<wire::PlainReadReply>(peer, request);
+    case Opcode::kWriteReply:
+      return answer_write<wire::WriteReply>(peer, request);
+    case Opcode::kPlainWriteReply:
+      return answer_write<wire::PlainWriteReply>(peer, request);
+    default:
+      return answer_write<wire::RevertReply>(peer, request);
+  }
+}
+
+template <class Reply>
+void Executor::answer_read(Peer& peer, const Request& request) {
+  Reply reply;
+  reply.results.swap(read_results_);
+  reply.results.clear();
+  size_t row_bytes = 0;
+  for (size_t i = request.first_slot; i < request.first_slot + request.slots; ++i) {
+    const Slot& slot = slots_[i];
+    wire::ReadResult& result = reply.results.emplace_back();
+    result.code = slot.code;
+    if (slot.operation == kNotRun) continue;
+    const PointOperation& operation = operations_[slot.operation];
+    result.code = operation.code;
+    result.version = operation.version;
+    result.row = operation.result;
+    row_bytes += result.row.size();
+    // One row always fits; an answer never grows beyond the limit by more than one row.
+    if (row_bytes > kMaxReplyRowBytes && result.row.size() < row_bytes) result = {StatusCode::kOverloaded, {}, {}};
+  }
+  send(peer, request.sequence, reply);
+  reply.results.swap(read_results_);
+}
+
+template <class Reply>
+void Executor::answer_write(Peer& peer, const Request& request) {
+  Reply reply;
+  reply.results.swap(write_results_);
+  reply.results.clear();
+  for (size_t i = request.first_slot; i < request.first_slot + request.slots; ++i) {
+    const Slot& slot = slots_[i];
+    wire::WriteResult& result = reply.results.emplace_back();
+    result.code = slot.code;
+    if (slot.operation == kNotRun) continue;
+    result.code = operations_[slot.operation].code;
+    result.version = operations_[slot.operation].version;
+  }
+  if constexpr (requires { reply.detail; }) reply.detail = request.detail;
+  send(peer, request.sequence, reply);
+  reply.results.swap(write_results_);
+}
+
+template <wire::Message M>
+void Executor::send(Peer& peer, uint64_t sequence, const M& message) {
+  reply_.clear();
+  wire::encode_message(message, sequence, reply_);
+  Status sent = peer.send(reply_);
+  // A peer that asks and does not read its answers is let go: the answers that are lost are those of a lost connection.
+  if (!sent.ok()) peer.close(std::move(sent));
+}
+
+void Executor::refuse(Peer& peer, uint64_t sequence, Status status) {
+  send(peer, sequence, wire::Error{std::move(status)});
+}
+
+}  // namespace loam::storage

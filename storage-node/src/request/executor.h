@@ -1,0 +1,124 @@
+// Executes the requests of one network batch.
+//
+// All messages of a frame are decoded first, their point operations are run together (storage-node/src/version/batch.h
+// overlaps their cache misses across requests and clients), then each request is answered, in order. Nothing here does
+// I/O: messages come in as bytes and go out through Peer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/bytes.h"
+#include "common/wire/storage.h"
+#include "storage-node/src/request/peer.h"
+#include "storage-node/src/request/registry.h"
+#include "storage-node/src/version/batch.h"
+
+namespace loam::storage {
+
+/// Bytes of rows in one answer; what is beyond gets kOverloaded and is asked for again. Well below the transport's
+/// largest message.
+inline constexpr size_t kMaxReplyRowBytes = size_t{4} << 20;
+
+/// Counted by one executor's thread; any thread may read.
+struct ExecutorCounters {
+  Env::Atomic<uint64_t> batches{0};
+  Env::Atomic<uint64_t> operations{0};
+  Env::Atomic<uint64_t> malformed{0};
+
+  static void add(Env::Atomic<uint64_t>& counter, uint64_t n) {
+    // Relaxed: one thread writes, readers want a recent number.
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+};
+
+/// Role: request handling of one network thread. Owner and threads: that thread. Keeps its buffers: after warm-up a
+/// batch of point operations allocates nothing.
+///
+/// Errors. Bytes that are no message: the peer is closed with kMalformed, after the requests before them are answered.
+/// A request that is refused as a whole: kError. Everything else is a code per operation.
+class Executor {
+ public:
+  Executor(Registry& registry, ScanPort& scans, ThreadContext& thread);
+
+  /// The messages live until it returns.
+  void run(Peer& peer, std::span<const Bytes> messages);
+
+  const ExecutorCounters& counters() const { return counters_; }
+
+ private:
+  static constexpr size_t kNotRun = SIZE_MAX;
+
+  /// One operation of a request: where it stands in operations_, or why it was not run.
+  struct Slot {
+    size_t operation = kNotRun;
+    StatusCode code = StatusCode::kOk;
+  };
+  /// One request whose operations wait for the batch.
+  struct Request {
+    wire::Opcode reply{};
+    uint64_t sequence = 0;
+    size_t first_slot = 0;
+    size_t slots = 0;
+    std::string detail;  // the first refusal that is more than its code
+  };
+
+  // Decoding: each adds a request, or answers at once. kMalformed ends the connection.
+  Status decode(Peer& peer, Bytes message);
+  Status decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader);
+  Status decode_read(Peer& peer, uint64_t sequence, ByteReader& reader);
+  Status decode_write(Peer& peer, uint64_t sequence, ByteReader& reader);
+  Status decode_revert(Peer& peer, uint64_t sequence, ByteReader& reader);
+  Status decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& reader);
+  Status decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& reader);
+  Status decode_scan(Peer& peer, const wire::Envelope& envelope, ByteReader& reader);
+
+  Request& add_request(wire::Opcode reply, uint64_t sequence);
+  bool admit(Peer& peer, uint64_t sequence, size_t operations);
+  bool fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot);
+  const ServedTable* serve(const wire::RecordId& record, TableKind kind, StatusCode& code) const;
+  void add(Request& request, StatusCode code);
+  void add(Request& request, const PointOperation& operation);
+  bool check_row(Request& request, const ServedTable& table, Bytes row, size_t index);
+  /// Moves the snapshot to where it stays for the length of the batch, and gives the caller's variable spare memory.
+  const Snapshot* keep(Snapshot& snapshot);
+
+  // Answering.
+  void execute_pending(Peer& peer);
+  void answer(Peer& peer, const Request& request);
+  template <class Reply>
+  void answer_read(Peer& peer, const Request& request);
+  template <class Reply>
+  void answer_write(Peer& peer, const Request& request);
+  template <wire::Message M>
+  void send(Peer& peer, uint64_t sequence, const M& message);
+  void refuse(Peer& peer, uint64_t sequence, Status status);
+
+  // Constant after construction.
+  Registry& registry_;
+  ScanPort& scans_;
+  ThreadContext& thread_;
+  // Of the batch under way.
+  const RegistryView* view_ = nullptr;
+  std::vector<PointOperation> operations_;
+  std::vector<Slot> slots_;
+  std::vector<Request> requests_;
+  size_t requests_used_ = 0;
+  std::vector<std::unique_ptr<Snapshot>> snapshots_;
+  size_t snapshots_used_ = 0;
+  // Reused between batches.
+  wire::Read read_;
+  wire::Write write_;
+  wire::Revert revert_;
+  wire::PlainRead plain_read_;
+  wire::PlainWrite plain_write_;
+  std::vector<wire::ReadResult> read_results_;
+  std::vector<wire::WriteResult> write_results_;
+  Buffer reply_;
+  ExecutorCounters counters_;
+};
+
+}  // namespace loam::storage

@@ -1,0 +1,51 @@
+// Who a request comes from, and where its answer goes.
+#pragma once
+
+#include <cstdint>
+
+#include "common/base/bytes.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/wire/storage.h"
+
+namespace loam::storage {
+
+/// Name of a connection of this node; never reused while the node runs.
+using PeerId = uint64_t;
+
+/// One connection, as request handling sees it. Role: keeps what belongs to the connection and takes its answers; the
+/// network thread, the simulator and tests implement it. Owner: the driver. Threads: one.
+class Peer {
+ public:
+  explicit Peer(PeerId id) : id_(id) {}
+  virtual ~Peer() = default;
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  /// Takes a copy. kOverloaded when the peer does not read what it is sent.
+  virtual Status send(Bytes message) = 0;
+  /// The peer broke the protocol, or cannot be answered: end the connection.
+  virtual void close(Status status) = 0;
+
+  PeerId id() const { return id_; }
+  bool attached() const { return session_.value != 0; }
+  SessionId session() const { return session_; }
+  void attach(SessionId session) { session_ = session; }
+
+ private:
+  const PeerId id_;
+  SessionId session_;
+};
+
+/// Where scans go. Implemented by the node's scan threads and by tests.
+class ScanPort {
+ public:
+  virtual ~ScanPort() = default;
+  /// Joins the scan of a served table. Called inside an epoch guard: the page list of this moment is the one that the
+  /// query works on (R23). An error is answered at once with kScanDone.
+  virtual Status start(Peer& peer, uint64_t sequence, wire::Scan scan) = 0;
+  virtual void credit(Peer& peer, uint64_t sequence, uint32_t credits) = 0;
+  virtual void cancel(Peer& peer, uint64_t sequence) = 0;
+};
+
+}  // namespace loam::storage
