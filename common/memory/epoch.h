@@ -9,16 +9,16 @@
 //
 // Operations
 //   enter    g = G; slot.exchange(g)          exit     slot = kIdle
-//   retire   unlink (the caller); tag = G      advance  e = G; for all slots s: fetch_add(s, 0) ∈ {kIdle, e}; CAS G e→e+1
-//   passed   (tag) ⇔ G ≥ tag + kGrace
+//   retire   unlink (the caller); tag = G      advance  e = G; for all slots s: fetch_add(s, 0) ∈ {kIdle, e}; CAS G
+//   e→e+1 passed   (tag) ⇔ G ≥ tag + kGrace
 //
 // Argument (by acquire and release alone: no fence, no seq_cst). Thread R unlinks X inside a guard and then reads tag
 // e from G. Let A2 be the advance e+1 → e+2, A3 the advance e+2 → e+3; F frees X after it read G ≥ e+3.
 //  1. A2's scan finds R's guard ended. It reads R's slot by a read-modify-write, so it sees the latest value. R's guard
-//     entered with a value ≤ e (G is read before and after entering, and never falls), which A2 does not accept. Nor can
-//     R have entered after A2's scan of its slot: entering is a read-modify-write too, would synchronise with A2's,
-//     which follows A2's reading e+1, and R would have read tag ≥ e+1. So R's exit, hence its unlink, happens before A2's
-//     scan.
+//     entered with a value ≤ e (G is read before and after entering, and never falls), which A2 does not accept. Nor
+//     can R have entered after A2's scan of its slot: entering is a read-modify-write too, would synchronise with A2's,
+//     which follows A2's reading e+1, and R would have read tag ≥ e+1. So R's exit, hence its unlink, happens before
+//     A2's scan.
 //  2. A guard of any thread T entered after A2's scan of T's slot synchronises with that scan and so sees the unlink:
 //     it cannot reach X.
 //  3. A guard of T active at A2's scan shows e+1. A3 accepts kIdle or e+2 only, so that guard ended before A3's scan,
@@ -72,8 +72,10 @@ class EpochDomain {
 
   /// The present epoch. To wait until everybody has seen a change: make the change and read this inside one guard, then
   /// poll advance() and passed(that epoch) outside of it.
-  uint64_t current() const { return epoch_.load(std::memory_order_acquire); }  // pairs with advance's swap: what ended
-                                                                               // before it is seen ended
+  uint64_t current() const {
+    return epoch_.load(std::memory_order_acquire);
+  }  // pairs with advance's swap: what ended
+     // before it is seen ended
   /// True once every guard that was active when `epoch` was read has ended, and every later guard sees what happened
   /// before it was read.
   bool passed(uint64_t epoch) const { return current() >= epoch + kGrace; }
@@ -129,9 +131,9 @@ class EpochDomain {
   std::vector<Retired> orphans_;  // guarded by mutex_: left by threads that unregistered
 };
 
-/// One thread's membership. Role: hands out guards and keeps the thread's limbo. Owner: the thread, which alone calls it
-/// (a fiber scheduler's thread has one; a guard is never held across a switch of fibers). Leftover limbo goes to the domain
-/// when it ends.
+/// One thread's membership. Role: hands out guards and keeps the thread's limbo. Owner: the thread, which alone calls
+/// it (a fiber scheduler's thread has one; a guard is never held across a switch of fibers). Leftover limbo goes to the
+/// domain when it ends.
 class EpochThread {
  public:
   static constexpr size_t kFreesPerExit = 2;
@@ -145,15 +147,16 @@ class EpochThread {
   EpochThread(const EpochThread&) = delete;
   EpochThread& operator=(const EpochThread&) = delete;
 
-  /// Frees `object` by free(object, context) once no guard can reach it. Call inside a guard, after it was unlinked there.
+  /// Frees `object` by free(object, context) once no guard can reach it. Call inside a guard, after it was unlinked
+  /// there.
   void retire(void* object, void (*free)(void* object, void* context), void* context = nullptr);
   template <class T>
   void retire_delete(T* object) {
     retire(object, [](void* o, void*) { delete static_cast<T*>(o); });
   }
 
-  /// Outside of a guard: tries to advance, and frees up to `budget` objects whose time has come, orphans of other threads
-  /// too. For background loops and idle threads. Returns how many were freed.
+  /// Outside of a guard: tries to advance, and frees up to `budget` objects whose time has come, orphans of other
+  /// threads too. For background loops and idle threads. Returns how many were freed.
   size_t collect(size_t budget);
 
   bool inside() const { return depth_ > 0; }

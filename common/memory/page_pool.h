@@ -64,16 +64,16 @@ struct PagePoolStatistics {
   size_t used_bytes = 0;            ///< handed out
   size_t high_watermark_bytes = 0;  ///< the most that was ever handed out
   size_t pages = 0;
-  size_t pages_in_use = 0;          ///< not wholly free: what the reserves count
-  size_t ready_pages = 0;           ///< wholly free and zeroed
-  size_t dirty_bytes = 0;           ///< free, not yet zeroed
+  size_t pages_in_use = 0;           ///< not wholly free: what the reserves count
+  size_t ready_pages = 0;            ///< wholly free and zeroed
+  size_t dirty_bytes = 0;            ///< free, not yet zeroed
   uint64_t inline_zeroed_bytes = 0;  ///< zeroed by an allocation because nothing ready was left: should stay 0
   uint64_t refused = 0;              ///< allocations answered with null
 };
 
-/// The pool. Role: the only source of memory whose amount depends on the data. Owner: the node; it outlives every block.
-/// Threads: all functions may be called from any thread; one short lock (list operations on a handful of words; at most
-/// kZeroChunkBytes are zeroed under it). Nothing here runs per record.
+/// The pool. Role: the only source of memory whose amount depends on the data. Owner: the node; it outlives every
+/// block. Threads: all functions may be called from any thread; one short lock (list operations on a handful of words;
+/// at most kZeroChunkBytes are zeroed under it). Nothing here runs per record.
 class PagePool {
  public:
   static constexpr size_t kMinBlockBytes = 4096;
@@ -84,17 +84,17 @@ class PagePool {
   /// Zeroed under one hold of the lock: 3 µs at 10 GB/s.
   static constexpr size_t kZeroChunkBytes = size_t{32} << 10;
 
-  /// Maps and faults in the region. Blocks for as long as that takes (about 0.3 s a GiB with huge pages). kInvalidArgument
-  /// for options out of range, kNoSpace when the limit holds too few pages or the machine has not that much memory; the
-  /// message names the limit and what to change.
+  /// Maps and faults in the region. Blocks for as long as that takes (about 0.3 s a GiB with huge pages).
+  /// kInvalidArgument for options out of range, kNoSpace when the limit holds too few pages or the machine has not that
+  /// much memory; the message names the limit and what to change.
   static Result<std::unique_ptr<PagePool>> create(const PagePoolOptions& options);
   ~PagePool();
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  /// A zeroed block of `size_bytes`, a power of two from kMinBlockBytes to the page size, aligned to its size. Null when
-  /// the class has used its share up or no block of that size is left. Zeroes inline, and counts it, only if no zeroed
-  /// block is left.
+  /// A zeroed block of `size_bytes`, a power of two from kMinBlockBytes to the page size, aligned to its size. Null
+  /// when the class has used its share up or no block of that size is left. Zeroes inline, and counts it, only if no
+  /// zeroed block is left.
   [[nodiscard]] std::byte* allocate(size_t size_bytes, Reserve reserve);
   /// Gives a block back, with the size it was allocated with. Does not touch its bytes.
   void release(std::byte* block, size_t size_bytes);

@@ -1,5 +1,5 @@
-// Explorer of interleavings: runs virtual threads in one operating-system thread and decides, from a seed, who runs next
-// at every atomic operation of product code that was compiled against the simulator's Env.
+// Explorer of interleavings: runs virtual threads in one operating-system thread and decides, from a seed, who runs
+// next at every atomic operation of product code that was compiled against the simulator's Env.
 //
 //   ExploreReport report = explore({.schedules = 10'000}, [](Explorer& ex) {
 //     auto counter = std::make_unique<Counter>();            // set-up: atomics are plain memory
@@ -12,9 +12,9 @@
 //
 // What it finds: errors of interleaving under sequential consistency. Errors of memory order are ThreadSanitizer's.
 //
-// Replay: a failure prints the seed of its schedule; LOAM_SEED=<seed> in the environment runs that one alone. A schedule
-// of the exhaustive policy is replayed by LOAM_SCHEDULE=<decisions>. Scenarios must be deterministic apart from the
-// schedule: no addresses as hash keys, no real time.
+// Replay: a failure prints the seed of its schedule; LOAM_SEED=<seed> in the environment runs that one alone. A
+// schedule of the exhaustive policy is replayed by LOAM_SCHEDULE=<decisions>. Scenarios must be deterministic apart
+// from the schedule: no addresses as hash keys, no real time.
 #pragma once
 
 #include <array>
@@ -36,7 +36,8 @@ namespace loam::testing {
 enum class Policy : uint8_t {
   /// At every point any thread, with equal chance. Finds most bugs of few steps.
   kRandom,
-  /// Probabilistic concurrency testing: random priorities, lowered at `change_points` random points. Finds bugs that need
+  /// Probabilistic concurrency testing: random priorities, lowered at `change_points` random points. Finds bugs that
+  /// need
   /// one thread to sleep through much of another's work, with a guaranteed probability. [Burckhardt et al. 2010]
   kPriorities,
   /// kRandom and kPriorities in turn.
@@ -62,15 +63,15 @@ struct ExploreOptions {
 struct ExploreReport {
   uint64_t schedules = 0;  ///< run
   uint64_t failures = 0;
-  uint64_t points = 0;     ///< scheduling points over all schedules
+  uint64_t points = 0;         ///< scheduling points over all schedules
   uint64_t first_failure = 0;  ///< number of the first failing schedule, from 1
-  bool exhausted = false;  ///< kExhaustive: every schedule was run
-  std::string message;     ///< of the first failure: what, the seed, the last switches
+  bool exhausted = false;      ///< kExhaustive: every schedule was run
+  std::string message;         ///< of the first failure: what, the seed, the last switches
   bool ok() const { return failures == 0; }
 };
 
-/// Thrown out of Explorer::run() when the run cannot go on (livelock). The virtual threads are abandoned: their stacks are
-/// never unwound, so what they hold stays as it is.
+/// Thrown out of Explorer::run() when the run cannot go on (livelock). The virtual threads are abandoned: their stacks
+/// are never unwound, so what they hold stays as it is.
 struct ExplorationAborted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -89,7 +90,8 @@ class Explorer final : public SimScheduler {
 
   /// Adds a virtual thread; it begins in run(). `name` must outlive the run (a literal).
   void spawn(const char* name, std::function<void()> body);
-  /// Runs all spawned threads to their ends. May be called again after further spawn()s: a second phase of the schedule.
+  /// Runs all spawned threads to their ends. May be called again after further spawn()s: a second phase of the
+  /// schedule.
   void run();
   /// Records a failure, from a virtual thread or outside; the run goes on so that stacks unwind.
   void check(bool condition, std::string_view what);
@@ -108,47 +110,57 @@ class Explorer final : public SimScheduler {
   uint64_t now_ns() override { return now_ns_; }
 
  private:
-  friend class ExhaustiveSearch;
+  friend ExploreReport explore(const ExploreOptions& options, const std::function<void(Explorer&)>& scenario);
   struct VirtualThread;
   struct Switch {
     uint64_t at = 0;
-    uint8_t to = 0;
-    const char* what = nullptr;
+    const char* from = nullptr;
+    const char* what = nullptr;  // what the thread that stopped was about to do
+    const char* to = nullptr;
   };
+  /// Why a choice is made: at a point, at a yield, or because the present thread ended.
+  enum class Why : uint8_t { kPoint, kYield, kEnd };
   static constexpr size_t kNobody = SIZE_MAX;
+  static constexpr uint64_t kPointNs = 10;
+  static constexpr uint64_t kYieldNs = 1000;
 
-  size_t choose(bool yielding);
-  size_t choose_random(bool yielding);
-  size_t choose_by_priority(bool yielding);
-  size_t choose_exhaustive(bool yielding);
-  void switch_to(size_t next, const char* what);
-  void count_point(const char* what);
+  size_t choose(Why why);
+  size_t choose_random();
+  size_t choose_by_priority();
+  size_t choose_exhaustive(Why why);
+  void step(const char* what, Why why);
+  void abandon();
+  std::string trace() const;
+  std::string replay() const;
 
   const uint64_t seed_;
   const ExploreOptions options_;
-  const bool by_priority_;
   Random random_;
   Random scenario_random_;
-  std::vector<std::unique_ptr<VirtualThread>> threads_;
-  size_t current_ = kNobody;
-  size_t unfinished_ = 0;
-  bool aborted_ = false;
-  uint64_t points_ = 0;
-  uint64_t now_ns_ = 0;
+  bool by_priority_ = false;
+  uint64_t stay_ = 1;  // kRandom: a point lets another run once in so many
   std::vector<uint64_t> change_at_;
   int64_t lowest_priority_ = 0;
+
+  std::vector<std::unique_ptr<VirtualThread>> threads_;
+  std::vector<size_t> candidates_;  // of the choice being made
+  size_t current_ = kNobody;        // who runs; nobody: the caller of run()
+  size_t next_ = kNobody;           // whom run() resumes
+  size_t unfinished_ = 0;
+  bool livelock_ = false;
+  uint64_t points_ = 0;
+  uint64_t now_ns_ = 0;
   // kExhaustive: the decisions to repeat, then those made, and how many choices each had.
   std::vector<uint8_t> decisions_;
   std::vector<uint8_t> choices_;
-  size_t next_decision_ = 0;
   unsigned preemptions_ = 0;
   std::array<Switch, kTraceLength> trace_{};
   uint64_t switches_ = 0;
   std::string failure_;
 };
 
-/// Runs `scenario` under `options.schedules` schedules with seeds derived from the base seed, and reports the first failure.
-/// LOAM_SEED and LOAM_SCHEDULE override. A scenario that throws fails.
+/// Runs `scenario` under `options.schedules` schedules with seeds derived from the base seed, and reports the first
+/// failure. LOAM_SEED and LOAM_SCHEDULE override. A scenario that throws fails.
 ExploreReport explore(const ExploreOptions& options, const std::function<void(Explorer&)>& scenario);
 
 }  // namespace loam::testing

@@ -56,8 +56,8 @@ class Random {
   uint64_t state_[4];
 };
 
-/// The seed of a test: LOAM_SEED from the environment if set, otherwise `fallback`. Prints it, once a call, so that a failing
-/// run can be repeated: "seed 42 (LOAM_SEED=42 repeats this run)".
+/// The seed of a test: LOAM_SEED from the environment if set, otherwise `fallback`. Prints it, once a call, so that a
+/// failing run can be repeated: "seed 42 (LOAM_SEED=42 repeats this run)".
 uint64_t test_seed(uint64_t fallback);
 
 }  // namespace loam::testing

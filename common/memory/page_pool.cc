@@ -1,0 +1,379 @@
+#include "common/memory/page_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include <sys/mman.h>
+
+#include "common/base/assert.h"
+
+namespace loam {
+namespace {
+
+constexpr size_t kUnitBytes = PagePool::kMinBlockBytes;
+constexpr size_t kWordBits = 64;
+
+std::string mebibytes(size_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / static_cast<double>(size_t{1} << 20));
+  return text;
+}
+
+/// What the machine, or the container we run in, can still give; SIZE_MAX if nothing says so. Faulting in more than
+/// that would not fail but have the kernel kill a process.
+size_t available_bytes() {
+  size_t available = std::numeric_limits<size_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string name, unit; meminfo >> name;) {
+    size_t kib = 0;
+    meminfo >> kib;
+    std::getline(meminfo, unit);
+    if (name == "MemAvailable:") available = kib * 1024;
+  }
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    size_t limit = 0;
+    if (std::ifstream(path) >> limit && limit > 0) available = std::min(available, limit);  // "max" does not parse
+  }
+  return available;
+}
+
+Status check_options(const PagePoolOptions& options) {
+  const size_t page = options.page_size_bytes;
+  if (!std::has_single_bit(page) || page < PagePool::kMinPageBytes || page > PagePool::kMaxPageBytes) {
+    return {StatusCode::kInvalidArgument,
+            "page pool: page size " + std::to_string(page) + " bytes; give a power of two from 4 KiB to 1 GiB"};
+  }
+  if (options.limit_bytes / page < PagePool::kMinPages) {
+    return {StatusCode::kNoSpace, "page pool: the memory limit of " + mebibytes(options.limit_bytes) + " holds " +
+                                      std::to_string(options.limit_bytes / page) + " pages of " + mebibytes(page) +
+                                      "; at least " + std::to_string(PagePool::kMinPages) +
+                                      " are needed: raise the memory limit or choose smaller pages"};
+  }
+  if (options.limit_bytes / kUnitBytes >= std::numeric_limits<uint32_t>::max()) {
+    return {StatusCode::kInvalidArgument,
+            "page pool: the memory limit of " + mebibytes(options.limit_bytes) + " is above 16 TiB; lower it"};
+  }
+  double previous = 0;
+  for (const double share : options.limit_shares) {
+    if (!(share >= previous && share > 0 && share <= 1)) {
+      return {StatusCode::kInvalidArgument, "page pool: limit_shares must rise and lie in (0, 1]"};
+    }
+    previous = share;
+  }
+  return {};
+}
+
+Status fault_in(std::byte* region, size_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  if (madvise(region, bytes, MADV_POPULATE_WRITE) == 0) return {};
+  if (errno != EINVAL) {
+    return {StatusCode::kNoSpace, "page pool: the kernel could not provide " + mebibytes(bytes) + " of memory (" +
+                                      std::strerror(errno) + "): lower the memory limit or free memory"};
+  }
+#endif
+  for (size_t at = 0; at < bytes; at += kUnitBytes) {
+    *reinterpret_cast<volatile char*>(region + at) = 0;  // volatile: a store that must really happen
+  }
+  return {};
+}
+
+/// Calls fn(word, mask) for the bits [first, first + count).
+template <class Words, class Fn>
+void for_bits(Words& words, size_t first, size_t count, Fn&& fn) {
+  const size_t end = first + count;
+  while (first < end) {
+    const size_t offset = first % kWordBits;
+    const size_t n = std::min(kWordBits - offset, end - first);
+    const uint64_t mask = (n == kWordBits ? ~uint64_t{0} : (uint64_t{1} << n) - 1) << offset;
+    if (!fn(words[first / kWordBits], mask, first - offset)) return;
+    first += n;
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PagePool>> PagePool::create(const PagePoolOptions& options) {
+  LOAM_RETURN_IF_ERROR(check_options(options));
+  const size_t page = options.page_size_bytes;
+  const size_t pages = options.limit_bytes / page;
+  const size_t bytes = pages * page;
+  if (const size_t available = available_bytes(); options.prefault && bytes > available) {
+    return Status(StatusCode::kNoSpace, "page pool: the memory limit of " + mebibytes(bytes) + " exceeds the " +
+                                            mebibytes(available) +
+                                            " that this machine has available: lower the memory limit or free memory");
+  }
+  // Room to align the region to a page, and to a huge page.
+  const size_t alignment = std::max(page, size_t{2} << 20);
+  const size_t mapping_bytes = bytes + alignment;
+  void* mapping =
+      mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) {
+    return Status(StatusCode::kNoSpace, "page pool: mapping the memory limit of " + mebibytes(bytes) + " failed (" +
+                                            std::strerror(errno) + "): lower the memory limit or raise `ulimit -v`");
+  }
+  auto* const base = static_cast<std::byte*>(mapping);
+  auto* const region = base + (round_up(reinterpret_cast<size_t>(base), alignment) - reinterpret_cast<size_t>(base));
+  if (options.huge_pages) madvise(region, bytes, MADV_HUGEPAGE);  // a wish: without it everything works, more slowly
+  if (options.prefault) {
+    if (Status status = fault_in(region, bytes); !status.ok()) {
+      munmap(mapping, mapping_bytes);
+      return status;
+    }
+  }
+  return std::unique_ptr<PagePool>(new PagePool(options, base, mapping_bytes, region, pages));
+}
+
+PagePool::PagePool(const PagePoolOptions& options, std::byte* mapping, size_t mapping_bytes, std::byte* region,
+                   size_t pages)
+    : mapping_(mapping),
+      mapping_bytes_(mapping_bytes),
+      region_(region),
+      page_size_(options.page_size_bytes),
+      pages_(pages),
+      page_order_(static_cast<unsigned>(std::countr_zero(options.page_size_bytes / kUnitBytes))) {
+  const size_t units_a_page = page_size_ / kUnitBytes;
+  units_.resize(pages_ * units_a_page);
+  links_.resize(units_.size());
+  dirty_.resize((units_.size() + kWordBits - 1) / kWordBits);
+  free_.resize(page_order_ + 1);
+  size_t above = pages_ + 1;
+  for (size_t i = kReserveClasses; i-- > 0;) {
+    const auto share = static_cast<size_t>(options.limit_shares[i] * static_cast<double>(pages_));
+    pages_allowed_[i] = std::min(share, above - 1);
+    above = pages_allowed_[i];
+  }
+  pages_in_use_.store(pages_, std::memory_order_relaxed);  // push_free() counts them down; nobody else is here yet
+  for (size_t page = pages_; page-- > 0;) push_free(page * units_a_page, page_order_);
+}
+
+PagePool::~PagePool() { munmap(mapping_, mapping_bytes_); }
+
+unsigned PagePool::order_of(size_t size_bytes) const {
+  LOAM_CHECK(std::has_single_bit(size_bytes) && size_bytes >= kUnitBytes && size_bytes <= page_size_,
+             "a block's size is a power of two from 4 KiB to the page size");
+  return static_cast<unsigned>(std::countr_zero(size_bytes / kUnitBytes));
+}
+
+size_t PagePool::dirty_units(size_t unit, size_t count) const {
+  size_t dirty = 0;
+  for_bits(dirty_, unit, count, [&](uint64_t word, uint64_t mask, size_t) {
+    dirty += static_cast<size_t>(std::popcount(word & mask));
+    return true;
+  });
+  return dirty;
+}
+
+/// Zeroes up to `budget_units` dirty units of the range; returns how many.
+size_t PagePool::zero_dirty(size_t unit, size_t count, size_t budget_units) {
+  size_t done = 0;
+  for_bits(dirty_, unit, count, [&](uint64_t& word, uint64_t mask, size_t first) {
+    while ((word & mask) != 0 && done < budget_units) {
+      const auto bit = static_cast<size_t>(std::countr_zero(word & mask));
+      std::memset(address_of(first + bit), 0, kUnitBytes);
+      word &= ~(uint64_t{1} << bit);
+      ++done;
+    }
+    return done < budget_units;
+  });
+  return done;
+}
+
+/// Puts a block on the free list where it belongs. Its buddies are not merged here.
+void PagePool::push_free(size_t unit, unsigned order) {
+  const bool clean = dirty_units(unit, size_t{1} << order) == 0;
+  uint32_t& head = clean ? free_[order].clean : free_[order].dirty;
+  units_[unit] = {Unit::kFree, static_cast<uint8_t>(order)};
+  links_[unit] = {kNone, head};
+  if (head != kNone) links_[head].previous = static_cast<uint32_t>(unit);
+  head = static_cast<uint32_t>(unit);
+  if (order == page_order_) {
+    pages_in_use_.fetch_sub(1, std::memory_order_relaxed);  // a hint to readers without the lock
+    if (clean) ++ready_pages_;
+  }
+}
+
+void PagePool::unlink_free(size_t unit) {
+  const unsigned order = units_[unit].order;
+  FreeLists& lists = free_[order];
+  const Links links = links_[unit];
+  if (order == page_order_) {
+    pages_in_use_.fetch_add(1, std::memory_order_relaxed);  // as in push_free
+    if (dirty_units(unit, size_t{1} << order) == 0) --ready_pages_;
+  }
+  if (links.previous != kNone) {
+    links_[links.previous].next = links.next;
+  } else if (lists.clean == unit) {
+    lists.clean = links.next;
+  } else {
+    LOAM_CHECK(lists.dirty == unit, "a free block without predecessor is the head of a list");
+    lists.dirty = links.next;
+  }
+  if (links.next != kNone) links_[links.next].previous = links.previous;
+  units_[unit] = {Unit::kInside, 0};
+}
+
+/// Takes a free block of exactly `order`, splitting a larger one if need be; kNone if there is none. Blocks of split
+/// pages come before whole pages, clean ones before dirty ones.
+uint32_t PagePool::take_free(unsigned order, bool may_open_page) {
+  uint32_t unit = kNone;
+  for (unsigned o = order; o < page_order_ && unit == kNone; ++o) unit = free_[o].clean;
+  for (unsigned o = order; o < page_order_ && unit == kNone; ++o) unit = free_[o].dirty;
+  if (unit == kNone && may_open_page) {
+    unit = free_[page_order_].clean != kNone ? free_[page_order_].clean : free_[page_order_].dirty;
+  }
+  if (unit == kNone) return kNone;
+  unsigned o = units_[unit].order;
+  unlink_free(unit);
+  while (o > order) {
+    --o;
+    push_free(unit + (size_t{1} << o), o);  // the upper half
+  }
+  return unit;
+}
+
+std::byte* PagePool::allocate(size_t size_bytes, Reserve reserve) {
+  const unsigned order = order_of(size_bytes);
+  const size_t units = size_t{1} << order;
+  const std::scoped_lock lock(mutex_);
+  // Relaxed: written under the lock that is held.
+  const bool may_open_page = pages_in_use_.load(std::memory_order_relaxed) < pages_allowed(reserve);
+  const uint32_t unit = take_free(order, may_open_page);
+  if (unit == kNone) {
+    ++refused_;
+    return nullptr;
+  }
+  units_[unit] = {Unit::kUsed, static_cast<uint8_t>(order)};
+  const size_t zeroed = zero_dirty(unit, units, units);
+  dirty_free_units_ -= zeroed;
+  inline_zeroed_bytes_ += zeroed * kUnitBytes;
+  used_bytes_ += size_bytes;
+  high_watermark_bytes_ = std::max(high_watermark_bytes_, used_bytes_);
+  return address_of(unit);
+}
+
+void PagePool::release(std::byte* block, size_t size_bytes) {
+  unsigned order = order_of(size_bytes);
+  LOAM_CHECK(owns(block), "a released block belongs to this pool");
+  size_t unit = unit_of(block);
+  const std::scoped_lock lock(mutex_);
+  LOAM_CHECK(units_[unit].state == Unit::kUsed && units_[unit].order == order && address_of(unit) == block,
+             "a released block was allocated here with this size, and not released before");
+  for_bits(dirty_, unit, size_t{1} << order, [](uint64_t& word, uint64_t mask, size_t) {
+    word |= mask;
+    return true;
+  });
+  dirty_free_units_ += size_t{1} << order;
+  used_bytes_ -= size_bytes;
+  units_[unit] = {Unit::kInside, 0};
+  while (order < page_order_) {
+    const size_t buddy = unit ^ (size_t{1} << order);
+    if (units_[buddy].state != Unit::kFree || units_[buddy].order != order) break;
+    unlink_free(buddy);
+    unit = std::min(unit, buddy);
+    ++order;
+  }
+  push_free(unit, order);
+}
+
+bool PagePool::zero_step(size_t budget_bytes) {
+  for (size_t done = 0;;) {
+    const std::scoped_lock lock(mutex_);
+    if (dirty_free_units_ == 0) return false;
+    if (done >= budget_bytes) return true;
+    unsigned order = page_order_;  // whole pages first: they are what the log asks for
+    while (free_[order].dirty == kNone) --order;
+    const size_t unit = free_[order].dirty;
+    const size_t units = size_t{1} << order;
+    unlink_free(unit);
+    const size_t zeroed = zero_dirty(unit, units, kZeroChunkBytes / kUnitBytes);
+    dirty_free_units_ -= zeroed;
+    push_free(unit, order);
+    done += zeroed * kUnitBytes;
+  }
+}
+
+bool PagePool::has_page(Reserve reserve) const {
+  return pages_in_use_.load(std::memory_order_relaxed) < pages_allowed(reserve);  // a hint: may be stale
+}
+
+double PagePool::fill() const {
+  return static_cast<double>(pages_in_use_.load(std::memory_order_relaxed)) /  // a hint: may be stale
+         static_cast<double>(pages_allowed(Reserve::kWrite));
+}
+
+PagePoolStatistics PagePool::statistics() const {
+  const std::scoped_lock lock(mutex_);
+  PagePoolStatistics s;
+  s.limit_bytes = limit_bytes();
+  s.used_bytes = used_bytes_;
+  s.high_watermark_bytes = high_watermark_bytes_;
+  s.pages = pages_;
+  s.pages_in_use = pages_in_use_.load(std::memory_order_relaxed);  // written under the lock that is held
+  s.ready_pages = ready_pages_;
+  s.dirty_bytes = dirty_free_units_ * kUnitBytes;
+  s.inline_zeroed_bytes = inline_zeroed_bytes_;
+  s.refused = refused_;
+  return s;
+}
+
+void PagePool::check_free_list(uint32_t head, unsigned order, bool clean, std::vector<uint8_t>& seen) const {
+  uint32_t previous = kNone;
+  for (uint32_t unit = head; unit != kNone; previous = unit, unit = links_[unit].next) {
+    const size_t units = size_t{1} << order;
+    LOAM_CHECK(links_[unit].previous == previous, "free lists are linked both ways");
+    LOAM_CHECK(units_[unit].state == Unit::kFree && units_[unit].order == order, "a listed block is free");
+    LOAM_CHECK((dirty_units(unit, units) == 0) == clean, "a block is on the list of its cleanliness");
+    if (order < page_order_) {
+      const size_t buddy = unit ^ units;
+      LOAM_CHECK(units_[buddy].state != Unit::kFree || units_[buddy].order != order, "free buddies are merged");
+    }
+    for (size_t i = 0; i < units; ++i) {
+      LOAM_CHECK(seen[unit + i]++ == 0, "a unit belongs to one block");
+      const bool dirty = (dirty_[(unit + i) / kWordBits] >> ((unit + i) % kWordBits) & 1) != 0;
+      const std::byte* bytes = address_of(unit + i);
+      LOAM_CHECK(dirty || (bytes[0] == std::byte{0} && std::memcmp(bytes, bytes + 1, kUnitBytes - 1) == 0),
+                 "free memory that is not marked dirty is zero");
+    }
+  }
+}
+
+void PagePool::check_invariants() const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<uint8_t> seen(units_.size());
+  for (unsigned order = 0; order <= page_order_; ++order) {
+    check_free_list(free_[order].clean, order, true, seen);
+    check_free_list(free_[order].dirty, order, false, seen);
+  }
+  size_t used_units = 0;
+  size_t free_pages = 0;
+  size_t ready_pages = 0;
+  size_t dirty_free = 0;
+  for (size_t unit = 0; unit < units_.size();) {
+    const UnitInfo info = units_[unit];
+    const size_t units = size_t{1} << info.order;
+    LOAM_CHECK(info.state != Unit::kInside && unit % units == 0, "blocks cover the region without gaps");
+    if (info.state == Unit::kUsed) {
+      used_units += units;
+      for (size_t i = 0; i < units; ++i) LOAM_CHECK(seen[unit + i]++ == 0, "a used unit is on no free list");
+    } else {
+      const size_t dirty = dirty_units(unit, units);
+      dirty_free += dirty;
+      if (info.order == page_order_) ++free_pages;
+      if (info.order == page_order_ && dirty == 0) ++ready_pages;
+    }
+    unit += units;
+  }
+  LOAM_CHECK(std::find(seen.begin(), seen.end(), 0) == seen.end(), "every free block is on a list");
+  LOAM_CHECK(used_units * kUnitBytes == used_bytes_, "used bytes are counted");
+  LOAM_CHECK(dirty_free == dirty_free_units_, "dirty free units are counted");
+  LOAM_CHECK(ready_pages == ready_pages_, "ready pages are counted");
+  LOAM_CHECK(pages_ - free_pages == pages_in_use_.load(std::memory_order_relaxed), "pages in use are counted");
+}
+
+}  // namespace loam
