@@ -62,12 +62,15 @@ class ChunkBuilder {
   void append_field(size_t column, const RowView& row, size_t field);
   /// Ends a row after each column got its value.
   void end_row() { ++rows_; }
+  /// Rows whose columns were appended whole, one after another.
+  void end_rows(size_t count) { rows_ += count; }
   /// A whole row.
   void append_row(std::span<const Value> values);
 
-  /// Appends the encoded chunk to `out` and begins an empty one. `out` should be empty or end on a multiple of 8 for
-  /// the chunk to be readable in place.
-  void finish(Buffer& out);
+  /// Appends the encoded chunk to `out` and begins an empty one. `out` should be empty or end on a multiple of 8 for the
+  /// chunk to be readable in place. kInvalidArgument, and nothing is appended, if it is over kMaxChunkBytes: who ends a
+  /// chunk at 256 KiB meets that only with a result row that is too large by itself.
+  Status finish(Buffer& out);
   void clear();
 
  private:

@@ -12,9 +12,6 @@
 
 namespace loam {
 
-/// Groups of one query, at a node and at the client. Beyond: kInvalidArgument that says so.
-inline constexpr size_t kMaxGroups = 1 << 20;
-
 /// Turns partial chunks (Query::partial_schema) of any number of nodes into the result (Query::result_schema).
 ///
 /// Projections pass through as they come (up to the limit); a top-k keeps the best k and comes at the end, in order;

@@ -1,0 +1,374 @@
+#include "common/schema/aggregate.h"
+
+#include <limits>
+#include <utility>
+
+namespace loam {
+namespace {
+
+constexpr size_t kFirstSlots = 64;
+
+uint64_t hash_bytes(Bytes bytes) {
+  uint64_t h = 0x9e3779b97f4a7c15u ^ bytes.size();
+  const auto mix = [&h](uint64_t word) {
+    const auto product = static_cast<unsigned __int128>(h ^ word) * 0xa0761d6478bd642fu;
+    h = static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+  };
+  size_t at = 0;
+  for (; at + 8 <= bytes.size(); at += 8) {
+    uint64_t word;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    mix(word);
+  }
+  uint64_t tail = 0;
+  if (at != bytes.size()) std::memcpy(&tail, bytes.data() + at, bytes.size() - at);
+  mix(tail);
+  return h;
+}
+
+/// One value of a group's key: presence, then the value in a form in which equal values have equal bytes.
+template <class T>
+void put_number(ByteWriter& out, T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (value == 0) value = 0;  // -0
+    if (value != value) value = std::numeric_limits<T>::quiet_NaN();
+  }
+  out.put<uint8_t>(1);
+  out.put(value);
+}
+
+void put_text(ByteWriter& out, std::string_view text) {
+  out.put<uint8_t>(1);
+  out.put(static_cast<uint32_t>(text.size()));
+  out.put_raw(as_bytes(text));
+}
+
+template <class Source, class... At>
+void put_key(ByteWriter& out, FieldType type, const Source& source, At... at) {
+  switch (type) {
+    case FieldType::kInt16:
+      return put_number(out, source.template get<int16_t>(at...));
+    case FieldType::kInt32:
+      return put_number(out, source.template get<int32_t>(at...));
+    case FieldType::kInt64:
+      return put_number(out, source.template get<int64_t>(at...));
+    case FieldType::kFloat32:
+      return put_number(out, source.template get<float>(at...));
+    case FieldType::kFloat64:
+      return put_number(out, source.template get<double>(at...));
+    default:
+      return put_text(out, source.text(at...));
+  }
+}
+
+bool is_extreme(AggregateOp op) { return op == AggregateOp::kMin || op == AggregateOp::kMax; }
+
+/// `order` is that of the new value to the one there is.
+bool better(AggregateOp op, std::weak_ordering order) { return op == AggregateOp::kMin ? order < 0 : order > 0; }
+
+template <class Source, class... At>
+int64_t get_integer(FieldType type, const Source& source, At... at) {
+  switch (type) {
+    case FieldType::kInt16:
+      return source.template get<int16_t>(at...);
+    case FieldType::kInt32:
+      return source.template get<int32_t>(at...);
+    default:
+      return source.template get<int64_t>(at...);
+  }
+}
+
+template <class Source, class... At>
+double get_real(FieldType type, const Source& source, At... at) {
+  if (type == FieldType::kFloat32) return static_cast<double>(source.template get<float>(at...));
+  return source.template get<double>(at...);
+}
+
+void take_integer(AggregateOp op, int64_t value, Accumulator& into) {
+  if (into.count == 0 || better(op, value <=> static_cast<int64_t>(into.whole))) into.whole = value;
+}
+
+void take_real(AggregateOp op, double value, Accumulator& into) {
+  if (into.count == 0 || better(op, compare_floats(value, into.real))) into.real = value;
+}
+
+}  // namespace
+
+GroupTable::GroupTable(const Schema& schema, const Query& query, size_t max_groups, size_t max_bytes)
+    : schema_(schema), group_by_(query.group_by), max_groups_(max_groups), max_bytes_(max_bytes) {
+  for (const Aggregate& aggregate : query.aggregates) {
+    const bool all = aggregate.op == AggregateOp::kCountAll;
+    aggregates_.push_back({aggregate.op, aggregate.field, all ? FieldType::kNull : schema.field(aggregate.field).type});
+  }
+  for (const Field& column : query.result_schema(schema).columns) names_.push_back(column.name);
+  clear();
+}
+
+void GroupTable::clear() {
+  groups_ = 0;
+  text_bytes_ = 0;
+  keys_.clear();
+  key_ends_.clear();
+  accumulators_.clear();
+  slots_.assign(kFirstSlots, 0);
+  if (group_by_.empty()) {
+    groups_ = 1;
+    key_ends_.push_back(0);
+    accumulators_.resize(aggregates_.size());
+    for (size_t i = 0; i < aggregates_.size(); ++i) {
+      if (is_float(aggregates_[i].type)) accumulators_[i].real = 0;
+    }
+  }
+}
+
+Status GroupTable::over_limit() const {
+  return {StatusCode::kInvalidArgument, "query: the groups are over a limit (" + std::to_string(max_groups_) +
+                                            " groups, " + std::to_string(max_bytes_) +
+                                            " bytes); group by fewer values or select fewer rows"};
+}
+
+void GroupTable::grow() {
+  std::vector<uint32_t> slots(slots_.size() * 2, 0);
+  const size_t mask = slots.size() - 1;
+  for (size_t group = 0; group < groups_; ++group) {
+    const size_t begin = group == 0 ? 0 : key_ends_[group - 1];
+    size_t slot = hash_bytes(Bytes(keys_).subspan(begin, key_ends_[group] - begin)) & mask;
+    while (slots[slot] != 0) slot = (slot + 1) & mask;
+    slots[slot] = static_cast<uint32_t>(group + 1);
+  }
+  slots_ = std::move(slots);
+}
+
+Result<size_t> GroupTable::group_of(Bytes key) {
+  const size_t mask = slots_.size() - 1;
+  size_t slot = hash_bytes(key) & mask;
+  for (; slots_[slot] != 0; slot = (slot + 1) & mask) {
+    const size_t group = slots_[slot] - 1;
+    const size_t begin = group == 0 ? 0 : key_ends_[group - 1];
+    if (equal(key, Bytes(keys_).subspan(begin, key_ends_[group] - begin))) return group;
+  }
+  const size_t group_bytes = aggregates_.size() * sizeof(Accumulator) + sizeof(size_t) + 4 * sizeof(uint32_t);
+  const size_t bytes = keys_.size() + key.size() + text_bytes_ + (groups_ + 1) * group_bytes;
+  if (groups_ >= max_groups_ || bytes > max_bytes_) return over_limit();
+  keys_.insert(keys_.end(), key.begin(), key.end());
+  key_ends_.push_back(keys_.size());
+  for (const Column& column : aggregates_) {
+    Accumulator& accumulator = accumulators_.emplace_back();
+    if (is_float(column.type)) accumulator.real = 0;
+  }
+  slots_[slot] = static_cast<uint32_t>(++groups_);
+  if (groups_ * 2 > slots_.size()) grow();
+  return groups_ - 1;
+}
+
+void GroupTable::take_text(const Column& column, std::string_view value, Accumulator& into) {
+  if (into.count != 0 && !better(column.op, value <=> std::string_view(into.text))) return;
+  text_bytes_ = text_bytes_ - into.text.size() + value.size();
+  into.text = value;
+}
+
+void GroupTable::accumulate(const Column& column, const RowView& row, Accumulator& into) {
+  if (column.op == AggregateOp::kCountAll) {
+    ++into.count;
+    return;
+  }
+  if (row.is_null(column.field)) return;
+  if (is_extreme(column.op)) {
+    if (is_variable(column.type)) {
+      take_text(column, row.text(column.field), into);
+    } else if (is_float(column.type)) {
+      take_real(column.op, get_real(column.type, row, column.field), into);
+    } else {
+      take_integer(column.op, get_integer(column.type, row, column.field), into);
+    }
+  } else if (column.op != AggregateOp::kCount) {
+    if (is_float(column.type)) {
+      into.real += get_real(column.type, row, column.field);
+    } else {
+      into.whole += get_integer(column.type, row, column.field);
+    }
+  }
+  ++into.count;
+}
+
+Status GroupTable::add(const RowView& row) {
+  size_t group = 0;
+  if (!group_by_.empty()) {
+    key_.clear();
+    ByteWriter out(key_);
+    for (const uint16_t field : group_by_) {
+      if (row.is_null(field)) {
+        out.put<uint8_t>(0);
+      } else {
+        put_key(out, schema_.field(field).type, row, field);
+      }
+    }
+    LOAM_ASSIGN_OR_RETURN(group, group_of(key_));
+  }
+  Accumulator* const into = accumulators(group);
+  for (size_t i = 0; i < aggregates_.size(); ++i) accumulate(aggregates_[i], row, into[i]);
+  return text_bytes_ > max_bytes_ ? over_limit() : ok_status();
+}
+
+size_t GroupTable::merge_one(const Column& column, const ChunkView& partial, size_t at, size_t row, Accumulator& into) {
+  if (column.op == AggregateOp::kCountAll || column.op == AggregateOp::kCount) {
+    into.count += partial.get<int64_t>(at, row);
+    return at + 1;
+  }
+  if (is_extreme(column.op)) {
+    if (partial.is_null(at, row)) return at + 1;
+    if (is_variable(column.type)) {
+      take_text(column, partial.text(at, row), into);
+    } else if (is_float(column.type)) {
+      take_real(column.op, get_real(column.type, partial, at, row), into);
+    } else {
+      take_integer(column.op, get_integer(column.type, partial, at, row), into);
+    }
+    ++into.count;
+    return at + 1;
+  }
+  if (is_float(column.type)) {
+    into.real += partial.get<double>(at++, row);
+  } else {
+    // As unsigned numbers: what a broken node sends wraps around, and is no undefined behaviour.
+    using Unsigned = unsigned __int128;
+    const auto high = static_cast<Unsigned>(static_cast<uint64_t>(partial.get<int64_t>(at++, row)));
+    const auto low = static_cast<Unsigned>(partial.get<uint64_t>(at++, row));
+    into.whole = static_cast<Int128>(static_cast<Unsigned>(into.whole) + (high << 64 | low));
+  }
+  into.count =
+      static_cast<int64_t>(static_cast<uint64_t>(into.count) + static_cast<uint64_t>(partial.get<int64_t>(at, row)));
+  return at + 1;
+}
+
+Status GroupTable::merge(const ChunkView& partial, size_t row) {
+  size_t group = 0;
+  if (!group_by_.empty()) {
+    key_.clear();
+    ByteWriter out(key_);
+    for (size_t i = 0; i < group_by_.size(); ++i) {
+      if (partial.is_null(i, row)) {
+        out.put<uint8_t>(0);
+      } else {
+        put_key(out, schema_.field(group_by_[i]).type, partial, i, row);
+      }
+    }
+    LOAM_ASSIGN_OR_RETURN(group, group_of(key_));
+  }
+  Accumulator* const into = accumulators(group);
+  size_t at = group_by_.size();
+  for (size_t i = 0; i < aggregates_.size(); ++i) at = merge_one(aggregates_[i], partial, at, row, into[i]);
+  return text_bytes_ > max_bytes_ ? over_limit() : ok_status();
+}
+
+size_t GroupTable::append_key(size_t group, ChunkBuilder& out) const {
+  const size_t begin = group == 0 ? 0 : key_ends_[group - 1];
+  ByteReader in(Bytes(keys_).subspan(begin, key_ends_[group] - begin));
+  for (size_t i = 0; i < group_by_.size(); ++i) {
+    if (in.get<uint8_t>() == 0) {
+      out.append_null(i);
+      continue;
+    }
+    switch (fixed_width(schema_.field(group_by_[i]).type)) {
+      case 2:
+        out.append(i, in.get<int16_t>());
+        break;
+      case 4:
+        out.append(i, in.get<int32_t>());
+        break;
+      case 8:
+        out.append(i, in.get<int64_t>());
+        break;
+      default:
+        out.append_text(i, as_text(in.get_raw(in.get<uint32_t>())));
+    }
+  }
+  return group_by_.size();
+}
+
+void GroupTable::append_extreme(const Column& column, const Accumulator& from, size_t at, ChunkBuilder& out) const {
+  if (from.count == 0) return out.append_null(at);
+  switch (column.type) {
+    case FieldType::kInt16:
+      return out.append(at, static_cast<int16_t>(from.whole));
+    case FieldType::kInt32:
+      return out.append(at, static_cast<int32_t>(from.whole));
+    case FieldType::kInt64:
+      return out.append(at, static_cast<int64_t>(from.whole));
+    case FieldType::kFloat32:
+      return out.append(at, static_cast<float>(from.real));
+    case FieldType::kFloat64:
+      return out.append(at, from.real);
+    default:
+      return out.append_text(at, from.text);
+  }
+}
+
+void GroupTable::append_partial(size_t group, ChunkBuilder& out) {
+  size_t at = append_key(group, out);
+  const Accumulator* from = accumulators(group);
+  for (const Column& column : aggregates_) {
+    if (is_extreme(column.op)) {
+      append_extreme(column, *from, at++, out);
+    } else {
+      if (column.op == AggregateOp::kSum || column.op == AggregateOp::kAvg) {
+        if (is_float(column.type)) {
+          out.append(at++, from->real);
+        } else {
+          out.append(at++, static_cast<int64_t>(from->whole >> 64));
+          out.append(at++, static_cast<uint64_t>(from->whole));
+        }
+      }
+      out.append(at++, from->count);
+    }
+    ++from;
+  }
+  out.end_row();
+}
+
+Status GroupTable::append_result(size_t group, ChunkBuilder& out) {
+  const Accumulator* from = accumulators(group);
+  for (size_t i = 0; i < aggregates_.size(); ++i) {  // before anything is appended
+    if (aggregates_[i].op != AggregateOp::kSum || is_float(aggregates_[i].type)) continue;
+    if (from[i].whole != static_cast<int64_t>(from[i].whole)) {
+      return {StatusCode::kOverflow, names_[group_by_.size() + i] + " is outside of the range of int64"};
+    }
+  }
+  size_t at = append_key(group, out);
+  for (const Column& column : aggregates_) {
+    const bool integral = !is_float(column.type);
+    switch (column.op) {
+      case AggregateOp::kCountAll:
+      case AggregateOp::kCount:
+        out.append(at, from->count);
+        break;
+      case AggregateOp::kMin:
+      case AggregateOp::kMax:
+        append_extreme(column, *from, at, out);
+        break;
+      case AggregateOp::kSum:
+        if (from->count == 0) {
+          out.append_null(at);
+        } else if (integral) {
+          out.append(at, static_cast<int64_t>(from->whole));
+        } else {
+          out.append(at, from->real);
+        }
+        break;
+      case AggregateOp::kAvg:
+        if (from->count == 0) {
+          out.append_null(at);
+        } else {
+          const double sum = integral ? static_cast<double>(from->whole) : from->real;
+          out.append(at, sum / static_cast<double>(from->count));
+        }
+        break;
+    }
+    ++at;
+    ++from;
+  }
+  out.end_row();
+  return ok_status();
+}
+
+}  // namespace loam

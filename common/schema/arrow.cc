@@ -1,0 +1,122 @@
+#include "common/schema/arrow.h"
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace loam {
+namespace {
+
+const char* format_of(FieldType type) {
+  switch (type) {
+    case FieldType::kInt16:
+      return "s";
+    case FieldType::kInt32:
+      return "i";
+    case FieldType::kInt64:
+      return "l";
+    case FieldType::kUint64:
+      return "L";
+    case FieldType::kFloat32:
+      return "f";
+    case FieldType::kFloat64:
+      return "g";
+    case FieldType::kText:
+      return "u";
+    case FieldType::kBlob:
+      return "z";
+    case FieldType::kNull:
+      break;
+  }
+  return "n";
+}
+
+/// What one exported struct keeps alive. A child that was moved to another struct (its release is null here) is no
+/// longer the parent's to release; each child owns what it needs by itself.
+struct SchemaHolder {
+  std::string name;
+  std::vector<ArrowSchema> children;
+  std::vector<ArrowSchema*> child_pointers;
+};
+
+struct ArrayHolder {
+  std::shared_ptr<const Chunk> chunk;
+  std::array<const void*, 3> buffers{};
+  std::vector<ArrowArray> children;
+  std::vector<ArrowArray*> child_pointers;
+};
+
+template <class Struct, class Holder>
+void release(Struct* self) {
+  auto* holder = static_cast<Holder*>(self->private_data);
+  for (Struct& child : holder->children) {
+    if (child.release != nullptr) child.release(&child);
+  }
+  delete holder;
+  self->release = nullptr;
+}
+
+void fill(ArrowSchema* out, SchemaHolder* holder, const char* format, int64_t flags) {
+  *out = {};
+  out->format = format;
+  out->name = holder->name.c_str();
+  out->flags = flags;
+  out->n_children = static_cast<int64_t>(holder->child_pointers.size());
+  out->children = holder->child_pointers.empty() ? nullptr : holder->child_pointers.data();
+  out->release = release<ArrowSchema, SchemaHolder>;
+  out->private_data = holder;
+}
+
+void fill(ArrowArray* out, ArrayHolder* holder, size_t rows, int64_t nulls, int64_t buffers) {
+  *out = {};
+  out->length = static_cast<int64_t>(rows);
+  out->null_count = nulls;
+  out->n_buffers = buffers;
+  out->buffers = holder->buffers.data();
+  out->n_children = static_cast<int64_t>(holder->child_pointers.size());
+  out->children = holder->child_pointers.empty() ? nullptr : holder->child_pointers.data();
+  out->release = release<ArrowArray, ArrayHolder>;
+  out->private_data = holder;
+}
+
+template <class Holder>
+void point_at_children(Holder& holder) {
+  for (auto& child : holder.children) holder.child_pointers.push_back(&child);
+}
+
+}  // namespace
+
+void export_schema(const ResultSchema& schema, ArrowSchema* out) {
+  auto holder = std::make_unique<SchemaHolder>();
+  holder->children.resize(schema.size());
+  for (size_t i = 0; i < schema.size(); ++i) {
+    const Field& field = schema.columns[i];
+    auto child = std::make_unique<SchemaHolder>();
+    child->name = field.name;
+    fill(&holder->children[i], child.release(), format_of(field.type), field.nullable ? ARROW_FLAG_NULLABLE : 0);
+  }
+  point_at_children(*holder);
+  fill(out, holder.release(), "+s", 0);
+}
+
+void export_chunk(std::shared_ptr<const Chunk> chunk, ArrowArray* out) {
+  const ChunkView& view = chunk->view();
+  auto holder = std::make_unique<ArrayHolder>();
+  holder->chunk = chunk;
+  holder->children.resize(view.columns());
+  for (size_t i = 0; i < view.columns(); ++i) {
+    const ChunkView::Column& column = view.column(i);
+    auto child = std::make_unique<ArrayHolder>();
+    child->chunk = chunk;
+    child->buffers[0] = column.validity;
+    const bool variable = column.offsets != nullptr;
+    if (variable) child->buffers[1] = column.offsets;
+    child->buffers[variable ? 2 : 1] = column.values;
+    fill(&holder->children[i], child.release(), view.rows(), column.null_count, variable ? 3 : 2);
+  }
+  point_at_children(*holder);
+  fill(out, holder.release(), view.rows(), 0, 1);
+}
+
+}  // namespace loam

@@ -1,0 +1,262 @@
+#include "common/schema/chunk.h"
+
+#include <bit>
+#include <limits>
+#include <string>
+
+namespace loam {
+namespace {
+
+constexpr size_t kAlignment = 8;
+constexpr size_t kHeaderBytes = 2 * sizeof(uint32_t);
+constexpr size_t kColumnHeaderBytes = 2 * sizeof(uint32_t) + sizeof(uint64_t);
+
+Status malformed(std::string message) { return {StatusCode::kMalformed, "chunk: " + std::move(message)}; }
+
+size_t bitmap_bytes(size_t rows) { return (rows + 7) / 8; }
+
+uint32_t count_nulls(const uint8_t* validity, size_t rows) {
+  size_t present = 0;
+  for (size_t i = 0; i < rows / 8; ++i) present += static_cast<size_t>(std::popcount(validity[i]));
+  if (rows % 8 != 0) {
+    present += static_cast<size_t>(std::popcount(static_cast<uint8_t>(validity[rows / 8] & ((1u << (rows % 8)) - 1))));
+  }
+  return static_cast<uint32_t>(rows - present);
+}
+
+/// Offsets ascend from 0 to the size of the values; text is UTF-8 value by value.
+Status check_offsets(const ChunkView::Column& column, size_t rows, uint64_t value_bytes) {
+  if (column.offsets[0] != 0) return malformed("the first offset is not zero");
+  for (size_t row = 0; row < rows; ++row) {
+    if (column.offsets[row + 1] < column.offsets[row]) return malformed("offsets fall");
+  }
+  if (static_cast<uint64_t>(column.offsets[rows]) != value_bytes) return malformed("offsets and values disagree");
+  if (column.type != FieldType::kText) return ok_status();
+  const auto* text = reinterpret_cast<const char*>(column.values);
+  for (size_t row = 0; row < rows; ++row) {
+    const auto size = static_cast<size_t>(column.offsets[row + 1] - column.offsets[row]);
+    if (!is_utf8({text + column.offsets[row], size})) return malformed("text that is not UTF-8");
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+ChunkBuilder::ChunkBuilder(ResultSchema schema) : schema_(std::move(schema)) {
+  for (const Field& field : schema_.columns) {
+    Column& column = columns_.emplace_back();
+    column.type = field.type;
+    column.width = fixed_width(field.type);
+  }
+  clear();
+}
+
+void ChunkBuilder::clear() {
+  rows_ = 0;
+  bytes_ = kHeaderBytes + columns_.size() * kColumnHeaderBytes;
+  for (Column& column : columns_) {
+    column.values.clear();
+    column.ends.clear();
+    column.valid.clear();
+    column.nulls = column.count = 0;
+    if (column.width == 0) bytes_ += sizeof(int32_t);
+  }
+}
+
+void ChunkBuilder::note_present(Column& column, size_t bytes) {
+  if (!column.valid.empty()) {
+    if (column.count % 8 == 0) column.valid.push_back(0);
+    column.valid[column.count / 8] |= static_cast<uint8_t>(1u << (column.count % 8));
+  }
+  ++column.count;
+  bytes_ += bytes;
+}
+
+void ChunkBuilder::append_null(size_t index) {
+  Column& column = columns_[index];
+  LOAM_DCHECK(schema_.columns[index].nullable, "NULL in a column that has none");
+  if (column.nulls == 0) {  // so far everything was present, and there was no bitmap
+    column.valid.assign(column.count / 8 + 1, 0xff);
+    column.valid.back() = static_cast<uint8_t>((1u << (column.count % 8)) - 1);
+    bytes_ += column.valid.size();
+  } else if (column.count % 8 == 0) {
+    column.valid.push_back(0);
+  }
+  ++column.nulls;
+  ++column.count;
+  if (column.width == 0) {
+    column.ends.push_back(static_cast<int32_t>(column.values.size()));
+    bytes_ += sizeof(int32_t);
+  } else {
+    column.values.resize(column.values.size() + column.width);
+    bytes_ += column.width;
+  }
+}
+
+void ChunkBuilder::append_text(size_t index, std::string_view value) {
+  Column& column = columns_[index];
+  LOAM_DCHECK(column.width == 0, "not a text or blob column");
+  const Bytes bytes = as_bytes(value);
+  column.values.insert(column.values.end(), bytes.begin(), bytes.end());
+  column.ends.push_back(static_cast<int32_t>(column.values.size()));
+  note_present(column, bytes.size() + sizeof(int32_t));
+}
+
+void ChunkBuilder::append_value(size_t column, const Value& value) {
+  LOAM_DCHECK(value.is_null() || value.type() == columns_[column].type, "the value's type is not the column's");
+  switch (value.type()) {
+    case FieldType::kNull:
+      return append_null(column);
+    case FieldType::kInt16:
+      return append(column, static_cast<int16_t>(value.as_int64()));
+    case FieldType::kInt32:
+      return append(column, static_cast<int32_t>(value.as_int64()));
+    case FieldType::kInt64:
+      return append(column, value.as_int64());
+    case FieldType::kUint64:
+      return append(column, value.as_uint64());
+    case FieldType::kFloat32:
+      return append(column, static_cast<float>(value.as_float64()));
+    case FieldType::kFloat64:
+      return append(column, value.as_float64());
+    case FieldType::kText:
+    case FieldType::kBlob:
+      return append_text(column, value.as_text());
+  }
+}
+
+void ChunkBuilder::append_field(size_t column, const RowView& row, size_t field) {
+  LOAM_DCHECK(row.schema().field(field).type == columns_[column].type, "the field's type is not the column's");
+  if (row.is_null(field)) return append_null(column);
+  switch (columns_[column].width) {
+    case 2:
+      return append(column, row.get<int16_t>(field));
+    case 4:
+      return append(column, row.get<int32_t>(field));
+    case 8:
+      return append(column, row.get<int64_t>(field));
+    default:
+      return append_text(column, row.text(field));
+  }
+}
+
+void ChunkBuilder::append_row(std::span<const Value> values) {
+  LOAM_DCHECK(values.size() == columns_.size(), "one value for each column");
+  for (size_t i = 0; i < values.size(); ++i) append_value(i, values[i]);
+  end_row();
+}
+
+Status ChunkBuilder::finish(Buffer& out) {
+  if (bytes_ + columns_.size() * 3 * kAlignment > kMaxChunkBytes) {
+    const size_t bytes = bytes_;
+    clear();
+    return {StatusCode::kInvalidArgument, "query: a row of the result has " + std::to_string(bytes) +
+                                              " bytes, which is over the limit of a message; select fewer fields"};
+  }
+  ByteWriter writer(out);
+  writer.put(static_cast<uint32_t>(rows_));
+  writer.put(static_cast<uint32_t>(columns_.size()));
+  for (const Column& column : columns_) {
+    LOAM_DCHECK(column.count == rows_, "every column has one value for each row");
+    writer.put(static_cast<uint32_t>(column.type));
+    writer.put(column.nulls);
+    writer.put(static_cast<uint64_t>(column.values.size()));
+  }
+  for (const Column& column : columns_) {
+    if (column.nulls != 0) {
+      writer.put_raw(std::as_bytes(std::span(column.valid)));
+      writer.align(kAlignment);
+    }
+    if (column.width == 0) {
+      writer.put(int32_t{0});
+      writer.put_raw(std::as_bytes(std::span(column.ends)));
+      writer.align(kAlignment);
+    }
+    writer.put_raw(column.values);
+    writer.align(kAlignment);
+  }
+  clear();
+  return ok_status();
+}
+
+Result<ChunkView> ChunkView::decode(Bytes bytes, const ResultSchema& schema) {
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment != 0) {
+    return Status(StatusCode::kInvalidArgument, "chunk: the bytes do not begin on a multiple of 8");
+  }
+  if (bytes.size() > kMaxChunkBytes) return malformed(std::to_string(bytes.size()) + " bytes are over the limit");
+  ByteReader in(bytes);
+  ChunkView view;
+  view.rows_ = in.get<uint32_t>();
+  const auto columns = in.get<uint32_t>();
+  LOAM_RETURN_IF_ERROR(in.status("chunk"));
+  if (view.rows_ > kMaxChunkRows) return malformed(std::to_string(view.rows_) + " rows are over the limit");
+  if (columns != schema.size()) return malformed("the number of columns is not the query's");
+  ByteReader headers(in.get_raw(columns * kColumnHeaderBytes));
+  view.columns_.resize(columns);
+  for (size_t i = 0; i < columns && !in.failed(); ++i) {
+    Column& column = view.columns_[i];
+    const auto type = headers.get<uint32_t>();
+    column.type = schema.columns[i].type;
+    column.null_count = headers.get<uint32_t>();
+    const auto value_bytes = headers.get<uint64_t>();
+    if (type != static_cast<uint32_t>(column.type)) return malformed("a column's type is not the query's");
+    if (column.null_count > (schema.columns[i].nullable ? view.rows_ : 0)) return malformed("too many NULLs");
+    if (value_bytes > in.remaining()) return malformed("values end outside of the bytes");
+    if (column.null_count != 0) {
+      column.validity = reinterpret_cast<const uint8_t*>(in.get_raw(bitmap_bytes(view.rows_)).data());
+      in.align(kAlignment);
+      if (in.failed()) break;
+      if (count_nulls(column.validity, view.rows_) != column.null_count) return malformed("NULLs are miscounted");
+    }
+    const size_t width = fixed_width(column.type);
+    if (width == 0) {
+      column.offsets = reinterpret_cast<const int32_t*>(in.get_raw((view.rows_ + 1) * sizeof(int32_t)).data());
+      in.align(kAlignment);
+    } else if (value_bytes != view.rows_ * width) {
+      return malformed("the number of values is not the number of rows");
+    }
+    column.values = in.get_raw(value_bytes).data();
+    in.align(kAlignment);
+    if (width == 0 && !in.failed()) LOAM_RETURN_IF_ERROR(check_offsets(column, view.rows_, value_bytes));
+  }
+  LOAM_RETURN_IF_ERROR(in.finish("chunk"));
+  return view;
+}
+
+Value ChunkView::value(size_t column, size_t row) const {
+  if (is_null(column, row)) return Value::null();
+  switch (columns_[column].type) {
+    case FieldType::kInt16:
+      return Value::int16(get<int16_t>(column, row));
+    case FieldType::kInt32:
+      return Value::int32(get<int32_t>(column, row));
+    case FieldType::kInt64:
+      return Value::int64(get<int64_t>(column, row));
+    case FieldType::kUint64:
+      return Value::uint64(get<uint64_t>(column, row));
+    case FieldType::kFloat32:
+      return Value::float32(get<float>(column, row));
+    case FieldType::kFloat64:
+      return Value::float64(get<double>(column, row));
+    case FieldType::kText:
+      return Value::text(text(column, row));
+    case FieldType::kBlob:
+      return Value::blob(as_bytes(text(column, row)));
+    case FieldType::kNull:
+      break;
+  }
+  return Value::null();
+}
+
+Result<std::shared_ptr<const Chunk>> Chunk::decode(Bytes bytes, std::shared_ptr<const ResultSchema> schema) {
+  if (bytes.size() > kMaxChunkBytes) return malformed(std::to_string(bytes.size()) + " bytes are over the limit");
+  return adopt(Buffer(bytes.begin(), bytes.end()), std::move(schema));
+}
+
+Result<std::shared_ptr<const Chunk>> Chunk::adopt(Buffer bytes, std::shared_ptr<const ResultSchema> schema) {
+  auto chunk = std::shared_ptr<Chunk>(new Chunk(std::move(bytes), std::move(schema)));
+  LOAM_ASSIGN_OR_RETURN(chunk->view_, ChunkView::decode(chunk->bytes_, *chunk->schema_));
+  return std::shared_ptr<const Chunk>(std::move(chunk));
+}
+
+}  // namespace loam

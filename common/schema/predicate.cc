@@ -1,0 +1,232 @@
+#include "common/schema/predicate.h"
+
+#include <algorithm>
+
+namespace loam {
+namespace {
+
+Status invalid(std::string message) { return {StatusCode::kInvalidArgument, "selection: " + std::move(message)}; }
+
+bool is_text_op(PredicateOp op) {
+  return op == PredicateOp::kPrefix || op == PredicateOp::kSuffix || op == PredicateOp::kContains;
+}
+
+bool takes_none(PredicateOp op) { return op == PredicateOp::kIsNull || op == PredicateOp::kIsNotNull; }
+
+Status check_predicate(const Predicate& predicate, const Schema& schema) {
+  if (predicate.field >= schema.size()) {
+    return invalid("no field " + std::to_string(predicate.field) + ", the table has " + std::to_string(schema.size()));
+  }
+  const Field& field = schema.field(predicate.field);
+  const std::string where = "'" + field.name + "' " + std::string(to_string(predicate.op));
+  const size_t count = predicate.operands.size();
+  if (takes_none(predicate.op)) {
+    return count == 0 ? ok_status() : invalid(where + " takes no operand");
+  }
+  if (predicate.op == PredicateOp::kIn) {
+    if (count == 0 || count > kMaxInOperands) {
+      return invalid(where + " takes 1 to " + std::to_string(kMaxInOperands) + " operands, not " +
+                     std::to_string(count));
+    }
+  } else if (count != 1) {
+    return invalid(where + " takes one operand, not " + std::to_string(count));
+  }
+  if (is_text_op(predicate.op) && field.type != FieldType::kText) {
+    return invalid(where + " is for text, the field is " + std::string(to_string(field.type)));
+  }
+  for (const Value& operand : predicate.operands) {
+    if (operand.is_null()) return invalid(where + " NULL is never true: use IS NULL or IS NOT NULL");
+    if (operand.type() != field.type) {
+      return invalid(where + ": the field is " + std::string(to_string(field.type)) + ", the operand " +
+                     std::string(to_string(operand.type())));
+    }
+  }
+  return ok_status();
+}
+
+size_t operand_bytes(const Predicate& predicate) {
+  size_t bytes = 0;
+  for (const Value& operand : predicate.operands) {
+    bytes += is_variable(operand.type()) ? operand.as_text().size() + sizeof(uint32_t) : sizeof(uint64_t);
+  }
+  return bytes;
+}
+
+/// Order of the row's field (not NULL) and an operand of its type.
+std::weak_ordering compare_field(const RowView& row, size_t field, const Value& operand) {
+  switch (row.schema().field(field).type) {
+    case FieldType::kInt16:
+      return int64_t{row.int16(field)} <=> operand.as_int64();
+    case FieldType::kInt32:
+      return int64_t{row.int32(field)} <=> operand.as_int64();
+    case FieldType::kInt64:
+      return row.int64(field) <=> operand.as_int64();
+    case FieldType::kFloat32:
+      return compare_floats(static_cast<double>(row.float32(field)), operand.as_float64());
+    case FieldType::kFloat64:
+      return compare_floats(row.float64(field), operand.as_float64());
+    default:
+      return row.text(field) <=> operand.as_text();
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(PredicateOp op) {
+  switch (op) {
+    case PredicateOp::kEqual:
+      return "=";
+    case PredicateOp::kNotEqual:
+      return "<>";
+    case PredicateOp::kLess:
+      return "<";
+    case PredicateOp::kLessEqual:
+      return "<=";
+    case PredicateOp::kGreater:
+      return ">";
+    case PredicateOp::kGreaterEqual:
+      return ">=";
+    case PredicateOp::kIn:
+      return "IN";
+    case PredicateOp::kIsNull:
+      return "IS NULL";
+    case PredicateOp::kIsNotNull:
+      return "IS NOT NULL";
+    case PredicateOp::kPrefix:
+      return "begins with";
+    case PredicateOp::kSuffix:
+      return "ends with";
+    case PredicateOp::kContains:
+      return "contains";
+  }
+  return "unknown operator";
+}
+
+Selection& Selection::where(uint16_t field, PredicateOp op, std::vector<Value> operands) {
+  all.push_back({{Predicate{field, op, std::move(operands)}}});
+  return *this;
+}
+
+Status Selection::check(const Schema& schema) const {
+  if (all.size() > kMaxClauses) {
+    return invalid(std::to_string(all.size()) + " clauses, at most " + std::to_string(kMaxClauses) + " are allowed");
+  }
+  size_t bytes = 0;
+  for (const Clause& clause : all) {
+    if (clause.any.empty()) return invalid("a clause without predicates");
+    if (clause.any.size() > kMaxPredicatesPerClause) {
+      return invalid(std::to_string(clause.any.size()) + " predicates in a clause, at most " +
+                     std::to_string(kMaxPredicatesPerClause) + " are allowed");
+    }
+    for (const Predicate& predicate : clause.any) {
+      LOAM_RETURN_IF_ERROR(check_predicate(predicate, schema));
+      bytes += operand_bytes(predicate);
+    }
+  }
+  if (bytes > kMaxSelectionBytes) {
+    return invalid("operands of " + std::to_string(bytes) + " bytes, at most " + std::to_string(kMaxSelectionBytes) +
+                   " are allowed");
+  }
+  return ok_status();
+}
+
+void Selection::encode(ByteWriter& out) const {
+  out.put_varint(all.size());
+  for (const Clause& clause : all) {
+    out.put_varint(clause.any.size());
+    for (const Predicate& predicate : clause.any) {
+      out.put_varint(predicate.field);
+      out.put(predicate.op);
+      out.put_varint(predicate.operands.size());
+      for (const Value& operand : predicate.operands) operand.encode(out);
+    }
+  }
+}
+
+Result<Selection> Selection::decode(ByteReader& in) {
+  Selection selection;
+  const auto limited = [&in](size_t count, size_t limit) {
+    if (count > limit) in.fail();
+    return in.failed() ? 0 : count;
+  };
+  size_t all_operands = 0;
+  const size_t clauses = limited(in.get_count(1), kMaxClauses);
+  for (size_t c = 0; c < clauses && !in.failed(); ++c) {
+    Clause& clause = selection.all.emplace_back();
+    const size_t predicates = limited(in.get_count(3), kMaxPredicatesPerClause);
+    for (size_t p = 0; p < predicates && !in.failed(); ++p) {
+      Predicate& predicate = clause.any.emplace_back();
+      predicate.field = static_cast<uint16_t>(limited(in.get_varint(), kMaxFields - 1));
+      predicate.op = in.get<PredicateOp>();
+      if (predicate.op < PredicateOp::kEqual || predicate.op > PredicateOp::kContains) in.fail();
+      const size_t operands = limited(in.get_count(1), kMaxInOperands);
+      all_operands = limited(all_operands + operands, kMaxSelectionBytes / sizeof(uint32_t));
+      for (size_t o = 0; o < operands && !in.failed(); ++o) {
+        LOAM_ASSIGN_OR_RETURN(Value operand, Value::decode(in));
+        predicate.operands.push_back(std::move(operand));
+      }
+    }
+  }
+  LOAM_RETURN_IF_ERROR(in.status("selection"));
+  return selection;
+}
+
+std::string Selection::to_string(const Schema& schema) const {
+  std::string text;
+  for (const Clause& clause : all) {
+    if (!text.empty()) text += " AND ";
+    text += "(";
+    for (size_t i = 0; i < clause.any.size(); ++i) {
+      const Predicate& predicate = clause.any[i];
+      if (i != 0) text += " OR ";
+      text += schema.field(predicate.field).name + " " + std::string(loam::to_string(predicate.op));
+      for (const Value& operand : predicate.operands) text += " " + operand.to_string();
+    }
+    text += ")";
+  }
+  return text;
+}
+
+bool matches(const Predicate& predicate, const RowView& row) {
+  const bool null = row.is_null(predicate.field);
+  if (predicate.op == PredicateOp::kIsNull) return null;
+  if (predicate.op == PredicateOp::kIsNotNull) return !null;
+  if (null) return false;  // UNKNOWN
+  const auto order = [&] { return compare_field(row, predicate.field, predicate.operands[0]); };
+  const auto text = [&] { return row.text(predicate.field); };
+  switch (predicate.op) {
+    case PredicateOp::kEqual:
+      return order() == 0;
+    case PredicateOp::kNotEqual:
+      return order() != 0;
+    case PredicateOp::kLess:
+      return order() < 0;
+    case PredicateOp::kLessEqual:
+      return order() <= 0;
+    case PredicateOp::kGreater:
+      return order() > 0;
+    case PredicateOp::kGreaterEqual:
+      return order() >= 0;
+    case PredicateOp::kIn:
+      return std::any_of(predicate.operands.begin(), predicate.operands.end(), [&](const Value& operand) {
+        return compare_field(row, predicate.field, operand) == std::weak_ordering::equivalent;
+      });
+    case PredicateOp::kPrefix:
+      return text().starts_with(predicate.operands[0].as_text());
+    case PredicateOp::kSuffix:
+      return text().ends_with(predicate.operands[0].as_text());
+    case PredicateOp::kContains:
+      return text().find(predicate.operands[0].as_text()) != std::string_view::npos;
+    default:
+      return false;
+  }
+}
+
+bool matches(const Selection& selection, const RowView& row) {
+  return std::all_of(selection.all.begin(), selection.all.end(), [&](const Clause& clause) {
+    return std::any_of(clause.any.begin(), clause.any.end(),
+                       [&](const Predicate& predicate) { return matches(predicate, row); });
+  });
+}
+
+}  // namespace loam

@@ -1,0 +1,201 @@
+#include "common/schema/query.h"
+
+#include <utility>
+
+namespace loam {
+namespace {
+
+Status invalid(std::string message) { return {StatusCode::kInvalidArgument, "query: " + std::move(message)}; }
+
+Status check_field(const Schema& schema, uint16_t field, const char* what) {
+  if (field < schema.size()) return ok_status();
+  return invalid(std::string(what) + " names field " + std::to_string(field) + ", the table has " +
+                 std::to_string(schema.size()));
+}
+
+Status check_limit(size_t count, size_t limit, const char* what) {
+  if (count <= limit) return ok_status();
+  return invalid(std::to_string(count) + " " + what + ", at most " + std::to_string(limit) + " are allowed");
+}
+
+bool is_numeric(FieldType type) { return is_integer(type) || is_float(type); }
+
+Status check_aggregate(const Aggregate& aggregate, const Schema& schema) {
+  if (aggregate.op == AggregateOp::kCountAll) return ok_status();
+  LOAM_RETURN_IF_ERROR(check_field(schema, aggregate.field, "an aggregate"));
+  const Field& field = schema.field(aggregate.field);
+  if ((aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg) && !is_numeric(field.type)) {
+    return invalid(std::string(to_string(aggregate.op)) + " of '" + field.name + "', which is " +
+                   std::string(to_string(field.type)));
+  }
+  return ok_status();
+}
+
+std::string name_of(const Aggregate& aggregate, const Schema& schema) {
+  if (aggregate.op == AggregateOp::kCountAll) return "count(*)";
+  return std::string(to_string(aggregate.op)) + "(" + schema.field(aggregate.field).name + ")";
+}
+
+Field result_column(const Aggregate& aggregate, const Schema& schema) {
+  const std::string name = name_of(aggregate, schema);
+  switch (aggregate.op) {
+    case AggregateOp::kCountAll:
+    case AggregateOp::kCount:
+      return {name, FieldType::kInt64, false};
+    case AggregateOp::kSum:
+      return {name, is_float(schema.field(aggregate.field).type) ? FieldType::kFloat64 : FieldType::kInt64, true};
+    case AggregateOp::kAvg:
+      return {name, FieldType::kFloat64, true};
+    case AggregateOp::kMin:
+    case AggregateOp::kMax:
+      break;
+  }
+  return {name, schema.field(aggregate.field).type, true};
+}
+
+void add_partial_columns(const Aggregate& aggregate, const Schema& schema, std::vector<Field>& out) {
+  const std::string name = name_of(aggregate, schema);
+  if (aggregate.op != AggregateOp::kSum && aggregate.op != AggregateOp::kAvg) {
+    out.push_back(result_column(aggregate, schema));
+    return;
+  }
+  if (is_float(schema.field(aggregate.field).type)) {
+    out.push_back({name + ".sum", FieldType::kFloat64, false});
+  } else {
+    out.push_back({name + ".high", FieldType::kInt64, false});
+    out.push_back({name + ".low", FieldType::kUint64, false});
+  }
+  out.push_back({name + ".count", FieldType::kInt64, false});
+}
+
+void add_projection(const Query& query, const Schema& schema, std::vector<Field>& out) {
+  if (query.with_key) out.push_back({"_key", FieldType::kUint64, false});
+  if (query.with_version) out.push_back({"_version", FieldType::kUint64, false});
+  for (const uint16_t field : query.select) out.push_back(schema.field(field));
+}
+
+}  // namespace
+
+std::string_view to_string(AggregateOp op) {
+  switch (op) {
+    case AggregateOp::kCountAll:
+    case AggregateOp::kCount:
+      return "count";
+    case AggregateOp::kSum:
+      return "sum";
+    case AggregateOp::kMin:
+      return "min";
+    case AggregateOp::kMax:
+      return "max";
+    case AggregateOp::kAvg:
+      return "avg";
+  }
+  return "unknown aggregate";
+}
+
+size_t partial_columns(const Aggregate& aggregate, const Schema& schema) {
+  if (aggregate.op != AggregateOp::kSum && aggregate.op != AggregateOp::kAvg) return 1;
+  return is_float(schema.field(aggregate.field).type) ? 2 : 3;
+}
+
+Status Query::check(const Schema& schema) const {
+  LOAM_RETURN_IF_ERROR(where.check(schema));
+  LOAM_RETURN_IF_ERROR(check_limit(select.size(), kMaxSelectFields, "selected fields"));
+  LOAM_RETURN_IF_ERROR(check_limit(aggregates.size(), kMaxAggregates, "aggregates"));
+  LOAM_RETURN_IF_ERROR(check_limit(group_by.size(), kMaxGroupBy, "fields to group by"));
+  for (const uint16_t field : select) LOAM_RETURN_IF_ERROR(check_field(schema, field, "the projection"));
+  for (const uint16_t field : group_by) LOAM_RETURN_IF_ERROR(check_field(schema, field, "group-by"));
+  for (const Aggregate& aggregate : aggregates) LOAM_RETURN_IF_ERROR(check_aggregate(aggregate, schema));
+  const bool projecting = !select.empty() || with_key || with_version;
+  if (aggregating()) {
+    if (projecting) return invalid("a projection and aggregates exclude each other; name the fields in group-by");
+    if (top_k || limit != 0) return invalid("top-k and limit are for projections, not for aggregates");
+    return ok_status();
+  }
+  if (!projecting) return invalid("asks for nothing: no field, no key, no version, no aggregate");
+  if (top_k) {
+    LOAM_RETURN_IF_ERROR(check_field(schema, top_k->field, "top-k"));
+    if (top_k->k == 0 || top_k->k > kMaxTopK) {
+      return invalid("top-k of " + std::to_string(top_k->k) + " rows, 1 to " + std::to_string(kMaxTopK) +
+                     " are allowed");
+    }
+    if (limit != 0) return invalid("the k of a top-k is its limit; leave the other limit out");
+  }
+  return ok_status();
+}
+
+ResultSchema Query::result_schema(const Schema& schema) const {
+  ResultSchema result;
+  for (const uint16_t field : group_by) result.columns.push_back(schema.field(field));
+  for (const Aggregate& aggregate : aggregates) result.columns.push_back(result_column(aggregate, schema));
+  if (!aggregating()) add_projection(*this, schema, result.columns);
+  return result;
+}
+
+ResultSchema Query::partial_schema(const Schema& schema) const {
+  ResultSchema partial;
+  for (const uint16_t field : group_by) partial.columns.push_back(schema.field(field));
+  for (const Aggregate& aggregate : aggregates) add_partial_columns(aggregate, schema, partial.columns);
+  if (!aggregating()) add_projection(*this, schema, partial.columns);
+  if (top_k) partial.columns.push_back(schema.field(top_k->field));
+  return partial;
+}
+
+void Query::encode(ByteWriter& out) const {
+  where.encode(out);
+  const auto put_fields = [&out](const std::vector<uint16_t>& fields) {
+    out.put_varint(fields.size());
+    for (const uint16_t field : fields) out.put_varint(field);
+  };
+  put_fields(select);
+  out.put(static_cast<uint8_t>((with_key ? 1 : 0) | (with_version ? 2 : 0) | (top_k ? 4 : 0) |
+                               (top_k && top_k->descending ? 8 : 0)));
+  out.put_varint(aggregates.size());
+  for (const Aggregate& aggregate : aggregates) {
+    out.put(aggregate.op);
+    out.put_varint(aggregate.field);
+  }
+  put_fields(group_by);
+  if (top_k) {
+    out.put_varint(top_k->field);
+    out.put_varint(top_k->k);
+  }
+  out.put_varint(limit);
+}
+
+Result<Query> Query::decode(ByteReader& in) {
+  Query query;
+  LOAM_ASSIGN_OR_RETURN(query.where, Selection::decode(in));
+  const auto get_field = [&in] {
+    const uint64_t field = in.get_varint();
+    if (field >= kMaxFields) in.fail();
+    return static_cast<uint16_t>(field);
+  };
+  const auto get_fields = [&](std::vector<uint16_t>& fields, size_t limit) {
+    const size_t count = in.get_count(1);
+    if (count > limit) in.fail();
+    for (size_t i = 0; i < count && !in.failed(); ++i) fields.push_back(get_field());
+  };
+  get_fields(query.select, kMaxSelectFields);
+  const auto flags = in.get<uint8_t>();
+  if (flags > 15 || (flags & 12) == 8) in.fail();
+  query.with_key = (flags & 1) != 0;
+  query.with_version = (flags & 2) != 0;
+  const size_t aggregates = in.get_count(2);
+  if (aggregates > kMaxAggregates) in.fail();
+  for (size_t i = 0; i < aggregates && !in.failed(); ++i) {
+    const auto op = in.get<AggregateOp>();
+    if (op < AggregateOp::kCountAll || op > AggregateOp::kAvg) in.fail();
+    query.aggregates.push_back({op, get_field()});
+  }
+  get_fields(query.group_by, kMaxGroupBy);
+  if ((flags & 4) != 0) {
+    const uint16_t field = get_field();
+    query.top_k = TopK{field, in.get_varint(), (flags & 8) != 0};
+  }
+  query.limit = in.get_varint();
+  LOAM_RETURN_IF_ERROR(in.status("query"));
+  return query;
+}
+
+}  // namespace loam

@@ -1,0 +1,209 @@
+#include "common/schema/row.h"
+
+#include <string>
+
+namespace loam {
+namespace {
+
+Status malformed(std::string message) { return {StatusCode::kMalformed, "row: " + std::move(message)}; }
+Status invalid(std::string message) { return {StatusCode::kInvalidArgument, "row: " + std::move(message)}; }
+
+Status over_limit(size_t size) {
+  return invalid(std::to_string(size) + " bytes, at most " + std::to_string(kMaxRowBytes) + " are allowed");
+}
+
+std::string quoted(const Field& field) { return "field '" + field.name + "'"; }
+
+}  // namespace
+
+Status validate_row(const Schema& schema, Bytes row) {
+  if (row.size() > kMaxRowBytes) return over_limit(row.size());
+  if (row.size() < schema.fixed_size()) {
+    return malformed(std::to_string(row.size()) + " bytes, the schema's fixed part alone has " +
+                     std::to_string(schema.fixed_size()));
+  }
+  if (const size_t used = schema.nullable_count() % 8; used != 0) {
+    if ((static_cast<uint8_t>(row[schema.fixed_size() - 1]) >> used) != 0) {
+      return malformed("unused bits of the null bitmap are set");
+    }
+  }
+  const RowView view(schema, row);
+  uint32_t begin = schema.fixed_size();
+  for (size_t i = 0; i < schema.variable_fields().size(); ++i) {
+    const size_t field = schema.variable_fields()[i];
+    uint32_t end;
+    std::memcpy(&end, row.data() + schema.end_offsets() + i * sizeof end, sizeof end);
+    if (end < begin || end > row.size()) return malformed(quoted(schema.field(field)) + " ends outside of the row");
+    if (end != begin && view.is_null(field)) return malformed(quoted(schema.field(field)) + " is NULL and not empty");
+    if (schema.field(field).type == FieldType::kText && !is_utf8(as_text(row.subspan(begin, end - begin)))) {
+      return malformed(quoted(schema.field(field)) + " is not UTF-8");
+    }
+    begin = end;
+  }
+  if (begin != row.size()) return malformed(std::to_string(row.size() - begin) + " bytes too many");
+  return ok_status();
+}
+
+Value RowView::value(size_t field) const {
+  if (is_null(field)) return Value::null();
+  switch (schema_->field(field).type) {
+    case FieldType::kInt16:
+      return Value::int16(int16(field));
+    case FieldType::kInt32:
+      return Value::int32(int32(field));
+    case FieldType::kInt64:
+      return Value::int64(int64(field));
+    case FieldType::kFloat32:
+      return Value::float32(float32(field));
+    case FieldType::kFloat64:
+      return Value::float64(float64(field));
+    case FieldType::kText:
+      return Value::text(text(field));
+    case FieldType::kBlob:
+      return Value::blob(blob(field));
+    default:
+      return Value::null();
+  }
+}
+
+RowBuilder::RowBuilder(const Schema& schema) : schema_(schema), variables_(schema.variable_fields().size()) { reset(); }
+
+void RowBuilder::reset() {
+  row_.assign(schema_.fixed_size(), std::byte{0});
+  pool_.clear();
+  set_.assign(schema_.size(), false);
+  finished_ = false;
+}
+
+Status RowBuilder::check_field(size_t field, FieldType type) const {
+  if (field >= schema_.size()) {
+    return invalid("no field " + std::to_string(field) + ", the schema has " + std::to_string(schema_.size()));
+  }
+  const Field& f = schema_.field(field);
+  if (type != f.type && type != FieldType::kNull) {
+    return invalid(quoted(f) + " has type " + std::string(to_string(f.type)) + ", the value is " +
+                   std::string(to_string(type)));
+  }
+  if (type == FieldType::kNull && !f.nullable) return invalid(quoted(f) + " cannot be NULL");
+  return ok_status();
+}
+
+void RowBuilder::mark_set(size_t field, bool null) {
+  set_[field] = true;
+  const uint16_t bit = schema_.layout(field).null_bit;
+  if (bit == FieldLayout::kNone) return;
+  std::byte& byte = row_[schema_.null_offset() + bit / 8];
+  const auto mask = static_cast<std::byte>(1u << (bit % 8));
+  byte = null ? byte | mask : byte & ~mask;
+}
+
+template <class T>
+Status RowBuilder::set_fixed(size_t field, FieldType type, T value) {
+  if (finished_) reset();
+  LOAM_RETURN_IF_ERROR(check_field(field, type));
+  std::memcpy(row_.data() + schema_.layout(field).offset, &value, sizeof value);
+  mark_set(field, false);
+  return ok_status();
+}
+
+Status RowBuilder::set_variable(size_t field, FieldType type, std::string_view value) {
+  if (finished_) reset();
+  LOAM_RETURN_IF_ERROR(check_field(field, type));
+  if (value.size() > kMaxRowBytes) return over_limit(value.size());
+  if (type == FieldType::kText && !is_utf8(value)) return invalid(quoted(schema_.field(field)) + " is not UTF-8");
+  const Bytes bytes = as_bytes(value);
+  variables_[schema_.layout(field).variable_index] = {pool_.size(), bytes.size()};
+  pool_.insert(pool_.end(), bytes.begin(), bytes.end());
+  mark_set(field, false);
+  return ok_status();
+}
+
+Status RowBuilder::set_null(size_t field) {
+  if (finished_) reset();
+  LOAM_RETURN_IF_ERROR(check_field(field, FieldType::kNull));
+  const FieldLayout& layout = schema_.layout(field);
+  if (layout.variable_index != FieldLayout::kNone) {
+    variables_[layout.variable_index] = {};
+  } else {
+    std::memset(row_.data() + layout.offset, 0, fixed_width(schema_.field(field).type));
+  }
+  mark_set(field, true);
+  return ok_status();
+}
+
+Status RowBuilder::set_int16(size_t field, int16_t value) { return set_fixed(field, FieldType::kInt16, value); }
+Status RowBuilder::set_int32(size_t field, int32_t value) { return set_fixed(field, FieldType::kInt32, value); }
+Status RowBuilder::set_int64(size_t field, int64_t value) { return set_fixed(field, FieldType::kInt64, value); }
+Status RowBuilder::set_float32(size_t field, float value) { return set_fixed(field, FieldType::kFloat32, value); }
+Status RowBuilder::set_float64(size_t field, double value) { return set_fixed(field, FieldType::kFloat64, value); }
+Status RowBuilder::set_text(size_t field, std::string_view value) {
+  return set_variable(field, FieldType::kText, value);
+}
+Status RowBuilder::set_blob(size_t field, Bytes value) { return set_variable(field, FieldType::kBlob, as_text(value)); }
+
+Status RowBuilder::set(size_t field, const Value& value) {
+  switch (value.type()) {
+    case FieldType::kNull:
+      return set_null(field);
+    case FieldType::kInt16:
+      return set_int16(field, static_cast<int16_t>(value.as_int64()));
+    case FieldType::kInt32:
+      return set_int32(field, static_cast<int32_t>(value.as_int64()));
+    case FieldType::kInt64:
+      return set_int64(field, value.as_int64());
+    case FieldType::kFloat32:
+      return set_float32(field, static_cast<float>(value.as_float64()));
+    case FieldType::kFloat64:
+      return set_float64(field, value.as_float64());
+    case FieldType::kText:
+    case FieldType::kBlob:
+      return set_variable(field, value.type(), value.as_text());
+    default:
+      return check_field(field, value.type());
+  }
+}
+
+Status RowBuilder::set(std::string_view name, const Value& value) {
+  LOAM_ASSIGN_OR_RETURN(const uint16_t field, schema_.require(name));
+  return set(field, value);
+}
+
+void RowBuilder::set_all(const RowView& row) {
+  LOAM_DCHECK(row.schema() == schema_, "the row is of another schema");
+  reset();
+  std::memcpy(row_.data(), row.bytes().data(), schema_.fixed_size());
+  const Bytes tail = row.bytes().subspan(schema_.fixed_size());
+  pool_.assign(tail.begin(), tail.end());
+  size_t begin = 0;
+  for (size_t i = 0; i < variables_.size(); ++i) {
+    const size_t size = row.text(schema_.variable_fields()[i]).size();
+    variables_[i] = {begin, size};
+    begin += size;
+  }
+  set_.assign(schema_.size(), true);
+}
+
+Result<Bytes> RowBuilder::finish() {
+  if (finished_) reset();
+  for (size_t field = 0; field < schema_.size(); ++field) {
+    if (set_[field]) continue;
+    if (!schema_.field(field).nullable) return invalid(quoted(schema_.field(field)) + " is missing");
+    LOAM_RETURN_IF_ERROR(set_null(field));
+  }
+  size_t end = schema_.fixed_size();
+  for (const Variable& variable : variables_) end += variable.size;
+  if (end > kMaxRowBytes) return over_limit(end);
+  row_.resize(end);
+  end = schema_.fixed_size();
+  for (size_t i = 0; i < variables_.size(); ++i) {
+    if (variables_[i].size != 0)
+      std::memcpy(row_.data() + end, pool_.data() + variables_[i].offset, variables_[i].size);
+    end += variables_[i].size;
+    const auto end32 = static_cast<uint32_t>(end);
+    std::memcpy(row_.data() + schema_.end_offsets() + i * sizeof end32, &end32, sizeof end32);
+  }
+  finished_ = true;
+  return Bytes(row_);
+}
+
+}  // namespace loam

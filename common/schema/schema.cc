@@ -1,0 +1,143 @@
+#include "common/schema/schema.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace loam {
+namespace {
+
+Status invalid(std::string message) { return {StatusCode::kInvalidArgument, "schema: " + std::move(message)}; }
+
+Status check_field(const Field& field, size_t number) {
+  const std::string which = "field " + std::to_string(number);
+  if (field.name.empty()) return invalid(which + " has no name");
+  if (field.name.size() > kMaxNameBytes) {
+    return invalid(which + ": the name has " + std::to_string(field.name.size()) + " bytes, at most " +
+                   std::to_string(kMaxNameBytes) + " are allowed");
+  }
+  if (!is_utf8(field.name)) return invalid(which + ": the name is not UTF-8");
+  if (!is_field_type(field.type)) {
+    return invalid("field '" + field.name + "' has no type that a table can store");
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+std::string_view to_string(TableKind kind) {
+  switch (kind) {
+    case TableKind::kTransactional:
+      return "transactional";
+    case TableKind::kNonTransactional:
+      return "non-transactional";
+  }
+  return "unknown kind";
+}
+
+Result<Schema> Schema::make(std::vector<Field> fields) {
+  if (fields.empty()) return invalid("a table needs at least one field");
+  if (fields.size() > kMaxFields) {
+    return invalid(std::to_string(fields.size()) + " fields, at most " + std::to_string(kMaxFields) + " are allowed");
+  }
+  for (size_t i = 0; i < fields.size(); ++i) LOAM_RETURN_IF_ERROR(check_field(fields[i], i));
+  Schema schema;
+  schema.fields_ = std::move(fields);
+  schema.by_name_.resize(schema.size());
+  std::iota(schema.by_name_.begin(), schema.by_name_.end(), uint16_t{0});
+  std::sort(schema.by_name_.begin(), schema.by_name_.end(),
+            [&](uint16_t a, uint16_t b) { return schema.fields_[a].name < schema.fields_[b].name; });
+  for (size_t i = 1; i < schema.size(); ++i) {
+    const std::string& name = schema.fields_[schema.by_name_[i]].name;
+    if (name == schema.fields_[schema.by_name_[i - 1]].name) return invalid("two fields are named '" + name + "'");
+  }
+  schema.lay_out();
+  return schema;
+}
+
+void Schema::lay_out() {
+  layout_.resize(size());
+  uint32_t offset = 0;
+  const auto place = [&](size_t width) {
+    for (size_t i = 0; i < size(); ++i) {
+      if (fixed_width(fields_[i].type) != width) continue;
+      layout_[i].offset = offset;
+      offset += static_cast<uint32_t>(width);
+    }
+  };
+  place(8);
+  place(4);
+  end_offsets_ = offset;
+  for (size_t i = 0; i < size(); ++i) {
+    if (!is_variable(fields_[i].type)) continue;
+    layout_[i].offset = offset;
+    layout_[i].variable_index = static_cast<uint16_t>(variable_fields_.size());
+    variable_fields_.push_back(static_cast<uint16_t>(i));
+    offset += static_cast<uint32_t>(sizeof(uint32_t));
+  }
+  place(2);
+  null_offset_ = offset;
+  for (size_t i = 0; i < size(); ++i) {
+    if (fields_[i].nullable) layout_[i].null_bit = static_cast<uint16_t>(nullable_count_++);
+  }
+  fixed_size_ = offset + static_cast<uint32_t>((nullable_count_ + 7) / 8);
+  static_assert(kMaxFields * 8 + kMaxFields / 8 <= kMaxRowBytes, "the fixed part of any schema fits into a row");
+}
+
+std::optional<uint16_t> Schema::find(std::string_view name) const {
+  const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                   [&](uint16_t field, std::string_view key) { return fields_[field].name < key; });
+  if (at == by_name_.end() || fields_[*at].name != name) return std::nullopt;
+  return *at;
+}
+
+Result<uint16_t> Schema::require(std::string_view name) const {
+  if (const auto found = find(name)) return *found;
+  constexpr size_t kShown = 32;
+  std::string known;
+  for (size_t i = 0; i < std::min(size(), kShown); ++i) known += (i == 0 ? "" : ", ") + fields_[i].name;
+  if (size() > kShown) known += ", …";
+  return Status(StatusCode::kInvalidArgument,
+                "no field is named '" + std::string(name.substr(0, kMaxNameBytes)) + "'; the fields are " + known);
+}
+
+void Schema::encode(ByteWriter& out) const {
+  out.put_varint(size());
+  for (const Field& field : fields_) {
+    out.put_text(field.name);
+    out.put(field.type);
+    out.put<uint8_t>(field.nullable);
+  }
+}
+
+Result<Schema> Schema::decode(ByteReader& in) {
+  std::vector<Field> fields;
+  const size_t count = in.get_count(3);  // length of the name, type, nullable
+  if (count > kMaxFields) in.fail();
+  for (size_t i = 0; i < count && !in.failed(); ++i) {
+    Field field;
+    field.name = std::string(in.get_text());
+    field.type = in.get<FieldType>();
+    const auto nullable = in.get<uint8_t>();
+    if (nullable > 1) in.fail();
+    field.nullable = nullable == 1;
+    fields.push_back(std::move(field));
+  }
+  LOAM_RETURN_IF_ERROR(in.status("schema"));
+  Result<Schema> schema = make(std::move(fields));
+  if (schema.ok()) return schema;
+  in.fail();
+  return Status(StatusCode::kMalformed, std::string(schema.status().message()));
+}
+
+std::string Schema::to_string() const {
+  std::string text = "(";
+  for (size_t i = 0; i < size(); ++i) {
+    if (i != 0) text += ", ";
+    text += fields_[i].name + " " + std::string(loam::to_string(fields_[i].type));
+    if (fields_[i].nullable) text += " null";
+  }
+  return text + ")";
+}
+
+}  // namespace loam

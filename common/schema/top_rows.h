@@ -1,0 +1,45 @@
+// The k best rows of a top-k: what a node keeps of its rows, and a client of its nodes' rows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/schema/chunk.h"
+#include "common/schema/query.h"
+#include "common/schema/row.h"
+#include "common/schema/value.h"
+
+namespace loam {
+
+/// A heap of at most k rows whose root is the worst, so that most rows are turned away by one comparison. NULL is below
+/// every value. Owned by one thread.
+class TopRows {
+ public:
+  explicit TopRows(const TopK& top) : k_(static_cast<size_t>(top.k)), descending_(top.descending) {}
+
+  size_t size() const { return rows_.size(); }
+  /// A row with this value of the top-k's field belongs to the k best so far.
+  bool wants(const Value& by) const;
+  /// `row` holds the values of the result's columns. Call only if wanted.
+  void add(Value by, std::vector<Value> row);
+
+  struct Row {
+    Value by;
+    std::vector<Value> values;
+  };
+  /// Best first. Leaves this empty.
+  std::vector<Row> take();
+
+ private:
+  /// Strict order, the better first: makes the worst the root of the heap.
+  bool better(const Value& a, const Value& b) const {
+    const auto order = a.compare(b);
+    return descending_ ? order > 0 : order < 0;
+  }
+
+  const size_t k_;
+  const bool descending_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace loam

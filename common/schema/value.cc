@@ -1,0 +1,325 @@
+#include "common/schema/value.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace loam {
+namespace {
+
+struct TypeName {
+  FieldType type;
+  std::string_view name;
+};
+constexpr std::array kTypeNames = {
+    TypeName{FieldType::kInt16, "int16"},     TypeName{FieldType::kInt32, "int32"},
+    TypeName{FieldType::kInt64, "int64"},     TypeName{FieldType::kFloat32, "float32"},
+    TypeName{FieldType::kFloat64, "float64"}, TypeName{FieldType::kText, "text"},
+    TypeName{FieldType::kBlob, "blob"},       TypeName{FieldType::kUint64, "uint64"},
+};
+
+Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
+
+Status not_a(std::string_view text, FieldType type) {
+  return invalid("'" + std::string(text.substr(0, 64)) + "' is no value of type " + std::string(to_string(type)));
+}
+
+bool fits(int64_t x, FieldType type) {
+  switch (type) {
+    case FieldType::kInt16:
+      return x >= std::numeric_limits<int16_t>::min() && x <= std::numeric_limits<int16_t>::max();
+    case FieldType::kInt32:
+      return x >= std::numeric_limits<int32_t>::min() && x <= std::numeric_limits<int32_t>::max();
+    case FieldType::kUint64:
+      return x >= 0;
+    default:
+      return true;
+  }
+}
+
+Value integer(int64_t x, FieldType type) {
+  switch (type) {
+    case FieldType::kInt16:
+      return Value::int16(static_cast<int16_t>(x));
+    case FieldType::kInt32:
+      return Value::int32(static_cast<int32_t>(x));
+    case FieldType::kUint64:
+      return Value::uint64(static_cast<uint64_t>(x));
+    default:
+      return Value::int64(x);
+  }
+}
+
+template <class T>
+bool parse_number(std::string_view text, T& out) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool parse_blob(std::string_view text, Buffer& out) {
+  if (text.size() < 3 || (text[0] != 'x' && text[0] != 'X') || text[1] != '\'' || text.back() != '\'') return false;
+  text = text.substr(2, text.size() - 3);
+  if (text.size() % 2 != 0) return false;
+  for (size_t i = 0; i < text.size(); i += 2) {
+    const int high = hex_digit(text[i]), low = hex_digit(text[i + 1]);
+    if (high < 0 || low < 0) return false;
+    out.push_back(static_cast<std::byte>(high * 16 + low));
+  }
+  return true;
+}
+
+/// Bytes of the multi-byte sequence at `p`, 0 if it is ill-formed.
+size_t utf8_sequence(const uint8_t* p, const uint8_t* end) {
+  const auto continues = [](uint8_t byte) { return (byte & 0xc0) == 0x80; };
+  const auto left = static_cast<size_t>(end - p);
+  if (p[0] >= 0xc2 && p[0] <= 0xdf) return left >= 2 && continues(p[1]) ? 2 : 0;
+  if ((p[0] & 0xf0) == 0xe0) {
+    if (left < 3 || !continues(p[1]) || !continues(p[2])) return 0;
+    const bool overlong = p[0] == 0xe0 && p[1] < 0xa0;
+    const bool surrogate = p[0] == 0xed && p[1] >= 0xa0;
+    return overlong || surrogate ? 0 : 3;
+  }
+  if (p[0] >= 0xf0 && p[0] <= 0xf4) {
+    if (left < 4 || !continues(p[1]) || !continues(p[2]) || !continues(p[3])) return 0;
+    const bool overlong = p[0] == 0xf0 && p[1] < 0x90;
+    const bool too_high = p[0] == 0xf4 && p[1] >= 0x90;
+    return overlong || too_high ? 0 : 4;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string_view to_string(FieldType type) {
+  for (const TypeName& entry : kTypeNames) {
+    if (entry.type == type) return entry.name;
+  }
+  return type == FieldType::kNull ? "null" : "unknown type";
+}
+
+Result<FieldType> field_type_from(std::string_view name) {
+  std::string known;
+  for (const TypeName& entry : kTypeNames) {
+    if (!is_field_type(entry.type)) continue;
+    if (entry.name == name) return entry.type;
+    known += (known.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  return invalid("no type is named '" + std::string(name) + "'; the types are " + known);
+}
+
+bool is_utf8(std::string_view text) {
+  const auto* p = reinterpret_cast<const uint8_t*>(text.data());
+  const auto* const end = p + text.size();
+  while (p != end) {
+    while (end - p >= 8) {
+      uint64_t word;
+      std::memcpy(&word, p, sizeof word);
+      if ((word & 0x8080808080808080u) != 0) break;
+      p += 8;
+    }
+    if (p == end) break;
+    if (*p < 0x80) {
+      ++p;
+      continue;
+    }
+    const size_t size = utf8_sequence(p, end);
+    if (size == 0) return false;
+    p += size;
+  }
+  return true;
+}
+
+std::string Value::to_string() const {
+  std::array<char, 64> digits;
+  const auto shortest = [&](auto x) {
+    return std::string(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), x).ptr);
+  };
+  switch (type_) {
+    case FieldType::kInt16:
+    case FieldType::kInt32:
+    case FieldType::kInt64:
+      return shortest(as_int64());
+    case FieldType::kUint64:
+      return shortest(as_uint64());
+    case FieldType::kFloat32:
+      return shortest(static_cast<float>(as_float64()));
+    case FieldType::kFloat64:
+      return shortest(as_float64());
+    case FieldType::kText:
+      return std::string(as_text());
+    case FieldType::kBlob: {
+      std::string hex = "x'";
+      for (const char c : as_text()) {
+        const auto byte = static_cast<uint8_t>(c);
+        hex += "0123456789abcdef"[byte >> 4];
+        hex += "0123456789abcdef"[byte & 15];
+      }
+      return hex + "'";
+    }
+    case FieldType::kNull:
+      break;
+  }
+  return "NULL";
+}
+
+Result<Value> Value::parse(std::string_view text, FieldType type) {
+  switch (type) {
+    case FieldType::kInt16:
+    case FieldType::kInt32:
+    case FieldType::kInt64: {
+      int64_t x = 0;
+      if (!parse_number(text, x) || !fits(x, type)) return not_a(text, type);
+      return integer(x, type);
+    }
+    case FieldType::kUint64: {
+      uint64_t x = 0;
+      if (!parse_number(text, x)) return not_a(text, type);
+      return uint64(x);
+    }
+    case FieldType::kFloat32: {
+      float x = 0;
+      if (!parse_number(text, x)) return not_a(text, type);
+      return float32(x);
+    }
+    case FieldType::kFloat64: {
+      double x = 0;
+      if (!parse_number(text, x)) return not_a(text, type);
+      return float64(x);
+    }
+    case FieldType::kText:
+      if (!is_utf8(text)) return invalid("text that is not UTF-8");
+      return Value::text(text);
+    case FieldType::kBlob: {
+      Buffer bytes;
+      if (!parse_blob(text, bytes)) return not_a(text, type);
+      return blob(bytes);
+    }
+    case FieldType::kNull:
+      break;
+  }
+  return not_a(text, type);
+}
+
+Result<Value> Value::convert(FieldType type) const {
+  if (is_null() || type_ == type) return *this;
+  const Status refused = invalid(to_string() + " (" + std::string(loam::to_string(type_)) + ") is not exactly a " +
+                                 std::string(loam::to_string(type)));
+  const bool to_integer = is_integer(type) || type == FieldType::kUint64;
+  if (is_integer(type_) || type_ == FieldType::kUint64) {
+    const int64_t x = std::get<int64_t>(data_);
+    const bool negative = x < 0 && type_ != FieldType::kUint64;
+    if (type_ == FieldType::kUint64 && x < 0) return refused;  // above 2^63: fits no other type
+    if (to_integer) {
+      if ((negative && type == FieldType::kUint64) || !fits(x, type)) return refused;
+      return integer(x, type);
+    }
+    if (!is_float(type)) return refused;
+    const double y = type == FieldType::kFloat32 ? static_cast<double>(static_cast<float>(x)) : static_cast<double>(x);
+    if (y >= 0x1p63 || static_cast<int64_t>(y) != x) return refused;
+    return type == FieldType::kFloat32 ? float32(static_cast<float>(y)) : float64(y);
+  }
+  if (!is_float(type_)) return refused;
+  const double x = as_float64();
+  if (type == FieldType::kFloat64) return float64(x);
+  if (type == FieldType::kFloat32) {
+    const auto narrow = static_cast<float>(x);
+    if (std::isinf(narrow) && !std::isinf(x)) return refused;
+    return float32(narrow);
+  }
+  if (!to_integer || !(x >= -0x1p63 && x < 0x1p63) || std::trunc(x) != x) return refused;
+  const auto whole = static_cast<int64_t>(x);
+  if (!fits(whole, type)) return refused;
+  return integer(whole, type);
+}
+
+std::weak_ordering Value::compare(const Value& other) const {
+  if (type_ != other.type_) return type_ <=> other.type_;  // NULL has the lowest number
+  switch (type_) {
+    case FieldType::kNull:
+      return std::weak_ordering::equivalent;
+    case FieldType::kUint64:
+      return as_uint64() <=> other.as_uint64();
+    case FieldType::kFloat32:
+    case FieldType::kFloat64:
+      return compare_floats(as_float64(), other.as_float64());
+    case FieldType::kText:
+    case FieldType::kBlob:
+      return as_text() <=> other.as_text();  // char_traits<char> compares as unsigned bytes
+    default:
+      return as_int64() <=> other.as_int64();
+  }
+}
+
+void Value::encode(ByteWriter& out) const {
+  out.put(type_);
+  switch (type_) {
+    case FieldType::kNull:
+      return;
+    case FieldType::kInt16:
+      return out.put(static_cast<int16_t>(as_int64()));
+    case FieldType::kInt32:
+      return out.put(static_cast<int32_t>(as_int64()));
+    case FieldType::kInt64:
+    case FieldType::kUint64:
+      return out.put(std::get<int64_t>(data_));
+    case FieldType::kFloat32:
+      return out.put(static_cast<float>(as_float64()));
+    case FieldType::kFloat64:
+      return out.put(as_float64());
+    case FieldType::kText:
+    case FieldType::kBlob:
+      return out.put_text(as_text());
+  }
+}
+
+Result<Value> Value::decode(ByteReader& in) {
+  Value value;
+  const auto type = in.get<FieldType>();
+  switch (type) {
+    case FieldType::kNull:
+      break;
+    case FieldType::kInt16:
+      value = int16(in.get<int16_t>());
+      break;
+    case FieldType::kInt32:
+      value = int32(in.get<int32_t>());
+      break;
+    case FieldType::kInt64:
+      value = int64(in.get<int64_t>());
+      break;
+    case FieldType::kUint64:
+      value = uint64(in.get<uint64_t>());
+      break;
+    case FieldType::kFloat32:
+      value = float32(in.get<float>());
+      break;
+    case FieldType::kFloat64:
+      value = float64(in.get<double>());
+      break;
+    case FieldType::kText: {
+      const std::string_view text = in.get_text();
+      if (!is_utf8(text)) in.fail();
+      value = Value::text(text);
+      break;
+    }
+    case FieldType::kBlob:
+      value = blob(in.get_bytes());
+      break;
+    default:
+      in.fail();
+  }
+  LOAM_RETURN_IF_ERROR(in.status("value"));
+  return value;
+}
+
+}  // namespace loam
