@@ -7,7 +7,10 @@ from checks.tree import Finding
 
 WHAT = "tests poll with a deadline instead of sleeping"
 
-_CPP_SLEEP = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep|sleep)\s*\(")
+# Threads' sleeps only: a fiber scheduler's sleep_for() is a thing to test, on a clock of the test's own.
+_CPP_SLEEP = re.compile(
+    r"this_thread::sleep_\w+\s*\(|(?<![\w.>:])(?:::)?(?:sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep|sleep)\s*\("
+)
 _PYTHON_SLEEP = re.compile(r"\b(?:time\.)?sleep\(")
 _ESCAPE = "poll interval"
 

@@ -103,9 +103,10 @@ class TextualChecks(Planted):
     def test_sleeps(self):
         sleep = "std::this_thread::sleep_for(1ms);"
         self.plant("common/base/nap.cc", f"void nap() {{ {sleep} }}\n")  # no test
-        self.plant("common/base/nap_test.cc", f"// {sleep}\n{sleep}\n{sleep}  // poll interval\n")
+        self.plant("common/base/nap_test.cc", f"// {sleep}\n{sleep}\n{sleep}  // poll interval\nscheduler->sleep_for(10);\n::usleep(1);\n")
         self.plant("tests/integration/nap_test.py", "import time\ntime.sl" "eep(1)\n")
-        self.assert_found("sleeps", ("common/base/nap_test.cc", 2), ("tests/integration/nap_test.py", 2))
+        self.assert_found("sleeps", ("common/base/nap_test.cc", 2), ("common/base/nap_test.cc", 5),
+                          ("tests/integration/nap_test.py", 2))  # fmt: skip
 
     def test_layers(self):
         self.plant("common/base/up.cc", '#include <atomic>\n#include "common/base/up.h"\n#include "common/net/socket.h"\n')
