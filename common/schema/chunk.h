@@ -67,9 +67,9 @@ class ChunkBuilder {
   /// A whole row.
   void append_row(std::span<const Value> values);
 
-  /// Appends the encoded chunk to `out` and begins an empty one. `out` should be empty or end on a multiple of 8 for the
-  /// chunk to be readable in place. kInvalidArgument, and nothing is appended, if it is over kMaxChunkBytes: who ends a
-  /// chunk at 256 KiB meets that only with a result row that is too large by itself.
+  /// Appends the encoded chunk to `out` and begins an empty one. `out` should be empty or end on a multiple of 8 for
+  /// the chunk to be readable in place. kInvalidArgument, and nothing is appended, if it is over kMaxChunkBytes: who
+  /// ends a chunk at 256 KiB meets that only with a result row that is too large by itself.
   Status finish(Buffer& out);
   void clear();
 

@@ -1,0 +1,166 @@
+#include "common/schema/row.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "common/schema/random_schema.h"
+
+namespace loam {
+namespace {
+
+Schema people() {
+  return Schema::make({{"id", FieldType::kInt64, false},
+                       {"name", FieldType::kText, false},
+                       {"age", FieldType::kInt16, true},
+                       {"photo", FieldType::kBlob, true}})
+      .value();
+}
+
+TEST(Row, ModelOfBuildingAndReading) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  for (int round = 0; round < 300; ++round) {
+    const Schema schema = testing::random_schema(random);
+    RowBuilder builder(schema);
+    for (int n = 0; n < 8; ++n) {
+      const std::vector<Value> values = testing::random_row(random, schema);
+      std::vector<size_t> order(schema.size());
+      for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+      std::shuffle(order.begin(), order.end(), random);
+      for (const size_t i : order) {
+        if (random.one_in(4)) {  // set twice: the last one holds
+          ASSERT_TRUE(builder.set(i, testing::random_value(random, schema.field(i).type)).ok());
+        }
+        if (values[i].is_null() && random.one_in(2) && n == 0) {
+          ASSERT_TRUE(builder.set(i, testing::random_value(random, schema.field(i).type)).ok());
+        }
+        ASSERT_TRUE(builder.set(schema.field(i).name, values[i]).ok());
+      }
+      const Bytes row = builder.finish().value();
+      ASSERT_TRUE(validate_row(schema, row).ok()) << validate_row(schema, row).to_string();
+      const RowView view(schema, row);
+      for (size_t i = 0; i < values.size(); ++i) {
+        ASSERT_EQ(view.is_null(i), values[i].is_null());
+        ASSERT_EQ(view.value(i), values[i]) << schema.to_string();
+      }
+      ASSERT_TRUE(equal(row, testing::build_row(schema, values))) << "equal rows have equal bytes";
+    }
+  }
+}
+
+TEST(Row, SetAllThenChangeOne) {
+  const Schema schema = people();
+  RowBuilder builder(schema);
+  ASSERT_TRUE(builder.set_int64(0, 7).ok());
+  ASSERT_TRUE(builder.set_text(1, "Ada").ok());
+  const Bytes first = builder.finish().value();
+  const Buffer kept(first.begin(), first.end());
+  builder.set_all(RowView(schema, kept));
+  ASSERT_TRUE(builder.set_text(1, "Augusta Ada").ok());
+  ASSERT_TRUE(builder.set_int16(2, 36).ok());
+  const RowView second(schema, builder.finish().value());
+  EXPECT_EQ(second.int64(0), 7);
+  EXPECT_EQ(second.text(1), "Augusta Ada");
+  EXPECT_EQ(second.int16(2), 36);
+  EXPECT_TRUE(second.is_null(3));
+}
+
+TEST(Row, BuilderRefusesAndStaysAsItWas) {
+  const Schema schema = people();
+  RowBuilder builder(schema);
+  EXPECT_EQ(builder.finish().code(), StatusCode::kInvalidArgument);  // id and name are missing
+  ASSERT_TRUE(builder.set_int64(0, 7).ok());
+  EXPECT_NE(builder.finish().status().message().find("'name' is missing"), std::string_view::npos);
+  ASSERT_TRUE(builder.set("name", Value::text("Ada")).ok());
+  EXPECT_EQ(builder.set_int32(0, 8).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(builder.set_null(0).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(builder.set(0, Value::null()).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(builder.set(0, Value::uint64(8)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(builder.set_int64(4, 8).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(builder.set_text(3, "text in a blob").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(builder.set_blob(1, as_bytes("blob in a text")).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(builder.set_text(1, "\xff").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(builder.set("nope", Value::int64(1)).code(), StatusCode::kInvalidArgument);
+  const RowView row(schema, builder.finish().value());
+  EXPECT_EQ(row.int64(0), 7);
+  EXPECT_EQ(row.text(1), "Ada");
+}
+
+TEST(Row, Limit) {
+  const Schema schema = people();
+  RowBuilder builder(schema);
+  const size_t room = kMaxRowBytes - schema.fixed_size();
+  const auto build = [&](size_t name, size_t photo) {
+    LOAM_CHECK(builder.set_int64(0, 7).ok(), "id");
+    LOAM_CHECK(builder.set_text(1, std::string(name, 'x')).ok(), "name");
+    LOAM_CHECK(builder.set_blob(3, Buffer(photo)).ok(), "photo");
+    const Result<Bytes> row = builder.finish();
+    EXPECT_TRUE(!row.ok() || validate_row(schema, *row).ok());
+    return row.code();
+  };
+  EXPECT_EQ(build(room - 10, 10), StatusCode::kOk);
+  EXPECT_EQ(build(room - 10, 11), StatusCode::kInvalidArgument);
+  EXPECT_EQ(builder.set_blob(3, Buffer(kMaxRowBytes + 1)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(validate_row(schema, Buffer(kMaxRowBytes + 1)).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(Row, TruncatedAndProlongedRowsAreMalformed) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  for (int round = 0; round < 100; ++round) {
+    const Schema schema = testing::random_schema(random);
+    Buffer row = testing::build_row(schema, testing::random_row(random, schema));
+    for (size_t size = 0; size < row.size(); ++size) {
+      ASSERT_EQ(validate_row(schema, Bytes(row).first(size)).code(), StatusCode::kMalformed);
+    }
+    row.push_back(std::byte{0});
+    ASSERT_EQ(validate_row(schema, row).code(), StatusCode::kMalformed);
+  }
+}
+
+TEST(Row, MalformedRows) {
+  const Schema schema = people();
+  RowBuilder builder(schema);
+  ASSERT_TRUE(builder.set_int64(0, 7).ok());
+  ASSERT_TRUE(builder.set_text(1, "Ada").ok());
+  const Bytes built = builder.finish().value();
+  const Buffer good(built.begin(), built.end());
+  const auto with = [&](size_t at, uint8_t byte) {
+    Buffer row = good;
+    row[at] = static_cast<std::byte>(byte);
+    return validate_row(schema, row).code();
+  };
+  EXPECT_EQ(with(0, 8), StatusCode::kOk);
+  EXPECT_EQ(with(schema.null_offset(), 0x07), StatusCode::kMalformed);                      // an unused bit
+  EXPECT_EQ(with(schema.end_offsets(), 0), StatusCode::kMalformed);                         // ends before it begins
+  EXPECT_EQ(with(schema.end_offsets() + 3, 0xff), StatusCode::kMalformed);                  // ends far outside
+  EXPECT_EQ(with(schema.end_offsets(), uint8_t(good.size() - 1)), StatusCode::kMalformed);  // a NULL photo of one byte
+  EXPECT_EQ(with(schema.fixed_size(), 0xff), StatusCode::kMalformed);                       // not UTF-8
+}
+
+TEST(Row, RandomBytesAreReadInBoundsIfTheyAreValid) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  size_t valid = 0;
+  for (int round = 0; round < 200; ++round) {
+    const Schema schema = testing::random_schema(random, 6);
+    const Buffer base = testing::build_row(schema, testing::random_row(random, schema));
+    for (int n = 0; n < 50; ++n) {
+      Buffer row = base;
+      for (size_t flips = random.between(1, 3); flips != 0; --flips) {
+        row[random.below(row.size())] = static_cast<std::byte>(random.below(256));
+      }
+      if (!validate_row(schema, row).ok()) continue;
+      ++valid;
+      const RowView view(schema, row);
+      for (size_t i = 0; i < schema.size(); ++i) {
+        if (!is_variable(schema.field(i).type)) continue;
+        const std::string_view text = view.text(i);
+        ASSERT_GE(as_bytes(text).data(), row.data() + schema.fixed_size());
+        ASSERT_LE(as_bytes(text).data() + text.size(), row.data() + row.size());
+      }
+    }
+  }
+  EXPECT_GT(valid, 100u);
+}
+
+}  // namespace
+}  // namespace loam

@@ -1,0 +1,150 @@
+#include "common/schema/value.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/schema/random_schema.h"
+
+namespace loam {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST(Value, OrderWithinEachType) {
+  const std::vector<std::vector<Value>> ascending = {
+      {Value::null(), Value::int16(-3), Value::int16(0), Value::int16(7)},
+      {Value::int64(std::numeric_limits<int64_t>::min()), Value::int64(0),
+       Value::int64(std::numeric_limits<int64_t>::max())},
+      {Value::uint64(1), Value::uint64(std::numeric_limits<uint64_t>::max())},
+      {Value::null(), Value::float64(-kInfinity), Value::float64(-1), Value::float64(0), Value::float64(kInfinity),
+       Value::float64(kNan)},
+      {Value::text(""), Value::text("Z"), Value::text("a"), Value::text("aa"), Value::text("b"), Value::text("é")},
+      {Value::blob(as_bytes("\x7f")), Value::blob(as_bytes("\x80")), Value::blob(as_bytes("\xff"))},
+  };
+  for (const auto& values : ascending) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      for (size_t j = 0; j < values.size(); ++j) {
+        EXPECT_EQ(values[i].compare(values[j]), i <=> j) << values[i].to_string() << " " << values[j].to_string();
+      }
+    }
+  }
+  EXPECT_EQ(Value::float64(-0.0), Value::float64(0.0));
+  EXPECT_EQ(Value::float64(kNan), Value::float64(-kNan));
+  EXPECT_NE(Value::null(), Value::int64(0));
+}
+
+TEST(Value, ParseReadsWhatToStringWrote) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  for (int i = 0; i < 3'000; ++i) {
+    const auto type = static_cast<FieldType>(random.between(1, 7));
+    const Value value = testing::random_value(random, type);
+    const Result<Value> parsed = Value::parse(value.to_string(), type);
+    ASSERT_TRUE(parsed.ok()) << value.to_string() << " " << parsed.status().to_string();
+    ASSERT_EQ(*parsed, value);
+  }
+  EXPECT_EQ(Value::parse("18446744073709551615", FieldType::kUint64)->to_string(), "18446744073709551615");
+  EXPECT_EQ(Value::null().to_string(), "NULL");
+  EXPECT_EQ(Value::parse("+7", FieldType::kInt16).value(), Value::int16(7));
+}
+
+TEST(Value, ParseRefuses) {
+  const std::vector<std::pair<const char*, FieldType>> bad = {
+      {"", FieldType::kInt64},
+      {"7x", FieldType::kInt64},
+      {"32768", FieldType::kInt16},
+      {"2147483648", FieldType::kInt32},
+      {"9223372036854775808", FieldType::kInt64},
+      {"1.5", FieldType::kInt32},
+      {"-1", FieldType::kUint64},
+      {"one", FieldType::kFloat64},
+      {"1e999", FieldType::kFloat64},
+      {"\xff", FieldType::kText},
+      {"0a", FieldType::kBlob},
+      {"x'0'", FieldType::kBlob},
+      {"x'0g'", FieldType::kBlob},
+      {"x'", FieldType::kBlob},
+      {"NULL", FieldType::kInt16},
+      {"7", FieldType::kNull},
+  };
+  for (const auto& [text, type] : bad) {
+    EXPECT_EQ(Value::parse(text, type).code(), StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(Value, ConvertIsExactOrRefused) {
+  EXPECT_EQ(Value::int64(7).convert(FieldType::kInt16).value(), Value::int16(7));
+  EXPECT_EQ(Value::int64(-7).convert(FieldType::kFloat64).value(), Value::float64(-7));
+  EXPECT_EQ(Value::float64(3).convert(FieldType::kInt32).value(), Value::int32(3));
+  EXPECT_EQ(Value::float64(0.1).convert(FieldType::kFloat32).value(), Value::float32(0.1f));
+  EXPECT_EQ(Value::null().convert(FieldType::kText).value(), Value::null());
+  EXPECT_EQ(Value::int64(5).convert(FieldType::kUint64).value(), Value::uint64(5));
+  const std::vector<std::pair<Value, FieldType>> bad = {
+      {Value::int64(70'000), FieldType::kInt16},
+      {Value::int64(-1), FieldType::kUint64},
+      {Value::uint64(1ull << 63), FieldType::kInt64},
+      {Value::int64((1ll << 53) + 1), FieldType::kFloat64},
+      {Value::int64(std::numeric_limits<int64_t>::max()), FieldType::kFloat64},
+      {Value::float64(2.5), FieldType::kInt64},
+      {Value::float64(0x1p63), FieldType::kInt64},
+      {Value::float64(kNan), FieldType::kInt64},
+      {Value::float64(1e300), FieldType::kFloat32},
+      {Value::text("7"), FieldType::kInt64},
+      {Value::int64(7), FieldType::kText},
+      {Value::text("a"), FieldType::kBlob},
+  };
+  for (const auto& [value, type] : bad) {
+    EXPECT_EQ(value.convert(type).code(), StatusCode::kInvalidArgument) << value.to_string();
+  }
+}
+
+TEST(Value, Utf8) {
+  for (const char* good :
+       {"", "plain ascii, and more than eight bytes", "é", "€", "𝄞", "12345678é", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_TRUE(is_utf8(good)) << good;
+  }
+  for (const char* bad : {"\x80", "\xc3", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+                          "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xe2\x82", "12345678\xff", "1234567\xc3"}) {
+    EXPECT_FALSE(is_utf8(bad));
+  }
+  EXPECT_TRUE(is_utf8(std::string_view("a\0b", 3)));
+}
+
+TEST(Value, CodecAndTruncation) {
+  testing::Random random(testing::test_seed(std::random_device()()));
+  for (int i = 0; i < 500; ++i) {
+    Value value = i == 0 ? Value::null() : testing::random_value(random, static_cast<FieldType>(random.between(1, 7)));
+    if (i == 1) value = Value::uint64(1ull << 63);
+    Buffer buffer;
+    ByteWriter out(buffer);
+    value.encode(out);
+    ByteReader in(buffer);
+    const Value back = Value::decode(in).value();
+    ASSERT_EQ(back, value);
+    ASSERT_EQ(back.type(), value.type());
+    for (size_t size = 0; size < buffer.size(); ++size) {
+      ByteReader truncated(Bytes(buffer).first(size));
+      ASSERT_EQ(Value::decode(truncated).code(), StatusCode::kMalformed);
+    }
+  }
+  for (const std::string_view bytes : {"\x08", "\x0d", "\xff", "\x06\x01\xff"}) {
+    ByteReader in(as_bytes(bytes));
+    EXPECT_EQ(Value::decode(in).code(), StatusCode::kMalformed);
+  }
+}
+
+TEST(Value, TypeNames) {
+  for (int type = 1; type <= 7; ++type) {
+    EXPECT_EQ(field_type_from(to_string(static_cast<FieldType>(type))).value(), static_cast<FieldType>(type));
+  }
+  EXPECT_EQ(field_type_from("uint64").code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(field_type_from("varchar").status().message().find("int16, int32"), std::string_view::npos);
+}
+
+}  // namespace
+}  // namespace loam
