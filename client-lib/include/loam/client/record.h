@@ -79,6 +79,8 @@ class Record {
  private:
   size_t index(std::string_view field) const;
   void expect(size_t field, FieldType type) const;
+  /// A number over a number needs no new row; false if the field is anything else.
+  bool set_in_place(size_t field, const Value& value);
 
   Table table_;
   Key key_;

@@ -1,0 +1,87 @@
+#include "client-lib/src/core/catalog_cache.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "common/wire/system_tables.h"
+
+namespace loam::client {
+
+Table make_table(const wire::TableInfo& info) {
+  return Table(
+      std::make_shared<const Table::Description>(Table::Description{info.id, info.name, info.kind, info.schema}));
+}
+
+Status check_table_name(std::string_view name) {
+  if (name.empty()) return {StatusCode::kInvalidArgument, "a table needs a name"};
+  if (name.size() > wire::kMaxTableNameBytes) {
+    return {StatusCode::kInvalidArgument, "a table's name has at most " + std::to_string(wire::kMaxTableNameBytes) +
+                                              " bytes, not " + std::to_string(name.size())};
+  }
+  if (wire::is_system_name(name)) {
+    return {StatusCode::kInvalidArgument, "table " + std::string(name) + ": names that begin with \"" +
+                                              std::string(wire::kSystemPrefix) + "\" are the system's own"};
+  }
+  return ok_status();
+}
+
+CatalogCache::CatalogCache() : catalog_(std::make_shared<const wire::Catalog>()) {}
+
+Status CatalogCache::install(wire::Catalog catalog) {
+  if (catalog.version <= catalog_->version && !by_name_.empty()) return ok_status();
+  if (catalog.shards.owners.size() != wire::kVirtualShards) {
+    return {StatusCode::kMalformed, "a shard map with " + std::to_string(catalog.shards.owners.size()) + " shards"};
+  }
+  std::set<NodeId> nodes{NodeId()};
+  for (const wire::NodeInfo& node : catalog.nodes) nodes.insert(node.id);
+  for (NodeId owner : catalog.shards.owners) {
+    if (!nodes.contains(owner)) return {StatusCode::kMalformed, "a shard map that names an unknown node"};
+  }
+  std::map<std::string, Table, std::less<>> by_name;
+  std::set<TableId> ids;
+  for (const wire::TableInfo& info : catalog.tables) {
+    // Handles stay the same objects from version to version.
+    const auto known = by_name_.find(info.name);
+    const bool same = known != by_name_.end() && known->second.id() == info.id;
+    const bool fresh = by_name.emplace(info.name, same ? known->second : make_table(info)).second;
+    if (!fresh || !ids.insert(info.id).second) {
+      return {StatusCode::kMalformed, "a catalog that lists table " + info.name + " twice"};
+    }
+  }
+  by_name_ = std::move(by_name);
+  heard_of(catalog.version);
+  catalog_ = std::make_shared<const wire::Catalog>(std::move(catalog));
+  return ok_status();
+}
+
+void CatalogCache::heard_of(wire::CatalogVersion version) { newest_ = std::max(newest_, version); }
+
+std::optional<Table> CatalogCache::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<Table> CatalogCache::find(TableId id) const {
+  for (const auto& [name, table] : by_name_) {
+    if (table.id() == id) return table;
+  }
+  return std::nullopt;
+}
+
+std::vector<Table> CatalogCache::tables() const {
+  std::vector<Table> tables;
+  for (const auto& [name, table] : by_name_) {
+    if (!wire::is_system_name(name)) tables.push_back(table);
+  }
+  return tables;
+}
+
+const wire::NodeInfo* CatalogCache::node(NodeId id) const {
+  for (const wire::NodeInfo& node : catalog_->nodes) {
+    if (node.id == id) return &node;
+  }
+  return nullptr;
+}
+
+}  // namespace loam::client

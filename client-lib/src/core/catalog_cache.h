@@ -1,0 +1,53 @@
+// The catalog as this client last saw it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <loam/client/table.h>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/wire/catalog.h"
+
+namespace loam::client {
+
+/// Tables, nodes and the shard map at one version (architecture 1). One thread; shared out as immutable catalogs, so
+/// that a commit that is under way keeps the map that it began with.
+class CatalogCache {
+ public:
+  CatalogCache();
+
+  /// Takes a newer catalog; an older or equal one is ignored. kMalformed if it contradicts itself: the shard map's
+  /// size, an owner that is no node, a name or id twice.
+  Status install(wire::Catalog catalog);
+  /// A server spoke of this version.
+  void heard_of(wire::CatalogVersion version);
+  /// A newer version than the cached one is known to exist.
+  bool stale() const { return newest_ > catalog_->version; }
+
+  const std::shared_ptr<const wire::Catalog>& catalog() const { return catalog_; }
+  /// System tables are found too; whoever serves applications hides them.
+  std::optional<Table> find(std::string_view name) const;
+  std::optional<Table> find(TableId id) const;
+  /// In the order of names, without those of the system.
+  std::vector<Table> tables() const;
+  const wire::NodeInfo* node(NodeId id) const;
+
+ private:
+  std::shared_ptr<const wire::Catalog> catalog_;
+  std::map<std::string, Table, std::less<>> by_name_;
+  wire::CatalogVersion newest_ = 0;
+};
+
+/// The public handle of what the catalog lists.
+Table make_table(const wire::TableInfo& info);
+
+/// What a name may be for applications; kInvalidArgument says why not.
+Status check_table_name(std::string_view name);
+
+}  // namespace loam::client

@@ -1,0 +1,164 @@
+// Commit and abort of one transaction as a state machine without I/O [protocol R1, R2, R4, R5].
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "client-lib/src/core/undo_record.h"
+#include "client-lib/src/core/write_buffer.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/snapshot/snapshot.h"
+#include "common/wire/catalog.h"
+#include "common/wire/manager.h"
+#include "common/wire/storage.h"
+
+namespace loam::client {
+
+/// Operations of one Write message: a node's batch stays short, a message well below the transport's limit.
+inline constexpr size_t kWriteBatchOperations = 1'024;
+inline constexpr size_t kWriteBatchBytes = 1 << 20;
+/// A step that may be repeated safely (a revert, the swap of R4, a refused completion) is tried so often before the
+/// session is given up; the wait before try n is kFirstRepeatNs * 2^n: five seconds in all.
+inline constexpr uint32_t kMaxRepeats = 9;
+inline constexpr uint64_t kFirstRepeatNs = 10'000'000;
+
+/// A message that a machine wants sent.
+struct Outgoing {
+  uint32_t token = 0;     ///< comes back with the answer
+  NodeId node;            ///< NodeId(0): the commit manager
+  uint64_t delay_ns = 0;  ///< send it so much later
+  std::variant<wire::PlainWrite, wire::Write, wire::Revert, wire::Complete, wire::Cleared> message;
+};
+
+/// One transaction from commit() to its end.
+///
+///     undo record → every write, all answers in → mark → complete at the CM → *answered* → clear → tell the CM → over
+///          │                 │                       │ refused          │
+///          │                 └──── any failed ───────┴──→ undo → complete as aborted → clear → tell the CM → over
+///          └─ refused ──────────────────────────────────────────┘   (answered when all is undone)
+///     a write's answer lost, or a session fenced: the machine gives up, recovery finishes (R2)
+///     the mark's answer lost: swap pending → aborted by exact version; the swap's result decides (R4)
+///
+/// The driver calls start() once, then next() until it gives none, and reports for every message but wire::Cleared
+/// (which has no answer) exactly one of on_answer, on_refused, on_lost; and again next() after each report.
+///
+/// Owner: the driver, until finished(). One thread. Bytes of messages point into the machine. Allocates; no I/O, no
+/// clock, no randomness. Index entries (6/7) join the undo record and come between writes and mark, and first in an
+/// undo.
+///
+/// Invariants: (1) no mark is sent before every write was answered kOk; (2) no revert is sent before every write sent
+/// has an answer; (3) the id is completed as committed only after the mark is known to stand, as aborted only when
+/// nothing of it remains and the mark can no longer be made; (4) result() is set exactly once; ok only after the CM's
+/// acknowledgement.
+class CommitMachine {
+ public:
+  /// What the machine works for. `shards` lies in a catalog that may change: owners are looked up when needed.
+  struct Context {
+    TransactionId id;
+    SessionId session;
+    std::shared_ptr<const Snapshot> snapshot;
+    std::shared_ptr<const wire::Catalog> catalog;
+  };
+
+  CommitMachine(Context context, WriteBuffer writes);
+  CommitMachine(const CommitMachine&) = delete;
+  CommitMachine& operator=(const CommitMachine&) = delete;
+
+  void start();
+  /// The next message to send; false if there is none now.
+  bool next(Outgoing& out);
+
+  /// The server's answer: results in the order of the request's operations (none for a Complete). `detail` explains the
+  /// first failure that is more than its code.
+  void on_answer(uint32_t token, std::span<const wire::WriteResult> results, std::string_view detail);
+  /// The request has no effect and never will: it was not sent, or was answered with an error as a whole.
+  void on_refused(uint32_t token, const Status& status);
+  /// The request was sent and its answer will not come: it may have had its effect, or still have it.
+  void on_lost(uint32_t token, const Status& status);
+
+  /// For the application. Nothing until it is known.
+  const std::optional<Status>& result() const { return result_; }
+  /// No event is expected any more; the machine may be destroyed.
+  bool finished() const { return phase_ == Phase::kOver && outgoing_.empty(); }
+  /// The transaction was left to recovery: this session must not go on (R2).
+  bool session_given_up() const { return given_up_; }
+  /// A lost answer was resolved by R4.
+  bool resolved() const { return resolved_; }
+  /// The failure was a lost race.
+  bool conflicted() const { return failure_ == StatusCode::kConflict; }
+
+ private:
+  enum class Phase : uint8_t { kIdle, kUndoRecord, kWrite, kMark, kResolve, kUndo, kComplete, kClear, kOver };
+  enum class WriteState : uint8_t { kUnsent, kSent, kApplied, kDoubtful, kFailed };
+  /// One record's write; ordered by node, so that a batch is a range.
+  struct Item {
+    NodeId node;
+    wire::RecordId record;
+    const WriteBuffer::Write* write = nullptr;
+    WriteState state = WriteState::kUnsent;
+  };
+  struct Batch {
+    uint32_t begin = 0, end = 0;  // of items_
+    uint32_t repeats = 0;         // of its revert
+    bool open = false;            // sent, not yet answered
+  };
+
+  // Steps, in the order of the picture above.
+  void send_undo_record();
+  void send_writes();
+  void send_mark();
+  void send_resolve();
+  void begin_undo();
+  void send_revert(uint32_t batch, uint64_t delay_ns);
+  void complete(bool committed);
+  void send_complete(uint64_t delay_ns);
+  void clear();
+  void tell_cleared();
+
+  void after_undo_record(const wire::WriteResult& result, std::string_view detail);
+  void after_write(Batch& batch, std::span<const wire::WriteResult> results, std::string_view detail);
+  void after_mark(const wire::WriteResult& result, std::string_view detail);
+  void after_resolve(const wire::WriteResult& result, std::string_view detail);
+  void after_revert(uint32_t token, std::span<const wire::WriteResult> results);
+  void after_clear(const wire::WriteResult& result);
+  void writes_answered();
+
+  void fail(Status status);
+  void fail_write(const Item& item, StatusCode code, std::string_view detail);
+  /// Leaves the rest to recovery. `status` is the application's answer unless it has one.
+  void give_up(Status status);
+  void repeat_or_give_up(uint32_t& repeats, const Status& status, const std::function<void(uint64_t delay_ns)>& again);
+  Outgoing& push(NodeId node, uint32_t token);
+  void push_undo_write(wire::WriteKind kind, bool undo, Bytes row);
+  std::string describe_id() const;
+
+  const Context context_;
+  const WriteBuffer writes_;
+  NodeId undo_node_;
+  Buffer undo_row_;
+  std::vector<Item> items_;
+  std::vector<Batch> batches_;
+
+  Phase phase_ = Phase::kIdle;
+  std::deque<Outgoing> outgoing_;
+  Version undo_version_;       // of the undo record, 0 while there is none that we know of
+  bool undo_unknown_ = false;  // the undo record's insert was lost: there may be one
+  uint32_t open_ = 0;          // messages sent and not yet answered
+  uint32_t repeats_ = 0;       // of the present single-message step
+  bool committed_ = false;     // the mark stands
+  bool given_up_ = false;
+  bool resolved_ = false;
+  Status failure_;
+  std::optional<Status> result_;
+};
+
+}  // namespace loam::client

@@ -1,0 +1,141 @@
+#include <cstring>
+
+#include <loam/client/record.h>
+
+#include "common/schema/row.h"
+
+namespace loam::client {
+namespace {
+
+Status name_table(const Table& table, const Status& status) {
+  return {status.code(), "table " + table.name() + ": " + std::string(status.message())};
+}
+
+}  // namespace
+
+Result<Record> Record::make(const Table& table, std::span<const Value> values) {
+  const Schema& schema = table.schema();
+  if (values.size() != schema.size()) {
+    return Status(StatusCode::kInvalidArgument, "table " + table.name() + " has " + std::to_string(schema.size()) +
+                                                    " fields, not " + std::to_string(values.size()) + ": " +
+                                                    schema.to_string());
+  }
+  RowBuilder builder(schema);
+  for (size_t field = 0; field < values.size(); ++field) {
+    if (Status status = builder.set(field, values[field]); !status.ok()) return name_table(table, status);
+  }
+  const auto row = builder.finish();
+  if (!row.ok()) return name_table(table, row.status());
+  return Record(table, Key(), Version(), Buffer(row->begin(), row->end()));
+}
+
+Result<Record> Record::from_bytes(const Table& table, Bytes row) {
+  if (Status status = validate_row(table.schema(), row); !status.ok()) {
+    return Status(StatusCode::kInvalidArgument, "table " + table.name() + ": " + std::string(status.message()));
+  }
+  return Record(table, Key(), Version(), Buffer(row.begin(), row.end()));
+}
+
+size_t Record::index(std::string_view field) const {
+  const auto found = table_.schema().find(field);
+  LOAM_CHECK(found.has_value(), "a record was asked for a field that its table does not have");
+  return *found;
+}
+
+void Record::expect(size_t field, FieldType type) const {
+  LOAM_CHECK(field < table_.schema().size(), "a record was asked for a field that its table does not have");
+  LOAM_CHECK(table_.schema().field(field).type == type, "a record's field was asked for as another type");
+}
+
+bool Record::is_null(size_t field) const {
+  LOAM_CHECK(field < table_.schema().size(), "a record was asked for a field that its table does not have");
+  return view().is_null(field);
+}
+int16_t Record::int16(size_t field) const {
+  expect(field, FieldType::kInt16);
+  return view().int16(field);
+}
+int32_t Record::int32(size_t field) const {
+  expect(field, FieldType::kInt32);
+  return view().int32(field);
+}
+int64_t Record::int64(size_t field) const {
+  expect(field, FieldType::kInt64);
+  return view().int64(field);
+}
+float Record::float32(size_t field) const {
+  expect(field, FieldType::kFloat32);
+  return view().float32(field);
+}
+double Record::float64(size_t field) const {
+  expect(field, FieldType::kFloat64);
+  return view().float64(field);
+}
+std::string_view Record::text(size_t field) const {
+  expect(field, FieldType::kText);
+  return view().text(field);
+}
+Bytes Record::blob(size_t field) const {
+  expect(field, FieldType::kBlob);
+  return view().blob(field);
+}
+
+Result<Value> Record::value(std::string_view field) const {
+  const auto found = table_.schema().require(field);
+  if (!found.ok()) return name_table(table_, found.status());
+  return view().value(*found);
+}
+
+Result<Value> Record::value(size_t field) const {
+  if (field >= table_.schema().size()) {
+    return Status(StatusCode::kInvalidArgument, "table " + table_.name() + " has " +
+                                                    std::to_string(table_.schema().size()) + " fields; there is no " +
+                                                    std::to_string(field));
+  }
+  return view().value(field);
+}
+
+bool Record::set_in_place(size_t field, const Value& value) {
+  const Schema& schema = table_.schema();
+  if (field >= schema.size() || schema.field(field).type != value.type() || view().is_null(field)) return false;
+  std::byte* at = row_.data() + schema.layout(field).offset;
+  const auto put = [&](auto number) { std::memcpy(at, &number, sizeof(number)); };
+  switch (value.type()) {
+    case FieldType::kInt16:
+      put(static_cast<int16_t>(value.as_int64()));
+      return true;
+    case FieldType::kInt32:
+      put(static_cast<int32_t>(value.as_int64()));
+      return true;
+    case FieldType::kInt64:
+      put(value.as_int64());
+      return true;
+    case FieldType::kFloat32:
+      put(static_cast<float>(value.as_float64()));
+      return true;
+    case FieldType::kFloat64:
+      put(value.as_float64());
+      return true;
+    default:
+      return false;
+  }
+}
+
+Status Record::set(size_t field, const Value& value) {
+  if (set_in_place(field, value)) return ok_status();
+  RowBuilder builder(table_.schema());
+  builder.set_all(view());
+  if (Status status = builder.set(field, value); !status.ok()) return name_table(table_, status);
+  const auto row = builder.finish();
+  if (!row.ok()) return name_table(table_, row.status());
+  row_.assign(row->begin(), row->end());
+  return ok_status();
+}
+
+Status Record::set(std::string_view field, const Value& value) {
+  const auto found = table_.schema().require(field);
+  if (!found.ok()) return name_table(table_, found.status());
+  return set(*found, value);
+}
+
+}  // namespace loam::client

@@ -1,0 +1,85 @@
+#include <gtest/gtest.h>
+
+#include <loam/client/record.h>
+
+namespace loam::client {
+namespace {
+
+Table people() {
+  Schema schema = Schema::make({{"id", FieldType::kInt64, false},
+                                {"age", FieldType::kInt16, true},
+                                {"name", FieldType::kText, false},
+                                {"height", FieldType::kFloat64, true},
+                                {"photo", FieldType::kBlob, true}})
+                      .value();
+  return Table(std::make_shared<const Table::Description>(
+      Table::Description{TableId(1024), "people", TableKind::kTransactional, schema}));
+}
+
+Record ada() {
+  return Record::make(people(), {Value::int64(1), Value::int16(36), Value::text("Ada"), Value::null(), Value::null()})
+      .value();
+}
+
+TEST(Record, HoldsItsValues) {
+  const Record record = ada();
+  EXPECT_EQ(record.int64("id"), 1);
+  EXPECT_EQ(record.int16("age"), 36);
+  EXPECT_EQ(record.text("name"), "Ada");
+  EXPECT_TRUE(record.is_null("height"));
+  EXPECT_TRUE(record.is_null("photo"));
+  EXPECT_EQ(record.value("name").value(), Value::text("Ada"));
+  EXPECT_EQ(record.value("nobody").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(record.value(5).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(Record, ChangesFieldByField) {
+  Record record = ada();
+  ASSERT_TRUE(record.set("id", Value::int64(-5)).ok());
+  ASSERT_TRUE(record.set("age", Value::null()).ok());
+  ASSERT_TRUE(record.set("name", Value::text("Augusta Ada King")).ok());
+  ASSERT_TRUE(record.set("height", Value::float64(1.6)).ok());
+  ASSERT_TRUE(record.set("height", Value::float64(1.7)).ok());
+  EXPECT_EQ(record.int64("id"), -5);
+  EXPECT_TRUE(record.is_null("age"));
+  EXPECT_EQ(record.text("name"), "Augusta Ada King");
+  EXPECT_EQ(record.float64("height"), 1.7);
+  ASSERT_TRUE(record.set("age", Value::int16(37)).ok());
+  EXPECT_EQ(record.int16("age"), 37);
+  // Every change leaves a valid row.
+  EXPECT_TRUE(Record::from_bytes(people(), record.bytes()).ok());
+}
+
+TEST(Record, RefusesWhatTheSchemaForbids) {
+  const auto expect = [](const Result<Record>& record, std::string_view part) {
+    ASSERT_FALSE(record.ok());
+    EXPECT_EQ(record.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(record.status().message().find("table people"), std::string::npos) << record.status().to_string();
+    EXPECT_NE(record.status().message().find(part), std::string::npos) << record.status().to_string();
+  };
+  const Value id = Value::int64(1), age = Value::int16(1), name = Value::text("x"), none;
+  expect(Record::make(people(), {id, age, name}), "5 fields");
+  expect(Record::make(people(), {Value::int32(1), age, name, none, none}), "id");
+  expect(Record::make(people(), {none, age, name, none, none}), "id");
+  expect(Record::make(people(), {id, age, none, none, none}), "name");
+  expect(Record::make(people(), {id, age, name, Value::text("tall"), none}), "height");
+  const std::string large(kMaxRowBytes + 1, 'x');
+  expect(Record::make(people(), {id, age, Value::text(large), none, none}), std::to_string(kMaxRowBytes));
+  expect(Record::from_bytes(people(), as_bytes("short")), "");
+
+  Record record = ada();
+  EXPECT_EQ(record.set("name", Value::int64(3)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(record.set("name", Value::null()).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(record.set("nobody", Value::null()).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(record.set(5, Value::null()).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(record.text("name"), "Ada") << "a failed change changes nothing";
+}
+
+TEST(RecordDeathTest, MistakesOfTheProgramAbort) {
+  const Record record = ada();
+  EXPECT_DEATH(static_cast<void>(record.int64("nobody")), "field that its table does not have");
+  EXPECT_DEATH(static_cast<void>(record.int32("id")), "as another type");
+}
+
+}  // namespace
+}  // namespace loam::client

@@ -1,0 +1,62 @@
+#include "client-lib/src/core/undo_record.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace loam::client {
+namespace {
+
+UndoRecord sample() {
+  UndoRecord record{SessionId(77), wire::UndoState::kPending, {}, {}};
+  for (uint64_t table : {1024, 1025, 9000}) {
+    for (uint64_t key : {uint64_t{0}, uint64_t{7}, UINT64_MAX}) record.records.push_back({TableId(table), Key(key)});
+  }
+  record.index_entries = {Buffer(3, std::byte{1}), Buffer()};
+  return record;
+}
+
+TEST(UndoRecord, RoundTrips) {
+  const Buffer row = sample().encode().value();
+  const auto decoded = UndoRecord::decode(row);
+  ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+  EXPECT_EQ(*decoded, sample());
+}
+
+TEST(UndoRecord, ChangesItsStateInPlace) {
+  Buffer row = sample().encode().value();
+  UndoRecord expected = sample();
+  for (auto state : {wire::UndoState::kCommitted, wire::UndoState::kAborted}) {
+    UndoRecord::set_state(row, state);
+    expected.state = state;
+    EXPECT_EQ(UndoRecord::decode(row).value(), expected);
+  }
+}
+
+TEST(UndoRecord, RefusesTooManyRecords) {
+  UndoRecord record{SessionId(1), wire::UndoState::kPending, {}, {}};
+  for (uint64_t key = 0; key < kMaxRowBytes / 8; ++key) record.records.push_back({TableId(1024), Key(key)});
+  EXPECT_EQ(record.encode().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(UndoRecord, RefusesDamagedBytes) {
+  const Buffer row = sample().encode().value();
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  for (size_t size = 0; size < row.size(); ++size) {
+    EXPECT_FALSE(UndoRecord::decode(Bytes(row).first(size)).ok());
+  }
+  for (int round = 0; round < 20'000; ++round) {
+    Buffer damaged = row;
+    for (int flips = 1 + static_cast<int>(random() % 3); flips > 0; --flips) {
+      damaged[random() % damaged.size()] = static_cast<std::byte>(random());
+    }
+    const auto decoded = UndoRecord::decode(damaged);
+    if (!decoded.ok()) continue;
+    EXPECT_TRUE(std::is_sorted(decoded->records.begin(), decoded->records.end()));
+  }
+}
+
+}  // namespace
+}  // namespace loam::client
