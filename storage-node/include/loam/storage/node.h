@@ -14,7 +14,7 @@ namespace loam::storage {
 struct NodeOptions {
   std::string listen = "tcp://127.0.0.1:0";      ///< data path; port 0 takes a free one; loopback unless told otherwise
   std::string manager = "tcp://127.0.0.1:7400";  ///< the commit manager
-  std::string admin = "127.0.0.1:0";             ///< gRPC administration; empty: none
+  std::string admin_listen = "127.0.0.1:0";      ///< gRPC administration, host:port; empty for none
   uint64_t memory_bytes = uint64_t{1} << 30;     ///< records and indexes together, mapped and faulted in at start
   uint64_t page_bytes = uint64_t{8} << 20;       ///< log page; a power of two
   bool huge_pages = true;                        ///< ask for transparent huge pages
@@ -32,29 +32,34 @@ struct NodeOptions {
 struct TableStatistics {
   uint64_t table = 0;
   std::string name;
-  uint64_t keys = 0;  ///< slots in use in the index, tombstones not yet collected among them
+  uint64_t keys = 0;  ///< removed ones whose tombstone is not collected yet among them
   uint64_t pages = 0;
-  uint64_t log_bytes = 0;   ///< bytes of pages up to their fill marks
-  uint64_t dead_bytes = 0;  ///< estimate: superseded, removed and reverted entries not yet collected
+  uint64_t log_bytes = 0;      ///< entries in those pages
+  uint64_t garbage_bytes = 0;  ///< estimate from above: what is superseded, removed or reverted
   uint64_t index_bytes = 0;
-};
-
-/// Counters of a node since its start; a snapshot for people, not consistent to the last operation.
-struct NodeStatistics {
-  uint64_t uptime_ns = 0;
-  uint64_t memory_limit_bytes = 0;
-  uint64_t memory_used_bytes = 0;
   uint64_t gets = 0;
+  uint64_t hops = 0;  ///< versions that gets walked beyond the first
   uint64_t writes = 0;
   uint64_t reverts = 0;
   uint64_t conflicts = 0;
-  uint64_t no_space = 0;      ///< writes refused for want of memory
+  uint64_t no_space = 0;  ///< writes refused for want of memory
+};
+
+/// Counters of a node since its start; for people, not consistent to the last operation.
+struct NodeStatistics {
+  uint64_t node = 0;  ///< 0 before it is registered
+  uint64_t incarnation = 0;
+  uint64_t uptime_ns = 0;
+  uint64_t memory_limit_bytes = 0;
+  uint64_t memory_used_bytes = 0;
   uint64_t batches = 0;       ///< frames executed
-  uint64_t operations = 0;    ///< operations in them
+  uint64_t operations = 0;    ///< point operations in them
+  uint64_t malformed = 0;     ///< connections ended for bytes that are no message
   uint64_t scans = 0;         ///< queries finished
   uint64_t scan_pages = 0;    ///< pages walked, each once for all queries that met there
   uint64_t scan_records = 0;  ///< entries walked
   uint64_t compacted_pages = 0;
+  uint64_t freed_pages = 0;
   uint64_t messages_in = 0, messages_out = 0;
   uint64_t frames_in = 0, frames_out = 0;
   uint64_t bytes_in = 0, bytes_out = 0;
@@ -63,25 +68,23 @@ struct NodeStatistics {
 
 /// A running storage node.
 ///
-/// Owner and life: made by main(), `loam dev` or a test; start() brings up its threads (network threads, scan threads,
-/// a background thread for the compactor, a control thread that talks to the commit manager, and gRPC's own), stop() or
+/// Owner and life: main(), `loam dev` or a test; start() brings up its threads (network threads, scan threads, a
+/// background thread for the compactor, a control thread that talks to the commit manager, and gRPC's own), stop() or
 /// the destructor ends them and drops all records: storage is memory, and without replication it is gone (R10).
-/// Threads: start() and stop() from one thread; the rest from any.
+/// Threads: any.
 class StorageNode {
  public:
-  explicit StorageNode(NodeOptions options);
+  /// Takes memory, listens, registers with the commit manager and serves. Blocks until the node is registered.
+  /// kInvalidArgument (an option), kNoSpace (memory), kUnavailable (port in use, commit manager unreachable).
+  static Result<std::unique_ptr<StorageNode>> start(const NodeOptions& options);
   ~StorageNode();
   StorageNode(const StorageNode&) = delete;
   StorageNode& operator=(const StorageNode&) = delete;
 
-  /// Takes memory, listens, registers with the commit manager and serves. Blocks until the node is registered.
-  /// kInvalidArgument (an option), kNoSpace (memory), kUnavailable (port in use, commit manager unreachable).
-  Status start();
-
-  /// Refuses new work, finishes what has begun, and ends. Idempotent.
+  /// Refuses new connections, ends the threads, frees the memory. Harmless the second time.
   void stop();
 
-  /// "tcp://127.0.0.1:41234", with the port that was taken; after start().
+  /// "tcp://127.0.0.1:41234", with the port that was taken.
   const std::string& address() const;
   /// "127.0.0.1:41235", or empty.
   const std::string& admin_address() const;
@@ -89,8 +92,9 @@ class StorageNode {
   NodeStatistics statistics() const;
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  struct Impl;
+  explicit StorageNode(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace loam::storage

@@ -1,0 +1,109 @@
+#include "storage-node/src/admin/admin_server.h"
+
+#include <chrono>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "loam/storage/admin.grpc.pb.h"
+
+namespace loam::storage {
+namespace {
+
+void fill(const TableStatistics& from, admin::TableStatistics& to) {
+  to.set_table(from.table);
+  to.set_name(from.name);
+  to.set_keys(from.keys);
+  to.set_pages(from.pages);
+  to.set_log_bytes(from.log_bytes);
+  to.set_garbage_bytes(from.garbage_bytes);
+  to.set_index_bytes(from.index_bytes);
+  to.set_gets(from.gets);
+  to.set_hops(from.hops);
+  to.set_writes(from.writes);
+  to.set_reverts(from.reverts);
+  to.set_conflicts(from.conflicts);
+  to.set_no_space(from.no_space);
+}
+
+void fill(const NodeStatistics& from, admin::StatisticsReply& to) {
+  to.set_uptime_ns(from.uptime_ns);
+  to.set_memory_limit_bytes(from.memory_limit_bytes);
+  to.set_memory_used_bytes(from.memory_used_bytes);
+  to.set_batches(from.batches);
+  to.set_operations(from.operations);
+  to.set_malformed(from.malformed);
+  to.set_scans(from.scans);
+  to.set_scan_pages(from.scan_pages);
+  to.set_scan_records(from.scan_records);
+  to.set_compacted_pages(from.compacted_pages);
+  to.set_freed_pages(from.freed_pages);
+  to.set_messages_in(from.messages_in);
+  to.set_messages_out(from.messages_out);
+  to.set_frames_in(from.frames_in);
+  to.set_frames_out(from.frames_out);
+  to.set_bytes_in(from.bytes_in);
+  to.set_bytes_out(from.bytes_out);
+  for (const TableStatistics& table : from.tables) fill(table, *to.add_tables());
+}
+
+class Service final : public admin::NodeAdmin::Service {
+ public:
+  explicit Service(std::function<NodeStatistics()> statistics) : statistics_(std::move(statistics)) {}
+
+  grpc::Status Health(grpc::ServerContext*, const admin::HealthRequest*, admin::HealthReply* reply) override {
+    const NodeStatistics statistics = statistics_();
+    reply->set_in_service(statistics.node != 0);
+    reply->set_node(statistics.node);
+    reply->set_incarnation(statistics.incarnation);
+    return grpc::Status::OK;
+  }
+  grpc::Status Statistics(grpc::ServerContext*, const admin::StatisticsRequest*,
+                          admin::StatisticsReply* reply) override {
+    fill(statistics_(), *reply);
+    return grpc::Status::OK;
+  }
+
+ private:
+  const std::function<NodeStatistics()> statistics_;
+};
+
+}  // namespace
+
+struct AdminServer::Impl {
+  explicit Impl(std::function<NodeStatistics()> statistics) : service(std::move(statistics)) {}
+
+  Service service;
+  std::unique_ptr<grpc::Server> server;
+  std::string address;
+};
+
+Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address,
+                                                        std::function<NodeStatistics()> statistics) {
+  auto impl = std::make_unique<Impl>(std::move(statistics));
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  // A second server must not share the port in silence.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.RegisterService(&impl->service);
+  impl->server = builder.BuildAndStart();
+  if (impl->server == nullptr || port == 0) {
+    return Status(StatusCode::kUnavailable,
+                  "cannot listen on " + address + " for administration: the port may be in use; choose another one");
+  }
+  impl->address = address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+  return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
+}
+
+AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+AdminServer::~AdminServer() {
+  // Statistics are answered at once, so a short deadline cuts nothing off.
+  impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  impl_->server->Wait();
+}
+
+const std::string& AdminServer::address() const { return impl_->address; }
+
+}  // namespace loam::storage

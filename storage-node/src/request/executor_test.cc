@@ -1,0 +1,192 @@
+#include "storage-node/src/request/executor.h"
+
+#include "storage-node/src/request/node_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+class ExecutorTest : public NodeFixture {
+ protected:
+  ExecutorTest() : peer(1) {}
+
+  void attach() {
+    enter_service();
+    run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(5), 1, kIncarnation}));
+    EXPECT_EQ(peer.answer<wire::Attached>(1).node, NodeId(1));
+    peer.sent.clear();
+  }
+  static wire::RecordId account(uint64_t key) { return {kAccounts, Key(key)}; }
+  static wire::RecordId counter(uint64_t key) { return {kCounters, Key(key)}; }
+
+  RecordingPeer peer;
+};
+
+TEST_F(ExecutorTest, NothingIsServedBeforeRegistrationOrAttachment) {
+  run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(5), 1, kIncarnation}));
+  EXPECT_TRUE(peer.answer<wire::Error>(1).status == StatusCode::kUnavailable);
+  enter_service();
+  run(peer, std::pair(uint64_t{2}, wire::Attach{SessionId(5), 1, Incarnation(6)}));
+  EXPECT_TRUE(peer.answer<wire::Error>(2).status == StatusCode::kUnavailable);
+  EXPECT_FALSE(peer.attached());
+  run(peer, std::pair(uint64_t{3}, wire::PlainRead{{counter(1)}}));
+  EXPECT_TRUE(peer.closed == StatusCode::kMalformed);
+}
+
+TEST_F(ExecutorTest, OneBatchWritesAndReadsInOrder) {
+  attach();
+  const Buffer hundred = row(100);
+  const Buffer two_hundred = row(200);
+  run(peer,
+      std::pair(uint64_t{1}, wire::Write{TransactionId(11),
+                                         Snapshot(Version(10)),
+                                         {{wire::WriteKind::kInsert, account(1), hundred},
+                                          {wire::WriteKind::kInsert, account(2), two_hundred}}}),
+      std::pair(uint64_t{2}, wire::Read{Snapshot(Version(11)), {account(2), account(1), account(3)}}),
+      std::pair(uint64_t{3}, wire::Read{Snapshot(Version(10)), {account(1)}}));
+  EXPECT_EQ(peer.answer<wire::WriteReply>(1).results[1].code, StatusCode::kOk);
+  const auto read = peer.answer<wire::ReadReply>(2);
+  ASSERT_EQ(read.results.size(), 3u);
+  EXPECT_EQ(value(read.results[0].row), 200);
+  EXPECT_EQ(read.results[1].version, Version(11));
+  EXPECT_EQ(read.results[2].code, StatusCode::kNotFound);
+  EXPECT_EQ(peer.answer<wire::ReadReply>(3).results[0].code, StatusCode::kNotFound) << "not visible in that snapshot";
+}
+
+TEST_F(ExecutorTest, ConflictRevertAndRepetition) {
+  attach();
+  const Buffer first = row(1);
+  const Buffer second = row(2);
+  const wire::Write insert{TransactionId(11), Snapshot(Version(10)), {{wire::WriteKind::kInsert, account(1), first}}};
+  run(peer, std::pair(uint64_t{1}, insert), std::pair(uint64_t{2}, insert));
+  EXPECT_EQ(peer.answer<wire::WriteReply>(2).results[0].code, StatusCode::kOk) << "a repeated write is the same write";
+  const wire::Write late{TransactionId(12), Snapshot(Version(10)), {{wire::WriteKind::kUpdate, account(1), second}}};
+  run(peer, std::pair(uint64_t{3}, late));
+  EXPECT_EQ(peer.answer<wire::WriteReply>(3).results[0].code, StatusCode::kConflict);
+  run(peer, std::pair(uint64_t{4}, wire::Revert{TransactionId(11), {account(1), account(9), {TableId(77), Key(1)}}}));
+  for (const auto& result : peer.answer<wire::RevertReply>(4).results) EXPECT_EQ(result.code, StatusCode::kOk);
+  run(peer, std::pair(uint64_t{5}, wire::Read{Snapshot(Version(20)), {account(1)}}));
+  EXPECT_EQ(peer.answer<wire::ReadReply>(5).results[0].code, StatusCode::kNotFound);
+}
+
+TEST_F(ExecutorTest, PlainTablesMatchVersionsExactly) {
+  attach();
+  const Buffer ten = row(10);
+  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{wire::WriteKind::kInsert, false, counter(1), {}, ten}}}));
+  const Version version = peer.answer<wire::PlainWriteReply>(1).results[0].version;
+  EXPECT_EQ(version.value >> VersionSource::kCountBits, kIncarnation.value);
+  const Buffer twenty = row(20);
+  run(peer, std::pair(uint64_t{2}, wire::PlainWrite{{{wire::WriteKind::kUpdate, false, counter(1), version, twenty}}}),
+      std::pair(uint64_t{3}, wire::PlainWrite{{{wire::WriteKind::kUpdate, false, counter(1), version, ten}}}),
+      std::pair(uint64_t{4}, wire::PlainWrite{{{wire::WriteKind::kInsert, false, counter(1), {}, ten}}}),
+      std::pair(uint64_t{5}, wire::PlainRead{{counter(1)}}));
+  const Version newer = peer.answer<wire::PlainWriteReply>(2).results[0].version;
+  EXPECT_EQ(peer.answer<wire::PlainWriteReply>(3).results[0].code, StatusCode::kConflict);
+  EXPECT_EQ(peer.answer<wire::PlainWriteReply>(3).results[0].version, newer);
+  EXPECT_EQ(peer.answer<wire::PlainWriteReply>(4).results[0].code, StatusCode::kConflict);
+  EXPECT_EQ(value(peer.answer<wire::PlainReadReply>(5).results[0].row), 20);
+}
+
+TEST_F(ExecutorTest, EachWrongOperationGetsItsOwnCodeAndHarmsNoOther) {
+  attach();
+  const Buffer good = row(1);
+  const Buffer bad(3, std::byte{1});
+  run(peer,
+      std::pair(uint64_t{1}, wire::Write{TransactionId(11),
+                                         Snapshot(Version(10)),
+                                         {{wire::WriteKind::kInsert, account(1), bad},
+                                          {wire::WriteKind::kInsert, {TableId(99), Key(1)}, good},
+                                          {wire::WriteKind::kInsert, counter(1), good},
+                                          {wire::WriteKind::kUpdate, account(8), good},
+                                          {wire::WriteKind::kInsert, account(2), good}}}),
+      std::pair(uint64_t{2}, wire::PlainRead{{account(2)}}));
+  const auto reply = peer.answer<wire::WriteReply>(1);
+  ASSERT_EQ(reply.results.size(), 5u);
+  EXPECT_EQ(reply.results[0].code, StatusCode::kInvalidArgument);
+  EXPECT_EQ(reply.results[1].code, StatusCode::kNoSuchTable);
+  EXPECT_EQ(reply.results[2].code, StatusCode::kWrongTableKind);
+  EXPECT_EQ(reply.results[3].code, StatusCode::kNotFound);
+  EXPECT_EQ(reply.results[4].code, StatusCode::kOk);
+  EXPECT_NE(reply.detail.find("operation 0 on table accounts"), std::string_view::npos) << reply.detail;
+  EXPECT_EQ(peer.answer<wire::PlainReadReply>(2).results[0].code, StatusCode::kWrongTableKind);
+}
+
+TEST_F(ExecutorTest, WrongShardIsRefused) {
+  attach();
+  wire::ShardMap shards = catalog().shards;
+  const wire::RecordId record = account(1);
+  shards.owners[wire::shard_of(record.table, record.key)] = NodeId(2);
+  ASSERT_TRUE(registry->install(*epoch_thread, catalog().tables[0], shards).ok());
+  run(peer, std::pair(uint64_t{1}, wire::Read{Snapshot(Version(10)), {record, account(2)}}));
+  const auto reply = peer.answer<wire::ReadReply>(1);
+  EXPECT_EQ(reply.results[0].code, StatusCode::kWrongShard);
+  EXPECT_EQ(reply.results[1].code, StatusCode::kNotFound);
+}
+
+TEST_F(ExecutorTest, OldSnapshotsAreRefused) {
+  attach();
+  registry->publish(*epoch_thread, publication(2, 50));
+  run(peer, std::pair(uint64_t{1}, wire::Read{Snapshot(Version(49)), {account(1)}}),
+      std::pair(uint64_t{2}, wire::Read{Snapshot(Version(50)), {account(1)}}));
+  EXPECT_TRUE(peer.answer<wire::Error>(1).status == StatusCode::kSnapshotTooOld);
+  EXPECT_EQ(peer.answer<wire::ReadReply>(2).results[0].code, StatusCode::kNotFound);
+  registry->publish(*epoch_thread, publication(1, 90));  // an older one changes nothing
+  run(peer, std::pair(uint64_t{3}, wire::Read{Snapshot(Version(50)), {account(1)}}));
+  EXPECT_EQ(peer.answer<wire::ReadReply>(3).results.size(), 1u);
+}
+
+TEST_F(ExecutorTest, DroppedTableIsGoneFromTheNextBatchOn) {
+  attach();
+  registry->remove(*epoch_thread, kAccounts);
+  run(peer, std::pair(uint64_t{1}, wire::Read{Snapshot(Version(10)), {account(1)}}),
+      std::pair(uint64_t{2}, wire::Revert{TransactionId(11), {account(1)}}));
+  EXPECT_EQ(peer.answer<wire::ReadReply>(1).results[0].code, StatusCode::kNoSuchTable);
+  EXPECT_EQ(peer.answer<wire::RevertReply>(2).results[0].code, StatusCode::kOk) << "R30";
+}
+
+TEST_F(ExecutorTest, MalformedMessageEndsThePeerAfterWhatStoodBefore) {
+  attach();
+  Buffer read;
+  wire::encode_message(wire::Read{Snapshot(Version(10)), {account(1)}}, 1, read);
+  Buffer cut = read;
+  cut.pop_back();
+  run_raw(peer, {read, cut, read});
+  EXPECT_EQ(peer.answer<wire::ReadReply>(1).results.size(), 1u);
+  EXPECT_EQ(peer.sent.size(), 1u);
+  EXPECT_TRUE(peer.closed == StatusCode::kMalformed);
+  RecordingPeer other(2);
+  run(other, std::pair(uint64_t{1}, wire::Attach{SessionId(6), 1, kIncarnation}));
+  EXPECT_TRUE(other.attached()) << "no other client is disturbed";
+}
+
+TEST_F(ExecutorTest, TooManyOperationsAreRefusedAsAWhole) {
+  attach();
+  wire::Read read{Snapshot(Version(10)), {}};
+  read.records.assign(wire::kMaxOperations + 1, account(1));
+  run(peer, std::pair(uint64_t{1}, read));
+  EXPECT_TRUE(peer.answer<wire::Error>(1).status == StatusCode::kInvalidArgument);
+}
+
+TEST_F(ExecutorTest, APeerThatDoesNotReadItsAnswersIsLetGo) {
+  attach();
+  peer.refuse_sends = true;
+  run(peer, std::pair(uint64_t{1}, wire::Read{Snapshot(Version(10)), {account(1)}}));
+  EXPECT_TRUE(peer.closed == StatusCode::kOverloaded);
+}
+
+TEST_F(ExecutorTest, ScanMessagesReachTheScansAndErrorsAreAnswered) {
+  attach();
+  wire::Scan scan;
+  scan.table = kAccounts;
+  scan.credits = 4;
+  run(peer, std::pair(uint64_t{1}, scan), std::pair(uint64_t{1}, wire::ScanCredit{3}),
+      std::pair(uint64_t{1}, wire::ScanCancel{}));
+  EXPECT_EQ(scans.started.at(1).credits, 4u);
+  EXPECT_EQ(scans.credited.at(1), 3u);
+  EXPECT_EQ(scans.cancelled, (std::vector<uint64_t>{1}));
+  scans.answer = Status(StatusCode::kOverloaded, "too many queries");
+  run(peer, std::pair(uint64_t{2}, scan));
+  EXPECT_TRUE(peer.answer<wire::ScanDone>(2).status == StatusCode::kOverloaded);
+}
+
+}  // namespace
+}  // namespace loam::storage

@@ -1,0 +1,160 @@
+// A storage node's request handling without threads or sockets, for tests of this folder.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/memory/epoch.h"
+#include "common/memory/page_pool.h"
+#include "common/schema/row.h"
+#include "storage-node/src/compact/compactor.h"
+#include "storage-node/src/request/executor.h"
+#include "storage-node/src/request/registry.h"
+
+namespace loam::storage {
+
+/// Keeps what it is sent.
+class RecordingPeer : public Peer {
+ public:
+  using Peer::Peer;
+
+  Status send(Bytes message) override {
+    if (refuse_sends) return {StatusCode::kOverloaded, "the peer does not read"};
+    sent.emplace_back(message.begin(), message.end());
+    return ok_status();
+  }
+  void close(Status status) override { closed = std::move(status); }
+
+  /// The answer with this sequence; fails the test if there is none or it is another message.
+  template <wire::Message M>
+  M answer(uint64_t sequence) const {
+    for (const Buffer& message : sent) {
+      ByteReader reader(message);
+      wire::Envelope envelope;
+      EXPECT_TRUE(wire::decode_envelope(reader, envelope).ok());
+      if (envelope.sequence != sequence) continue;
+      M decoded;
+      EXPECT_EQ(wire::to_string(envelope.opcode), wire::to_string(M::kOpcode));
+      if (envelope.opcode == M::kOpcode) {
+        EXPECT_TRUE(wire::decode_body(reader, decoded).ok());
+      }
+      return decoded;
+    }
+    ADD_FAILURE() << "no answer with sequence " << sequence;
+    return {};
+  }
+
+  std::vector<Buffer> sent;
+  Status closed;
+  bool refuse_sends = false;
+};
+
+/// Keeps what it is asked for.
+class RecordingScans : public ScanPort {
+ public:
+  Status start(Peer&, uint64_t sequence, wire::Scan scan) override {
+    if (!answer.ok()) return answer;
+    started.emplace(sequence, std::move(scan));
+    return ok_status();
+  }
+  void credit(Peer&, uint64_t sequence, uint32_t credits) override { credited[sequence] += credits; }
+  void cancel(Peer&, uint64_t sequence) override { cancelled.push_back(sequence); }
+
+  Status answer;
+  std::map<uint64_t, wire::Scan> started;
+  std::map<uint64_t, uint64_t> credited;
+  std::vector<uint64_t> cancelled;
+};
+
+/// Tables 1 (transactional, "accounts": balance int64) and 2 (non-transactional, "loam.counters": next int64), on
+/// node 1.
+class NodeFixture : public testing::Test {
+ protected:
+  static constexpr TableId kAccounts{1};
+  static constexpr TableId kCounters{2};
+  static constexpr Incarnation kIncarnation{7};
+
+  NodeFixture() {
+    PagePoolOptions options;
+    options.limit_bytes = size_t{8} << 20;
+    options.page_size_bytes = size_t{64} << 10;
+    options.huge_pages = false;
+    options.prefault = false;
+    pool = PagePool::create(options).value();
+    compactor = std::make_unique<Compactor>(CompactorOptions{}, *pool, epochs);
+    registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{});
+    epoch_thread = std::make_unique<EpochThread>(epochs, "test");
+    context = std::make_unique<ThreadContext>(*epoch_thread, 0);
+    executor = std::make_unique<Executor>(*registry, scans, *context);
+  }
+
+  static Schema schema(const char* field) { return Schema::make({{field, FieldType::kInt64, false}}).value(); }
+
+  static wire::Catalog catalog() {
+    wire::Catalog catalog;
+    catalog.version = 1;
+    catalog.tables = {{kAccounts, "accounts", TableKind::kTransactional, schema("balance")},
+                      {kCounters, "loam.counters", TableKind::kNonTransactional, schema("next")}};
+    catalog.shards.version = 1;
+    catalog.shards.owners.assign(wire::kVirtualShards, NodeId(1));
+    return catalog;
+  }
+
+  static Publication publication(uint64_t number, uint64_t base) {
+    Publication publication;
+    publication.cm_epoch = 1;
+    publication.number = number;
+    publication.later = Snapshot(Version(base));
+    publication.floor = Version(base);
+    return publication;
+  }
+
+  void enter_service() {
+    ASSERT_TRUE(registry->enter_service(*epoch_thread, NodeId(1), kIncarnation, catalog(), publication(1, 10)).ok());
+  }
+
+  static Buffer row(int64_t value) {
+    const Schema s = schema("balance");
+    RowBuilder builder(s);
+    EXPECT_TRUE(builder.set_int64(0, value).ok());
+    const Bytes bytes = builder.finish().value();
+    return {bytes.begin(), bytes.end()};
+  }
+  static int64_t value(Bytes bytes) {
+    const Schema s = schema("balance");
+    return RowView(s, bytes).int64(0);
+  }
+
+  /// Runs the messages as one batch.
+  template <wire::Message... M>
+  void run(RecordingPeer& peer, const std::pair<uint64_t, M>&... messages) {
+    std::vector<Buffer> buffers;
+    (
+        [&] {
+          buffers.emplace_back();
+          wire::encode_message(messages.second, messages.first, buffers.back());
+        }(),
+        ...);
+    run_raw(peer, buffers);
+  }
+  void run_raw(RecordingPeer& peer, const std::vector<Buffer>& buffers) {
+    const std::vector<Bytes> views(buffers.begin(), buffers.end());
+    executor->run(peer, views);
+  }
+
+  std::unique_ptr<PagePool> pool;
+  EpochDomain epochs;
+  std::unique_ptr<Compactor> compactor;
+  std::unique_ptr<Registry> registry;
+  std::unique_ptr<EpochThread> epoch_thread;
+  std::unique_ptr<ThreadContext> context;
+  RecordingScans scans;
+  std::unique_ptr<Executor> executor;
+};
+
+}  // namespace loam::storage

@@ -1,0 +1,129 @@
+#include "storage-node/src/server/network_thread.h"
+
+#include <utility>
+
+#include <pthread.h>
+
+namespace loam::storage {
+namespace {
+
+/// How long a poll may sleep when nothing happens: an idle thread still lets epochs and its limbo move on.
+constexpr uint64_t kIdlePollNs = 50'000'000;
+
+}  // namespace
+
+/// A connection as the executor sees it. What other threads send may have to wait for a peer that reads slowly; the
+/// scans' credits bound how much.
+class NetworkThread::ConnectionPeer : public Peer {
+ public:
+  ConnectionPeer(PeerId id, net::Connection& connection) : Peer(id), connection_(connection) {}
+
+  Status send(Bytes message) override { return connection_.send(message); }
+  void close(Status status) override { connection_.close(std::move(status)); }
+
+  void send_or_keep(Buffer message) {
+    if (waiting_.empty() && connection_.send(message).ok()) return;
+    waiting_.push_back(std::move(message));
+  }
+  void send_waiting() {
+    while (!waiting_.empty() && connection_.send(waiting_.front()).ok()) waiting_.pop_front();
+  }
+
+ private:
+  net::Connection& connection_;
+  std::deque<Buffer> waiting_;
+};
+
+NetworkThread::NetworkThread(size_t number, size_t threads, std::unique_ptr<net::Transport> transport,
+                             Registry& registry, EpochDomain& epochs)
+    : number_(number), threads_(threads), transport_(std::move(transport)), registry_(registry), epochs_(epochs) {}
+
+NetworkThread::~NetworkThread() { stop(); }
+
+void NetworkThread::set_scans(ScanPort& scans, PeerListener& listener) {
+  scans_ = &scans;
+  listener_ = &listener;
+}
+
+void NetworkThread::run() {
+  thread_ = std::thread([this] { loop(); });
+  pthread_setname_np(thread_.native_handle(), ("loam-net-" + std::to_string(number_)).c_str());
+}
+
+void NetworkThread::stop() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true, std::memory_order_relaxed);  // relaxed: wake() and join() order what matters
+  transport_->wake();
+  thread_.join();
+}
+
+const ExecutorCounters* NetworkThread::counters() const {
+  // Acquire: pairs with the release in loop(), the executor is complete.
+  const Executor* executor = executor_.load(std::memory_order_acquire);
+  return executor == nullptr ? nullptr : &executor->counters();
+}
+
+void NetworkThread::post(Outgoing outgoing) {
+  bool first;
+  {
+    const std::lock_guard lock(mutex_);
+    first = posted_.empty();
+    posted_.push_back(std::move(outgoing));
+  }
+  if (first) transport_->wake();
+}
+
+void NetworkThread::loop() {
+  epoch_thread_ = std::make_unique<EpochThread>(epochs_, "network " + std::to_string(number_));
+  context_ = std::make_unique<ThreadContext>(*epoch_thread_, number_);
+  executor_owner_ = std::make_unique<Executor>(registry_, *scans_, *context_);
+  // Release: pairs with the acquire in counters().
+  executor_.store(executor_owner_.get(), std::memory_order_release);
+  // Relaxed: see stop().
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    const size_t events = transport_->poll(kIdlePollNs);
+    deliver_posted();
+    if (events == 0 && epoch_thread_->pending() > 0) epoch_thread_->collect(EpochThread::kFreesPerExit);
+  }
+  for (auto& [id, peer] : peers_) {
+    listener_->peer_gone(id);
+    peer->close({StatusCode::kUnavailable, "the storage node is stopping"});
+  }
+  transport_->poll(0);
+  peers_.clear();
+}
+
+void NetworkThread::deliver_posted() {
+  {
+    const std::lock_guard lock(mutex_);
+    delivering_.swap(posted_);
+  }
+  for (Outgoing& outgoing : delivering_) {
+    const auto peer = peers_.find(outgoing.peer);
+    if (peer != peers_.end()) peer->second->send_or_keep(std::move(outgoing.message));
+  }
+  delivering_.clear();
+}
+
+void NetworkThread::on_connected(net::Connection& connection) {
+  const PeerId id = ++peers_made_ * threads_ + number_;
+  auto peer = std::make_unique<ConnectionPeer>(id, connection);
+  connection.set_context(peer.get());
+  peers_.emplace(id, std::move(peer));
+}
+
+void NetworkThread::on_messages(net::Connection& connection, std::span<const Bytes> messages) {
+  executor_owner_->run(*connection.context<ConnectionPeer>(), messages);
+}
+
+void NetworkThread::on_writable(net::Connection& connection) { connection.context<ConnectionPeer>()->send_waiting(); }
+
+void NetworkThread::on_closed(net::Connection& connection, const Status&) {
+  const auto* peer = connection.context<ConnectionPeer>();
+  if (peer == nullptr) return;
+  const PeerId id = peer->id();
+  listener_->peer_gone(id);
+  peers_.erase(id);
+}
+
+}  // namespace loam::storage

@@ -1,0 +1,101 @@
+// One network thread of a storage node.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "common/memory/epoch.h"
+#include "common/net/transport.h"
+#include "storage-node/src/request/executor.h"
+#include "storage-node/src/request/registry.h"
+
+namespace loam::storage {
+
+/// Answers that are made by other threads (scans) for a peer of this one.
+struct Outgoing {
+  PeerId peer = 0;
+  Buffer message;
+};
+
+/// Where other threads leave messages for peers. Threads: any.
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  virtual void post(Outgoing outgoing) = 0;
+};
+
+/// Told when a peer is gone, so that its scans end.
+class PeerListener {
+ public:
+  virtual ~PeerListener() = default;
+  virtual void peer_gone(PeerId peer) = 0;
+};
+
+/// Role: polls the transport, and runs every batch of requests to completion; never blocks but in poll(). Owner: the
+/// node. Life: run() starts its thread, stop() ends it. Threads: its own; post(), stop() and the counters from any.
+class NetworkThread : public net::Handler, public Outbox {
+ public:
+  /// `number` counts the node's network threads from 0 and is its writer number towards tables. `threads` is how many
+  /// there are: peers' names are dealt so that they are unique in the node.
+  NetworkThread(size_t number, size_t threads, std::unique_ptr<net::Transport> transport, Registry& registry,
+                EpochDomain& epochs);
+  ~NetworkThread() override;
+
+  /// The port that this thread's peers scan through; known before run().
+  void set_scans(ScanPort& scans, PeerListener& listener);
+  void run();
+  void stop();
+
+  net::Transport& transport() { return *transport_; }
+  const net::TransportCounters& transport_counters() const { return transport_->counters(); }
+  /// Null before run().
+  const ExecutorCounters* counters() const;
+
+  void post(Outgoing outgoing) override;
+
+  // net::Handler
+  void on_connected(net::Connection& connection) override;
+  void on_messages(net::Connection& connection, std::span<const Bytes> messages) override;
+  void on_writable(net::Connection& connection) override;
+  void on_closed(net::Connection& connection, const Status& status) override;
+
+ private:
+  class ConnectionPeer;
+
+  void loop();
+  void deliver_posted();
+
+  // Constant after run().
+  const size_t number_;
+  const size_t threads_;
+  const std::unique_ptr<net::Transport> transport_;
+  Registry& registry_;
+  EpochDomain& epochs_;
+  ScanPort* scans_ = nullptr;
+  PeerListener* listener_ = nullptr;
+  std::thread thread_;
+
+  // Its own thread only.
+  std::unique_ptr<EpochThread> epoch_thread_;
+  std::unique_ptr<ThreadContext> context_;
+  std::unordered_map<PeerId, std::unique_ptr<ConnectionPeer>> peers_;
+  uint64_t peers_made_ = 0;
+  std::vector<Outgoing> delivering_;
+
+  // Written by its own thread, read by any.
+  std::atomic<Executor*> executor_{nullptr};
+  std::unique_ptr<Executor> executor_owner_;
+  // Any thread.
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::vector<Outgoing> posted_;  // guarded by mutex_
+};
+
+}  // namespace loam::storage
