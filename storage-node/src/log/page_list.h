@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/base/env.h"
@@ -56,7 +57,7 @@ class PinnedPages {
 ///    compactor is still reading from or writing to.
 class PageList {
  public:
-  explicit PageList(EpochDomain& epochs);
+  PageList();
   ~PageList();
   PageList(const PageList&) = delete;
   PageList& operator=(const PageList&) = delete;
@@ -69,8 +70,8 @@ class PageList {
   /// The present version with every page pinned: 10 ns a page. Caller holds an epoch guard.
   PinnedPages pin() const;
   /// The present version's pages, valid as long as the caller's epoch guard.
-  std::span<Page* const> pages() const;
-  uint64_t version() const;
+  std::span<Page* const> pages() const { return present().pages; }
+  uint64_t version() const { return present().number; }
 
  private:
   struct Version {
@@ -78,7 +79,8 @@ class PageList {
     std::vector<Page*> pages;
   };
 
-  void publish(EpochThread& thread, Version* next);
+  // Acquire: pairs with the release of the publisher's store.
+  const Version& present() const { return *present_.load(std::memory_order_acquire); }
 
   mutable Mutex mutex_;  // between publishers
   Env::Atomic<Version*> present_;

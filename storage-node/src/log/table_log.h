@@ -47,7 +47,7 @@ struct EntryImage {
 /// takes it out; a head page belongs to one writer.
 class TableLog {
  public:
-  TableLog(TableId table, const LogOptions& options, PagePool& pool, EpochDomain& epochs, size_t writers);
+  TableLog(TableId table, const LogOptions& options, PagePool& pool, size_t writers);
   /// Gives the pages of the list back. No thread uses the table any more, nothing is pinned.
   ~TableLog();
   TableLog(const TableLog&) = delete;

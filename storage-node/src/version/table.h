@@ -20,17 +20,16 @@
 #include "common/base/env.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
-#include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
 #include "common/schema/schema.h"
 #include "common/snapshot/snapshot.h"
+#include "storage-node/src/index/hash_index.h"
 #include "storage-node/src/log/table_log.h"
 #include "storage-node/src/log/thread_context.h"
+#include "storage-node/src/version/chain.h"
 #include "storage-node/src/version/version_source.h"
 
 namespace loam::storage {
-
-class HashIndex;
 
 struct TableOptions {
   TableId id;
@@ -45,7 +44,6 @@ struct TableOptions {
 /// What a node's tables share; outlives them.
 struct TableResources {
   PagePool& pool;
-  EpochDomain& epochs;
   VersionSource& versions;
 };
 
@@ -123,10 +121,9 @@ class Table {
 
   // For batches, scans, the compactor, statistics.
 
-  /// Starts fetching the lines of the index where the key would stand.
-  void prefetch_index(Key key) const;
-  /// Starts fetching the entry that the index has for the key.
-  void prefetch_entry(Key key) const;
+  /// get() and plain_get() of a key that HashIndex::find_batch() has found, in this guard.
+  ReadOutcome get_found(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot);
+  ReadOutcome plain_get_found(ThreadContext& thread, const Cursor& found);
 
   PageList& pages() { return log_.pages(); }
   const PageList& pages() const { return log_.pages(); }
@@ -143,11 +140,26 @@ class Table {
   std::string check_invariants();
 
  private:
-  friend class Chain;
-
   struct alignas(64) Counters {
     Env::Atomic<uint64_t> gets{0}, hops{0}, writes{0}, reverts{0}, conflicts{0}, no_space{0}, lost_races{0}, helped{0};
   };
+  struct VersionWrite {
+    EntryKind kind;
+    bool insert;
+    Reserve reserve;
+    Key key;
+    const Snapshot& snapshot;
+    TransactionId transaction;
+    Bytes row;
+  };
+
+  WriteOutcome write(ThreadContext& thread, const VersionWrite& request);
+  static bool stands_below(const Chain::Newest& newest, Version version);
+  static void kill_lost(Counters& counters, Entry* entry);
+  static void count(Env::Atomic<uint64_t>& counter, uint64_t n = 1) {
+    // Relaxed, and no read-modify-write: one thread writes it, others only report it.
+    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
 
   Table(const TableOptions& options, const TableResources& resources, std::unique_ptr<HashIndex> index);
 

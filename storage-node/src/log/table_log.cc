@@ -1,0 +1,90 @@
+#include "storage-node/src/log/table_log.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "common/base/assert.h"
+
+namespace loam::storage {
+
+TableLog::TableLog(TableId table, const LogOptions& options, PagePool& pool, size_t writers)
+    : table_(table),
+      options_(options),
+      pool_(pool),
+      writers_count_(writers),
+      writers_(std::make_unique<Writer[]>(writers)) {
+  for (size_t w = 0; w < writers; ++w) writers_[w].next_bytes.fill(options.first_page_bytes);
+}
+
+TableLog::~TableLog() {
+  for (Page* const page : pages_.pages()) release(page);
+}
+
+Entry* TableLog::append(ThreadContext& thread, const EntryImage& image, Reserve reserve) {
+  LOAM_CHECK(thread.writer() < writers_count_, "the thread's writer number is beyond the table's writers");
+  LOAM_CHECK(image.row.size() <= max_row_bytes(), "the caller checks the size of rows");
+  Writer& writer = writers_[thread.writer()];
+  // Cheapest claim first: reserves are for what does not fit elsewhere.
+  for (size_t c = 0; c <= static_cast<size_t>(reserve); ++c) {
+    Page* head = writer.heads[c];
+    if (head != nullptr) {
+      if (Entry* const entry = append_to(*head, image)) return entry;
+    }
+    head = open_head(thread, writer, static_cast<Reserve>(c), entry_size(image.row.size()));
+    if (head != nullptr) return append_to(*head, image);
+  }
+  return nullptr;
+}
+
+Entry* TableLog::append_to(Page& page, const EntryImage& image) {
+  const size_t size = entry_size(image.row.size());
+  Entry* const entry = page.room(size);
+  if (entry == nullptr) return nullptr;
+  entry->size_bytes = static_cast<uint32_t>(size);
+  entry->kind = image.kind;
+  entry->row_padding = static_cast<uint8_t>(size - sizeof(Entry) - image.row.size());
+  entry->page_shift = static_cast<uint8_t>(std::countr_zero(page.size_bytes()));
+  entry->zero = 0;
+  entry->key = image.key.value;
+  entry->valid_from = image.version.value;
+  entry->sequence = image.sequence;
+  entry->link.init(image.link.encode());
+  // The block came zeroed: the padding is zero.
+  if (!image.row.empty()) std::memcpy(entry->row_data(), image.row.data(), image.row.size());
+  page.publish(entry);
+  return entry;
+}
+
+Page* TableLog::open_head(ThreadContext& thread, Writer& writer, Reserve reserve, size_t entry_bytes) {
+  const auto c = static_cast<size_t>(reserve);
+  const size_t least = std::max(Page::kMinPageBytes, std::bit_ceil(Page::kHeaderBytes + entry_bytes));
+  const size_t most = reserve == Reserve::kWrite ? pool_.page_size() : options_.reserve_page_bytes;
+  size_t size = std::max(least, std::min(writer.next_bytes[c], std::min(most, pool_.page_size())));
+  std::byte* block = pool_.allocate(size, reserve);
+  if (block == nullptr && size > least) {
+    size = least;  // a remainder of a page may be left
+    block = pool_.allocate(size, reserve);
+  }
+  if (block == nullptr) return nullptr;
+  writer.next_bytes[c] = size * 2;
+  // Relaxed: a number, nothing hangs on its order.
+  Page* const page =
+      Page::open(block, size, table_, next_page_number_.fetch_add(1, std::memory_order_relaxed), reserve);
+  pages_.add(thread.epochs(), page);
+  if (writer.heads[c] != nullptr) writer.heads[c]->seal();
+  writer.heads[c] = page;
+  return page;
+}
+
+Page* TableLog::open_target(size_t size_bytes) {
+  std::byte* const block = pool_.allocate(size_bytes, Reserve::kCompactor);
+  if (block == nullptr) return nullptr;
+  // Relaxed: as in open_head().
+  return Page::open(block, size_bytes, table_, next_page_number_.fetch_add(1, std::memory_order_relaxed),
+                    Reserve::kCompactor);
+}
+
+void TableLog::release(Page* page) { pool_.release(page->block(), page->size_bytes()); }
+
+}  // namespace loam::storage

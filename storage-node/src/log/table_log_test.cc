@@ -1,0 +1,119 @@
+#include "storage-node/src/log/table_log.h"
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace loam::storage {
+namespace {
+
+class TableLogTest : public testing::Test {
+ protected:
+  void make_pool(size_t pages, size_t page_bytes) {
+    pool_ = PagePool::create({.limit_bytes = pages * page_bytes,
+                              .page_size_bytes = page_bytes,
+                              .huge_pages = false,
+                              .prefault = false,
+                              .limit_shares = {0.5, 0.7, 0.9, 1.0}})
+                .value();
+  }
+  static EntryImage image(uint64_t key, Bytes row) { return {EntryKind::kPut, Key(key), Version(key), 1, {}, row}; }
+
+  std::unique_ptr<PagePool> pool_;
+  EpochDomain epochs_;
+  EpochThread epoch_thread_{epochs_, "test"};
+  ThreadContext me_{epoch_thread_, 0};
+};
+
+TEST_F(TableLogTest, EntriesComeBackWhole) {
+  make_pool(16, 65536);
+  TableLog log(TableId(9), {}, *pool_, 1);
+  std::map<uint64_t, std::string> expected;
+  {
+    const EpochGuard guard(epoch_thread_);
+    for (uint64_t key = 1; key <= 2000; ++key) {
+      const std::string row(key % 97, static_cast<char>('a' + key % 26));
+      Entry* const entry = log.append(me_, image(key, as_bytes(row)), Reserve::kWrite);
+      ASSERT_NE(entry, nullptr);
+      EXPECT_TRUE(Page::of(entry)->contains(entry));
+      expected[key] = row;
+    }
+    std::map<uint64_t, std::string> found;
+    size_t heads = 0;
+    for (Page* const page : log.pages().pages()) {
+      EXPECT_EQ(page->table(), TableId(9));
+      heads += page->state() == PageState::kHead;
+      page->for_each([&](const Entry& entry) {
+        EXPECT_EQ(Page::of(&entry), page);
+        found[entry.key] = std::string(as_text(entry.row()));
+      });
+    }
+    EXPECT_EQ(heads, 1u);
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST_F(TableLogTest, FirstPagesAreSmallAndDouble) {
+  make_pool(16, 65536);
+  TableLog log(TableId(1), {}, *pool_, 1);
+  const EpochGuard guard(epoch_thread_);
+  ASSERT_NE(log.append(me_, image(1, {}), Reserve::kWrite), nullptr);
+  ASSERT_EQ(log.pages().pages().size(), 1u);
+  EXPECT_EQ(log.pages().pages()[0]->size_bytes(), 4096u);
+  while (log.pages().pages().size() < 6) ASSERT_NE(log.append(me_, image(1, {}), Reserve::kWrite), nullptr);
+  std::vector<size_t> sizes;
+  for (const Page* page : log.pages().pages()) sizes.push_back(page->size_bytes());
+  EXPECT_EQ(sizes, (std::vector<size_t>{4096, 8192, 16384, 32768, 65536, 65536}));
+}
+
+TEST_F(TableLogTest, ARowTooLargeForTheHeadGetsAPageThatFits) {
+  make_pool(16, 65536);
+  TableLog log(TableId(1), {}, *pool_, 1);
+  const EpochGuard guard(epoch_thread_);
+  const std::vector<std::byte> row(log.max_row_bytes());
+  Entry* const entry = log.append(me_, image(1, row), Reserve::kWrite);
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->row().size(), row.size());
+  EXPECT_EQ(Page::of(entry)->size_bytes(), 65536u);
+}
+
+TEST_F(TableLogTest, ReservesAreNotForNormalWrites) {
+  make_pool(8, 4096);
+  TableLog log(TableId(1), {}, *pool_, 1);
+  const EpochGuard guard(epoch_thread_);
+  const auto fill = [&](Reserve reserve) {
+    size_t entries = 0;
+    while (log.append(me_, image(1, {}), reserve) != nullptr) ++entries;
+    return entries;
+  };
+  EXPECT_GT(fill(Reserve::kWrite), 0u);
+  EXPECT_EQ(fill(Reserve::kWrite), 0u);
+  const size_t before = log.pages().pages().size();
+  // One remove opens a page out of its reserve, which stays closed to writes.
+  EXPECT_NE(log.append(me_, image(2, {}), Reserve::kRemove), nullptr);
+  EXPECT_EQ(log.pages().pages().size(), before + 1);
+  EXPECT_EQ(fill(Reserve::kWrite), 0u);
+  EXPECT_GT(fill(Reserve::kRemove), 0u);
+  EXPECT_EQ(fill(Reserve::kRemove), 0u);
+  EXPECT_GT(fill(Reserve::kUndo), 0u);
+  EXPECT_EQ(fill(Reserve::kUndo), 0u);
+  EXPECT_NE(log.open_target(4096), nullptr) << "the compactor's reserve is left";
+}
+
+TEST_F(TableLogTest, PagesGoBackToThePool) {
+  make_pool(8, 65536);
+  {
+    TableLog log(TableId(1), {}, *pool_, 1);
+    const EpochGuard guard(epoch_thread_);
+    for (int i = 0; i < 1000; ++i) ASSERT_NE(log.append(me_, image(1, {}), Reserve::kWrite), nullptr);
+    EXPECT_GT(pool_->statistics().used_bytes, 0u);
+  }
+  EXPECT_EQ(pool_->statistics().used_bytes, 0u);
+  pool_->check_invariants();
+}
+
+}  // namespace
+}  // namespace loam::storage

@@ -1,0 +1,93 @@
+// Operations on non-transactional tables (R21). The steps and their argument stand in chain.h.
+#include "common/base/assert.h"
+#include "storage-node/src/log/page.h"
+#include "storage-node/src/version/chain.h"
+#include "storage-node/src/version/table.h"
+
+namespace loam::storage {
+namespace {
+
+Version version_of_newest(const Chain::Newest& newest) {
+  return newest.entry == nullptr ? Version() : newest.entry->version();
+}
+
+}  // namespace
+
+ReadOutcome Table::plain_get(ThreadContext& thread, Key key) { return plain_get_found(thread, index_->find(key)); }
+
+ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
+  if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}, {}};
+  Counters& counters = counters_[thread.writer()];
+  count(counters.gets);
+  Chain chain(*index_, thread, found);
+  // Mends and publishes what it meets: a version that a reader has seen is one that later scans see.
+  const Chain::Newest newest = chain.newest();
+  if (chain.helped() > 0) count(counters.helped, chain.helped());
+  if (newest.entry == nullptr) return {StatusCode::kNotFound, {}, {}};
+  return {StatusCode::kOk, newest.entry->version(), newest.entry->row()};
+}
+
+WriteOutcome Table::plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo) {
+  if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
+  if (row.size() > max_row_bytes()) return {StatusCode::kInvalidArgument, {}};
+  Counters& counters = counters_[thread.writer()];
+  const Reserve reserve = undo ? Reserve::kUndo : Reserve::kWrite;
+  Chain chain(*index_, thread, key);
+  Entry* entry = nullptr;  // appended, not linked
+  const auto give_up = [&](StatusCode code, Version present) {
+    if (entry != nullptr) kill_lost(counters, entry);
+    if (code == StatusCode::kConflict) count(counters.conflicts);
+    if (code == StatusCode::kNoSpace) count(counters.no_space);
+    return WriteOutcome{code, present};
+  };
+  for (;; chain.refresh()) {
+    const Chain::Newest newest = chain.newest();
+    const Version present = version_of_newest(newest);
+    if (present != expected) return give_up(StatusCode::kConflict, present);
+    if (entry == nullptr) {
+      const Version version = resources_.versions.next();
+      if (version.value == 0) return give_up(StatusCode::kUnavailable, {});
+      const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
+      entry = log_.append(
+          thread, {EntryKind::kPut, key, version, sequence, {kPending, nullptr, EntryState::kLive}, row}, reserve);
+      if (entry == nullptr) return give_up(StatusCode::kNoSpace, {});
+    }
+    if (newest.entry != nullptr) {
+      Link seen = newest.link;
+      if (!newest.entry->compare_exchange_link(seen, {entry->valid_from, entry, EntryState::kReplaced})) continue;
+      chain.link_successor(entry);
+      Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
+      break;
+    }
+    const InsertOutcome inserted = chain.insert(entry, reserve);
+    if (inserted == InsertOutcome::kNoSpace) return give_up(StatusCode::kNoSpace, {});
+    if (inserted == InsertOutcome::kInserted) {
+      Chain::publish_pending(entry);
+      break;
+    }
+  }
+  count(counters.writes);
+  if (chain.helped() > 0) count(counters.helped, chain.helped());
+  return {StatusCode::kOk, entry->version()};
+}
+
+WriteOutcome Table::plain_remove(ThreadContext& thread, Key key, Version expected) {
+  if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
+  if (expected.value == 0) return {StatusCode::kInvalidArgument, {}};
+  Counters& counters = counters_[thread.writer()];
+  Chain chain(*index_, thread, key);
+  for (;; chain.refresh()) {
+    const Chain::Newest newest = chain.newest();
+    if (version_of_newest(newest) != expected) {
+      count(counters.conflicts);
+      return {StatusCode::kConflict, version_of_newest(newest)};
+    }
+    if (!Chain::kill(newest.entry, newest.link)) continue;
+    Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
+    chain.newest();  // unlinks
+    count(counters.writes);
+    return {StatusCode::kOk, expected};
+  }
+}
+
+}  // namespace loam::storage

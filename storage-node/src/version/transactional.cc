@@ -1,0 +1,139 @@
+// Operations on transactional tables. The steps and their argument stand in chain.h.
+#include "common/base/assert.h"
+#include "storage-node/src/log/page.h"
+#include "storage-node/src/version/chain.h"
+#include "storage-node/src/version/table.h"
+
+namespace loam::storage {
+namespace {
+
+/// What stands against the write, or kOk.
+StatusCode judge_write(const Chain::Newest& newest, bool insert, const Snapshot& snapshot, TransactionId transaction) {
+  if (newest.entry == nullptr) return insert ? StatusCode::kOk : StatusCode::kNotFound;
+  if (!newest.link.open() || !snapshot.visible(newest.entry->version())) return StatusCode::kConflict;
+  if (newest.entry->valid_from >= transaction.value) return StatusCode::kInvalidArgument;
+  if (newest.entry->tombstone()) return insert ? StatusCode::kOk : StatusCode::kNotFound;
+  return insert ? StatusCode::kAlreadyExists : StatusCode::kOk;
+}
+
+Version version_of_newest(const Chain::Newest& newest) {
+  return newest.entry == nullptr ? Version() : newest.entry->version();
+}
+
+}  // namespace
+
+ReadOutcome Table::get(ThreadContext& thread, Key key, const Snapshot& snapshot) {
+  return get_found(thread, index_->find(key), snapshot);
+}
+
+ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot) {
+  if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}, {}};
+  Counters& counters = counters_[thread.writer()];
+  count(counters.gets);
+  Chain chain(*index_, thread, found);
+  Entry* entry = chain.cursor().head;
+  if (entry != nullptr && !entry->load_link().live()) {
+    entry = chain.newest().entry;
+    count(counters.helped, chain.helped());
+  }
+  for (uint64_t hops = 0; entry != nullptr; ++hops) {
+    const Link link = entry->load_link();
+    if (link.live() && snapshot.visible(entry->version())) {
+      if (hops > 0) count(counters.hops, hops);
+      if (entry->tombstone()) return {StatusCode::kNotFound, entry->version(), {}};
+      return {StatusCode::kOk, entry->version(), entry->row()};
+    }
+    entry = link.address;
+  }
+  return {StatusCode::kNotFound, {}, {}};
+}
+
+WriteOutcome Table::insert(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction,
+                           Bytes row) {
+  return write(thread, {EntryKind::kPut, true, Reserve::kWrite, key, snapshot, transaction, row});
+}
+
+WriteOutcome Table::update(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction,
+                           Bytes row) {
+  return write(thread, {EntryKind::kPut, false, Reserve::kWrite, key, snapshot, transaction, row});
+}
+
+WriteOutcome Table::remove(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction) {
+  return write(thread, {EntryKind::kTombstone, false, Reserve::kRemove, key, snapshot, transaction, {}});
+}
+
+WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
+  if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}};
+  const Version version = version_of(request.transaction);
+  if (version.value == 0 || version.value == kOpen || request.row.size() > max_row_bytes()) {
+    return {StatusCode::kInvalidArgument, {}};
+  }
+  Counters& counters = counters_[thread.writer()];
+  Chain chain(*index_, thread, request.key);
+  Entry* entry = nullptr;  // appended, not linked
+  const auto give_up = [&](StatusCode code, Version present) {
+    if (entry != nullptr) kill_lost(counters, entry);
+    if (code == StatusCode::kConflict) count(counters.conflicts);
+    if (code == StatusCode::kNoSpace) count(counters.no_space);
+    return WriteOutcome{code, present};
+  };
+  for (;; chain.refresh()) {
+    const Chain::Newest newest = chain.newest();
+    if (newest.entry != nullptr && newest.entry->version() == version) return give_up(StatusCode::kOk, version);  // R3
+    const StatusCode verdict = judge_write(newest, request.insert, request.snapshot, request.transaction);
+    if (verdict != StatusCode::kOk) return give_up(verdict, version_of_newest(newest));
+    if (entry == nullptr) {
+      const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
+      entry = log_.append(
+          thread, {request.kind, request.key, version, sequence, {kOpen, newest.entry, EntryState::kLive}, request.row},
+          request.reserve);
+      if (entry == nullptr) return give_up(StatusCode::kNoSpace, {});
+    } else {
+      Chain::point_unlinked(entry, newest.entry);
+    }
+    if (newest.entry != nullptr) {
+      if (!Chain::claim(newest, version)) continue;
+      chain.link(newest.entry, entry);
+      Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
+      break;
+    }
+    const InsertOutcome inserted = chain.insert(entry, request.reserve);
+    if (inserted == InsertOutcome::kInserted) break;
+    if (inserted == InsertOutcome::kNoSpace) return give_up(StatusCode::kNoSpace, {});
+  }
+  count(counters.writes);
+  if (chain.helped() > 0) count(counters.helped, chain.helped());
+  return {StatusCode::kOk, version};
+}
+
+WriteOutcome Table::revert(ThreadContext& thread, Key key, TransactionId transaction) {
+  if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}};
+  const Version version = version_of(transaction);
+  Counters& counters = counters_[thread.writer()];
+  Chain chain(*index_, thread, key);
+  for (;; chain.refresh()) {
+    const Chain::Newest newest = chain.newest();
+    if (newest.entry == nullptr || newest.entry->version() < version) return {StatusCode::kOk, version};
+    if (newest.entry->version() > version) {
+      return {stands_below(newest, version) ? StatusCode::kConflict : StatusCode::kOk, newest.entry->version()};
+    }
+    if (!newest.link.open()) return {StatusCode::kConflict, version};
+    if (!Chain::kill(newest.entry, newest.link)) continue;
+    Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
+    chain.newest();  // unlinks
+    if (newest.link.address != nullptr) Chain::reopen(newest.link.address, version);
+    count(counters.reverts);
+    return {StatusCode::kOk, version};
+  }
+}
+
+bool Table::stands_below(const Chain::Newest& newest, Version version) {
+  for (const Entry* entry = newest.link.address; entry != nullptr;) {
+    const Link link = entry->load_link();
+    if (link.live() && entry->version() <= version) return entry->version() == version;
+    entry = link.address;
+  }
+  return false;
+}
+
+}  // namespace loam::storage
