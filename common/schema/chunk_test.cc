@@ -128,6 +128,10 @@ TEST(Chunk, MalformedChunks) {
   EXPECT_EQ(with(72, 1), StatusCode::kMalformed);     // ends before the text does
   EXPECT_EQ(with(75, 0x80), StatusCode::kMalformed);  // negative
   EXPECT_EQ(with(81, 'x'), StatusCode::kMalformed);   // not UTF-8
+  ResultSchema strict = schema;
+  strict.columns[1].nullable = false;
+  EXPECT_EQ(ChunkView::decode(good, strict).code(), StatusCode::kMalformed);
+  EXPECT_TRUE(ChunkView::decode(good, schema).ok());
 }
 
 TEST(Chunk, LimitOfBytes) {
