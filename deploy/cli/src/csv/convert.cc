@@ -1,0 +1,238 @@
+#include "deploy/cli/src/csv/convert.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace loam::cli {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// -12: no plus sign, no leading zeros, so that the number prints as it was written.
+bool is_whole_number(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  if (text.empty() || (text.size() > 1 && text[0] == '0')) return false;
+  return std::all_of(text.begin(), text.end(), is_digit);
+}
+
+// -12.5e-3; digits on at least one side of the point.
+bool is_decimal_number(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  size_t at = 0;
+  while (at < text.size() && is_digit(text[at])) ++at;
+  size_t digits = at;
+  if (at > 1 && text[0] == '0') return false;
+  if (at < text.size() && text[at] == '.') {
+    const size_t point = at++;
+    while (at < text.size() && is_digit(text[at])) ++at;
+    digits += at - point - 1;
+  }
+  if (digits == 0) return false;
+  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
+    ++at;
+    if (at < text.size() && (text[at] == '-' || text[at] == '+')) ++at;
+    const size_t begin = at;
+    while (at < text.size() && is_digit(text[at])) ++at;
+    if (at == begin) return false;
+  }
+  return at == text.size();
+}
+
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::string shorten(std::string_view text) {
+  constexpr size_t kShown = 40;
+  return text.size() <= kShown ? std::string(text) : std::string(text.substr(0, kShown)) + "…";
+}
+
+}  // namespace
+
+bool NullWords::is_null(const CsvField& field) const {
+  return !field.quoted && std::find(words.begin(), words.end(), field.text) != words.end();
+}
+
+Status field_error(const CsvField& field, std::string_view name, std::string_view what) {
+  return Status(StatusCode::kMalformed,
+                fmt::format("line {}, column {} ({}): {}", field.line, field.column, name, what));
+}
+
+SchemaInference::SchemaInference(std::vector<std::string> names, NullWords nulls) : nulls_(std::move(nulls)) {
+  for (std::string& name : names) columns_.push_back({std::move(name)});
+}
+
+void SchemaInference::widen(Column& column, std::string_view text) {
+  if (column.kind == Kind::kText) return;
+  if (is_whole_number(text)) {
+    const std::optional<int64_t> value = parse_number<int64_t>(text);
+    if (value) {
+      const bool small = *value >= std::numeric_limits<int32_t>::min() && *value <= std::numeric_limits<int32_t>::max();
+      constexpr int64_t kExact = int64_t{1} << 53;
+      column.beyond_double |= *value > kExact || *value < -kExact;
+      column.kind = std::max(column.kind, small ? Kind::kInt32 : Kind::kInt64);
+    } else {
+      column.kind = Kind::kText;
+    }
+  } else if (is_decimal_number(text) && parse_number<double>(text)) {  // 1e999 is out of range
+    column.kind = Kind::kFloat64;
+  } else {
+    column.kind = Kind::kText;
+  }
+  if (column.kind == Kind::kFloat64 && column.beyond_double) column.kind = Kind::kText;
+}
+
+void SchemaInference::add(const CsvRow& row) {
+  if (row.fields.size() != columns_.size()) return;
+  ++rows_;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (nulls_.is_null(row.fields[i])) {
+      columns_[i].nullable = true;
+    } else {
+      widen(columns_[i], row.fields[i].text);
+    }
+  }
+}
+
+Result<Schema> SchemaInference::schema(bool whole) const {
+  std::vector<Field> fields;
+  for (const Column& column : columns_) {
+    Field field{column.name, FieldType::kText, column.nullable || !whole};
+    if (column.kind == Kind::kInt32) field.type = whole ? FieldType::kInt32 : FieldType::kInt64;
+    if (column.kind == Kind::kInt64) field.type = FieldType::kInt64;
+    if (column.kind == Kind::kFloat64) field.type = FieldType::kFloat64;
+    fields.push_back(std::move(field));
+  }
+  return Schema::make(std::move(fields));
+}
+
+Result<std::vector<std::string>> header_names(const CsvRow& header) {
+  std::vector<std::string> names;
+  for (const CsvField& field : header.fields) {
+    if (field.text.empty()) {
+      return field_error(field, fmt::format("header {}", names.size() + 1),
+                         "the column has no name; the first line must name every column");
+    }
+    if (std::find(names.begin(), names.end(), field.text) != names.end()) {
+      return field_error(field, field.text, "the header names this column twice");
+    }
+    names.emplace_back(field.text);
+  }
+  return names;
+}
+
+Result<RowConverter> RowConverter::make(const Schema& schema, const std::vector<std::string>& header,
+                                        const std::optional<std::string>& key_column, NullWords nulls) {
+  RowConverter converter(schema, std::move(nulls));
+  std::vector<bool> given(schema.size(), false);
+  bool has_key = false;
+  for (const std::string& name : header) {
+    Column column{name, schema.find(name), key_column == name};
+    if (!column.field && !column.is_key) {
+      return Status(StatusCode::kMalformed, fmt::format("line 1: the table has no field for the column {}; it has {}",
+                                                        name, schema.to_string()));
+    }
+    if (column.field) given[*column.field] = true;
+    has_key |= column.is_key;
+    converter.columns_.push_back(std::move(column));
+  }
+  if (key_column && !has_key) {
+    return Status(StatusCode::kMalformed, fmt::format("line 1: there is no column {} to take the record key from; "
+                                                      "there are {}",
+                                                      *key_column, fmt::join(header, ", ")));
+  }
+  for (size_t i = 0; i < schema.size(); ++i) {
+    if (!given[i] && !schema.field(i).nullable) {
+      return Status(StatusCode::kMalformed, fmt::format("line 1: there is no column for the field {}, which cannot be "
+                                                        "NULL",
+                                                        schema.field(i).name));
+    }
+  }
+  return converter;
+}
+
+Result<RowConverter::Record> RowConverter::convert(const CsvRow& row) {
+  if (row.fields.size() != columns_.size()) {
+    const CsvField& last = row.fields.size() > columns_.size() ? row.fields[columns_.size()] : row.fields.back();
+    return Status(StatusCode::kMalformed,
+                  fmt::format("line {}, column {}: {} field{} where the header has {}", last.line, last.column,
+                              row.fields.size(), row.fields.size() == 1 ? "" : "s", columns_.size()));
+  }
+  builder_.reset();
+  Record record;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    const CsvField& field = row.fields[i];
+    if (columns_[i].is_key) {
+      const std::optional<uint64_t> key = parse_number<uint64_t>(field.text);
+      if (!key) {
+        return field_error(
+            field, columns_[i].name,
+            fmt::format("'{}' is no record key; a key is a whole number from 0 to 2^64 - 1", shorten(field.text)));
+      }
+      record.key = Key(*key);
+    }
+    if (columns_[i].field) LOAM_RETURN_IF_ERROR(set(field, columns_[i]));
+  }
+  auto bytes = builder_.finish();
+  if (!bytes.ok()) {
+    return Status(StatusCode::kMalformed, fmt::format("line {}: {}", row.line, bytes.status().message()));
+  }
+  record.row = *bytes;
+  return record;
+}
+
+Status RowConverter::set(const CsvField& text, const Column& column) {
+  const uint16_t index = *column.field;
+  const Field& field = schema_->field(index);
+  Status status;
+  if (nulls_.is_null(text)) {
+    if (!field.nullable) {
+      return field_error(text, column.name,
+                         fmt::format("'{}' stands for NULL, and the field cannot be NULL", text.text));
+    }
+    status = builder_.set_null(index);
+  } else if (field.type == FieldType::kText) {
+    status = builder_.set_text(index, text.text);
+  } else if (field.type == FieldType::kBlob) {
+    const auto value = Value::parse(text.text, FieldType::kBlob);
+    status = value.ok() ? builder_.set(index, *value) : value.status();
+  } else {
+    return set_number(text, index);
+  }
+  if (!status.ok()) return field_error(text, column.name, status.message());
+  return ok_status();
+}
+
+Status RowConverter::set_number(const CsvField& text, uint16_t index) {
+  const Field& field = schema_->field(index);
+  switch (field.type) {
+    case FieldType::kInt16:
+      if (auto value = parse_number<int16_t>(text.text)) return builder_.set_int16(index, *value);
+      break;
+    case FieldType::kInt32:
+      if (auto value = parse_number<int32_t>(text.text)) return builder_.set_int32(index, *value);
+      break;
+    case FieldType::kInt64:
+      if (auto value = parse_number<int64_t>(text.text)) return builder_.set_int64(index, *value);
+      break;
+    case FieldType::kFloat32:
+      if (auto value = parse_number<float>(text.text)) return builder_.set_float32(index, *value);
+      break;
+    default:
+      if (auto value = parse_number<double>(text.text)) return builder_.set_float64(index, *value);
+  }
+  const bool out_of_range = is_integer(field.type) && is_whole_number(text.text);
+  return field_error(text, field.name,
+                     out_of_range ? fmt::format("{} does not fit {}", shorten(text.text), to_string(field.type))
+                                  : fmt::format("'{}' is not {}", shorten(text.text), to_string(field.type)));
+}
+
+}  // namespace loam::cli

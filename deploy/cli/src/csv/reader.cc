@@ -1,0 +1,214 @@
+#include "deploy/cli/src/csv/reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace loam::cli {
+namespace {
+
+constexpr size_t kReadBytes = 256 * 1024;
+
+}  // namespace
+
+CsvReader::CsvReader(ByteSource& source, char delimiter) : source_(source), delimiter_(delimiter) {}
+
+bool CsvReader::refill() {
+  if (at_end_) return false;
+  // What lies before the present row is not needed any more: its views ended with this call of next().
+  if (row_begin_ > 0) {
+    std::memmove(buffer_.data(), buffer_.data() + row_begin_, filled_ - row_begin_);
+    filled_ -= row_begin_;
+    position_ -= row_begin_;
+    line_begin_ -= row_begin_;  // may wrap below zero and comes back in column(): unsigned arithmetic is modular
+    for (Span& span : spans_) span.begin -= row_begin_, span.end -= row_begin_;
+    row_begin_ = 0;
+  }
+  if (buffer_.size() < filled_ + kReadBytes) buffer_.resize(std::max(buffer_.size() * 2, filled_ + kReadBytes));
+  auto got = source_.read(std::span(buffer_).subspan(filled_));
+  if (!got.ok()) source_status_ = got.status();
+  if (!got.ok() || *got == 0) {
+    at_end_ = true;
+    return false;
+  }
+  filled_ += *got;
+  return true;
+}
+
+bool CsvReader::available(size_t at) {
+  const size_t ahead = at - position_;
+  while (position_ + ahead >= filled_) {
+    if (!refill()) return false;
+  }
+  return true;
+}
+
+void CsvReader::skip_byte_order_mark() {
+  started_ = true;
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (available(position_ + 2) && std::string_view(buffer_.data() + position_, 3) == kMark) {
+    position_ += 3;
+    row_begin_ = line_begin_ = position_;
+  }
+}
+
+Status CsvReader::error(uint64_t line, uint64_t column, std::string_view what) const {
+  return Status(StatusCode::kMalformed, fmt::format("line {}, column {}: {}", line, column, what));
+}
+
+void CsvReader::skip_line() {
+  spans_.clear();
+  for (;;) {
+    row_begin_ = position_;  // nothing of the skipped bytes is kept
+    if (!available(position_)) break;
+    if (buffer_[position_++] == '\n') {
+      ++line_;
+      break;
+    }
+  }
+  line_begin_ = position_;
+}
+
+void CsvReader::rewind_to_line_after(size_t begin, uint64_t line) {
+  position_ = begin;
+  line_ = line;
+  skip_line();
+}
+
+Status CsvReader::parse_quoted() {
+  const uint64_t line = line_;
+  const uint64_t at_column = column();
+  ++position_;
+  Span span{position_, position_, true, false, line, at_column};
+  spans_.push_back(span);  // so that refill() moves it along
+  for (;;) {
+    if (!available(position_) || position_ - row_begin_ > kMaxCsvRowBytes) {
+      rewind_ = true;
+      if (position_ < filled_) {
+        return error(line, at_column,
+                     fmt::format("the quote that opens here is not closed within {} bytes", kMaxCsvRowBytes));
+      }
+      return error(line, at_column, "the quote that opens here is never closed");
+    }
+    const char c = buffer_[position_];
+    if (c == '"') {
+      if (available(position_ + 1) && buffer_[position_ + 1] == '"') {
+        spans_.back().has_escapes = true;
+        position_ += 2;
+        continue;
+      }
+      spans_.back().end = position_++;
+      break;
+    }
+    ++position_;
+    if (c == '\n') {
+      ++line_;
+      line_begin_ = position_;
+    }
+  }
+  if (available(position_)) {
+    const char c = buffer_[position_];
+    if (c != delimiter_ && c != '\n' && c != '\r') {
+      return error(line_, column(), "text after a closing quote; inside quotes, write a quote twice");
+    }
+  }
+  return ok_status();
+}
+
+Status CsvReader::parse_plain() {
+  spans_.push_back({position_, position_, false, false, line_, column()});
+  for (; available(position_); ++position_) {
+    const char c = buffer_[position_];
+    if (c == delimiter_ || c == '\n' || c == '\r') break;
+    if (c == '"') {
+      return error(line_, column(),
+                   "a quote inside an unquoted field; quote the whole field and write this quote twice");
+    }
+    if (position_ - row_begin_ > kMaxCsvRowBytes) {
+      return error(line_, column(), fmt::format("the row is longer than {} bytes", kMaxCsvRowBytes));
+    }
+  }
+  spans_.back().end = position_;
+  return ok_status();
+}
+
+Status CsvReader::end_field() {
+  ended_row_ = true;
+  if (!available(position_)) return ok_status();
+  char c = buffer_[position_];
+  if (c == delimiter_) {
+    ++position_;
+    ended_row_ = false;
+    if (spans_.size() >= kMaxCsvFields) {
+      return error(line_, column(), fmt::format("the row has more than {} fields", kMaxCsvFields));
+    }
+    return ok_status();
+  }
+  if (c == '\r') {
+    if (!available(position_ + 1) || buffer_[position_ + 1] != '\n') {
+      return error(line_, column(), "a carriage return without a line feed; lines end with LF or CR LF");
+    }
+    ++position_;
+  }
+  ++position_;
+  ++line_;
+  line_begin_ = position_;
+  return ok_status();
+}
+
+Status CsvReader::parse_field() {
+  const bool quoted = available(position_) && buffer_[position_] == '"';
+  LOAM_RETURN_IF_ERROR(quoted ? parse_quoted() : parse_plain());
+  return end_field();
+}
+
+void CsvReader::materialise(CsvRow& row) {
+  size_t escaped = 0;
+  for (const Span& span : spans_) escaped += span.has_escapes ? span.end - span.begin : 0;
+  unescaped_.clear();
+  unescaped_.reserve(escaped);  // no reallocation below: the views stay valid
+  row.fields.clear();
+  for (const Span& span : spans_) {
+    std::string_view text(buffer_.data() + span.begin, span.end - span.begin);
+    if (span.has_escapes) {
+      const size_t begin = unescaped_.size();
+      for (size_t i = 0; i < text.size(); ++i) {
+        unescaped_.push_back(text[i]);
+        if (text[i] == '"') ++i;
+      }
+      text = std::string_view(unescaped_).substr(begin);
+    }
+    row.fields.push_back({text, span.quoted, span.line, span.column});
+  }
+}
+
+Result<bool> CsvReader::next(CsvRow& row) {
+  if (!source_status_.ok()) return source_status_;
+  row_begin_ = position_;
+  spans_.clear();
+  if (!started_) skip_byte_order_mark();
+  if (!available(position_)) {
+    if (!source_status_.ok()) return source_status_;
+    return false;
+  }
+  const uint64_t first_line = line_;
+  row.line = first_line;
+  ended_row_ = false;
+  rewind_ = false;
+  Status status;
+  while (status.ok() && !ended_row_) status = parse_field();
+  if (!source_status_.ok()) return source_status_;
+  if (!status.ok()) {
+    if (rewind_) {
+      rewind_to_line_after(row_begin_, first_line);
+    } else {
+      skip_line();
+    }
+    return status;
+  }
+  materialise(row);
+  return true;
+}
+
+}  // namespace loam::cli

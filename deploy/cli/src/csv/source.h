@@ -1,0 +1,36 @@
+// Where CSV text comes from: a file, compressed or not, or the standard input.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/status.h"
+
+namespace loam::cli {
+
+/// A stream of bytes, read once from the beginning. Owned and used by one thread; read() may block.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+
+  /// Fills the front of `into` and returns how many bytes it got; 0 is the end. Errors name the file.
+  virtual Result<size_t> read(std::span<char> into) = 0;
+  /// Bytes of the underlying file that have been taken so far; with compression that is less than what read() gave.
+  virtual uint64_t taken_bytes() const = 0;
+  /// Size of the underlying file; 0 if that is unknown (a pipe).
+  virtual uint64_t total_bytes() const = 0;
+  /// For messages.
+  virtual const std::string& name() const = 0;
+};
+
+/// Opens `path`; "-" is the standard input. gzip is recognised by its content, not by the name. A file that cannot be
+/// opened is kNotFound, with the system's reason.
+Result<std::unique_ptr<ByteSource>> open_source(const std::string& path);
+
+/// Text in memory, for tests; gives at most `step` bytes at a time.
+std::unique_ptr<ByteSource> source_of_text(std::string text, size_t step = SIZE_MAX);
+
+}  // namespace loam::cli

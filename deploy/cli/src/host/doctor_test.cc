@@ -1,0 +1,117 @@
+#include "deploy/cli/src/host/doctor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace loam::cli {
+namespace {
+
+constexpr std::string_view kFlags =
+    "processor\t: 0\nflags\t\t: fpu cx16 avx2 bmi1 bmi2 fma movbe f16c abm\nbugs\t: none\n";
+
+/// A host of files; each test spoils one of them.
+class DoctorTest : public ::testing::Test {
+ protected:
+  DoctorTest() {
+    std::string pattern = ::testing::TempDir() + "loam_doctor_XXXXXX";
+    options_.root = mkdtemp(pattern.data());
+    options_.memory_bytes = uint64_t{1} << 30;
+    options_.locked_limit = ~uint64_t{0};
+    options_.files_limit = 65'536;
+    write("/proc/cpuinfo", std::string(kFlags));
+    write("/proc/meminfo", "MemTotal: 9 kB\nMemAvailable:    4194304 kB\n");
+    write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+    write("/proc/sys/vm/max_map_count", "65530\n");
+    write("/proc/sys/vm/overcommit_memory", "0\n");
+    write("/sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
+  }
+  ~DoctorTest() override { std::filesystem::remove_all(options_.root); }
+
+  void write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(options_.root + path).parent_path());
+    std::ofstream(options_.root + path) << text;
+  }
+  Finding find(const std::string& topic) {
+    const std::vector<Finding> findings = examine(options_);
+    const auto found =
+        std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.topic == topic; });
+    EXPECT_NE(found, findings.end()) << topic;
+    return found == findings.end() ? Finding{} : *found;
+  }
+  void expect_mendable(const std::string& topic, Health health, const std::string& part) {
+    const Finding finding = find(topic);
+    EXPECT_EQ(finding.health, health) << topic;
+    EXPECT_NE(finding.what.find(part), std::string::npos) << finding.what;
+    EXPECT_FALSE(finding.mend.empty()) << topic << ": it must say what to do";
+  }
+
+  DoctorOptions options_;
+};
+
+TEST_F(DoctorTest, FindsAGoodHostGood) {
+  for (const Finding& finding : examine(options_)) {
+    if (finding.topic == "time of day") continue;  // of the real host
+    EXPECT_EQ(finding.health, Health::kGood) << finding.topic << ": " << finding.what;
+    EXPECT_TRUE(finding.mend.empty()) << finding.topic;
+  }
+}
+
+TEST_F(DoctorTest, NamesMissingProcessorFeatures) {
+  write("/proc/cpuinfo", "flags\t\t: fpu cx16\n");
+  EXPECT_EQ(find("processor").health, Health::kBad) << "the first line counts too";
+  write("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu avx2 bmi1 bmi2 fma movbe f16c abm\nbugs: cx16\n");
+  expect_mendable("processor", Health::kBad, "it lacks cx16");
+}
+
+TEST_F(DoctorTest, ComparesMemoryWithWhatANodeTakes) {
+  options_.memory_bytes = uint64_t{8} << 30;
+  expect_mendable("memory", Health::kBad, "4 GiB available, a node takes 8 GiB");
+}
+
+TEST_F(DoctorTest, FindsEachPoorSetting) {
+  write("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
+  expect_mendable("huge pages", Health::kPoor, "'never'");
+  options_.locked_limit = 64 * 1024;
+  expect_mendable("locked memory", Health::kPoor, "limited to 64 KiB");
+  options_.files_limit = 256;
+  expect_mendable("open files", Health::kPoor, "limited to 256");
+  write("/proc/sys/vm/max_map_count", "1000\n");
+  expect_mendable("memory mappings", Health::kPoor, "limited to 1000");
+  write("/proc/sys/vm/overcommit_memory", "2\n");
+  expect_mendable("overcommit", Health::kPoor, "vm.overcommit_memory = 2");
+  write("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n");
+  expect_mendable("clock", Health::kPoor, "'hpet'");
+}
+
+TEST_F(DoctorTest, SaysWhatItCannotRead) {
+  std::filesystem::remove_all(options_.root + "/proc");
+  expect_mendable("processor", Health::kPoor, "/proc/cpuinfo is not readable");
+  expect_mendable("memory", Health::kPoor, "/proc/meminfo is not readable");
+}
+
+TEST_F(DoctorTest, FindsAPortInUse) {
+  const int taken = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(taken, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(taken, 1), 0);
+  ASSERT_EQ(getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  options_.ports = {ntohs(address.sin_port)};
+  const std::string topic = "port " + std::to_string(options_.ports[0]);
+  expect_mendable(topic, Health::kPoor, "Address already in use");
+  close(taken);
+  EXPECT_EQ(find(topic).health, Health::kGood);
+}
+
+}  // namespace
+}  // namespace loam::cli

@@ -1,0 +1,39 @@
+#include "deploy/cli/src/output/figures.h"
+
+#include <gtest/gtest.h>
+
+namespace loam::cli {
+namespace {
+
+TEST(Figures, AreWrittenForPeople) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(1'000), "1,000");
+  EXPECT_EQ(grouped(27'004'123), "27,004,123");
+  EXPECT_EQ(bytes_for_people(640), "640 B");
+  EXPECT_EQ(bytes_for_people(1'536), "1.5 KiB");
+  EXPECT_EQ(bytes_for_people(uint64_t{1} << 30), "1 GiB");
+  EXPECT_EQ(bytes_for_people(uint64_t{200} << 20), "200 MiB");
+  EXPECT_EQ(time_for_people(999), "999 ns");
+  EXPECT_EQ(time_for_people(12'340), "12.3 µs");
+  EXPECT_EQ(time_for_people(4'560'000), "4.56 ms");
+  EXPECT_EQ(time_for_people(7'800'000'000), "7.80 s");
+  EXPECT_EQ(time_for_people(123'000'000), "123 ms");
+  EXPECT_EQ(display_width("µs"), 2u);
+}
+
+TEST(Figures, SizesAreReadInAllTheirSpellings) {
+  EXPECT_EQ(*parse_bytes("4096"), 4'096u);
+  EXPECT_EQ(*parse_bytes("64KiB"), 65'536u);
+  EXPECT_EQ(*parse_bytes("8M"), 8u << 20);
+  EXPECT_EQ(*parse_bytes("1 GiB"), 1u << 30);
+  EXPECT_EQ(*parse_bytes("7B"), 7u);
+  for (const char* wrong : {"", "x", "12x", "1.5G", "-1", "G", "1KB", "5 Gi", "99999999999999999999"}) {
+    EXPECT_EQ(parse_bytes(wrong).status().message(),
+              std::string("'") + wrong + "' is no size; write 4096, 64KiB, 512MiB or 4GiB");
+  }
+  EXPECT_EQ(parse_bytes("99999999999G").status().message(), "99999999999G is too large");
+}
+
+}  // namespace
+}  // namespace loam::cli

@@ -1,0 +1,28 @@
+#include "deploy/cli/src/query/fields.h"
+
+#include <gtest/gtest.h>
+
+namespace loam::cli {
+namespace {
+
+TEST(Fields, ReadBackAsWritten) {
+  const std::string text = "id:int64,note:text?,a:b:float32,raw:blob?,n:int16,m:int32,x:float64?";
+  EXPECT_EQ(format_fields(parse_fields(text).value()), text);
+  EXPECT_EQ(format_fields(parse_fields("  id:int64\n\nnote:text? ,\n").value()), "id:int64,note:text?");
+}
+
+TEST(Fields, SayWhatIsWrong) {
+  const auto message = [](std::string_view text) { return std::string(parse_fields(text).status().message()); };
+  EXPECT_EQ(message("id"), "'id' is no field: write name:type, or name:type? if it may be NULL");
+  EXPECT_EQ(message("id:"), "'id:' is no field: write name:type, or name:type? if it may be NULL");
+  EXPECT_EQ(message(":text"), "':text' is no field: write name:type, or name:type? if it may be NULL");
+  EXPECT_EQ(message("id:int"),
+            "field id: there is no type 'int'; there are int16, int32, int64, float32, float64, text and blob");
+  EXPECT_EQ(message("id:uint64"),
+            "field id: there is no type 'uint64'; there are int16, int32, int64, float32, float64, text and blob");
+  EXPECT_FALSE(message("id:int64,id:text").empty()) << "the schema refuses repeated names";
+  EXPECT_FALSE(message("").empty()) << "and no fields at all";
+}
+
+}  // namespace
+}  // namespace loam::cli
