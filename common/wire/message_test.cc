@@ -168,8 +168,10 @@ TEST(ShardMap, SpreadsKeysEvenlyAndIsPartOfTheProtocol) {
     EXPECT_LT(n, 1200);
   }
   // A change of these numbers would send every client of an older build to the wrong node.
-  EXPECT_EQ(shard_of(TableId(1), Key(1)), shard_of(TableId(1), Key(1)));
-  EXPECT_NE(shard_of(TableId(1), Key(1)), shard_of(TableId(2), Key(1)));
+  EXPECT_EQ(shard_of(TableId(1), Key(0)), 750);
+  EXPECT_EQ(shard_of(TableId(1), Key(1)), 991);
+  EXPECT_EQ(shard_of(TableId(1), Key(2)), 157);
+  EXPECT_EQ(shard_of(TableId(1), Key(~0ull)), 582);
 }
 
 }  // namespace

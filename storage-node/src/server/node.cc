@@ -1,0 +1,207 @@
+#include <bit>
+#include <string>
+#include <utility>
+
+#include <loam/storage/node.h>
+
+#include "common/base/env.h"
+#include "common/memory/epoch.h"
+#include "common/memory/page_pool.h"
+#include "common/net/tcp_transport.h"
+#include "storage-node/src/admin/admin_server.h"
+#include "storage-node/src/compact/compactor.h"
+#include "storage-node/src/index/hash_index.h"
+#include "storage-node/src/log/page.h"
+#include "storage-node/src/request/registry.h"
+#include "storage-node/src/server/background_thread.h"
+#include "storage-node/src/server/control_thread.h"
+#include "storage-node/src/server/network_thread.h"
+#include "storage-node/src/server/scan_service.h"
+
+namespace loam::storage {
+namespace {
+
+constexpr unsigned kMaxNetworkThreads = 64;
+constexpr unsigned kMaxScanThreads = 64;
+
+Status out_of_range(const std::string& option, const std::string& range) {
+  return {StatusCode::kInvalidArgument, "option " + option + " must be " + range};
+}
+
+TableStatistics statistics_of(const ServedTable& served) {
+  Table& table = *served.table;
+  const TableCounters counters = table.counters();
+  TableStatistics s;
+  s.table = served.info.id.value;
+  s.name = served.info.name;
+  s.keys = table.keys();
+  for (const Page* page : table.pages().pages()) {
+    ++s.pages;
+    s.log_bytes += page->filled_bytes();
+    s.garbage_bytes += page->garbage_bytes();
+  }
+  s.index_bytes = table.index().statistics().bytes;
+  s.gets = counters.gets;
+  s.hops = counters.hops;
+  s.writes = counters.writes;
+  s.reverts = counters.reverts;
+  s.conflicts = counters.conflicts;
+  s.no_space = counters.no_space;
+  return s;
+}
+
+}  // namespace
+
+Status NodeOptions::check() const {
+  LOAM_RETURN_IF_ERROR(net::Address::parse(listen).status());
+  LOAM_RETURN_IF_ERROR(net::Address::parse(manager).status());
+  if (network_threads == 0 || network_threads > kMaxNetworkThreads) {
+    return out_of_range("network_threads", "1 to " + std::to_string(kMaxNetworkThreads));
+  }
+  if (scan_threads == 0 || scan_threads > kMaxScanThreads) {
+    return out_of_range("scan_threads", "1 to " + std::to_string(kMaxScanThreads));
+  }
+  if (!std::has_single_bit(page_bytes) || page_bytes < PagePool::kMinPageBytes ||
+      page_bytes > PagePool::kMaxPageBytes) {
+    return out_of_range("page_bytes", "a power of two from " + std::to_string(PagePool::kMinPageBytes) + " to " +
+                                          std::to_string(PagePool::kMaxPageBytes));
+  }
+  if (!(compact_dead_share > 0 && compact_dead_share < 1)) return out_of_range("compact_dead_share", "between 0 and 1");
+  if (max_queries == 0) return out_of_range("max_queries", "at least 1");
+  return ok_status();
+}
+
+/// Parts in the order in which they depend on each other; stop() and the destructor take them down from the end.
+struct StorageNode::Impl {
+  explicit Impl(const NodeOptions& o) : options(o), started_ns(Env::now_ns()) {}
+  ~Impl() { stop(); }
+
+  Status start();
+  Status start_network();
+  void stop();
+  NodeStatistics statistics();
+
+  const NodeOptions options;
+  const uint64_t started_ns;
+  std::unique_ptr<PagePool> pool;
+  EpochDomain epochs;
+  std::unique_ptr<Compactor> compactor;
+  std::unique_ptr<Registry> registry;
+  std::vector<std::unique_ptr<NetworkThread>> network;
+  std::unique_ptr<ScanService> scans;
+  std::unique_ptr<BackgroundThread> background;
+  std::unique_ptr<ControlThread> control;
+  std::unique_ptr<AdminServer> admin;
+  net::Listener* listener = nullptr;
+  std::string address;
+  std::string admin_address;
+};
+
+Status StorageNode::Impl::start() {
+  LOAM_RETURN_IF_ERROR(options.check());
+  PagePoolOptions pool_options;
+  pool_options.limit_bytes = options.memory_bytes;
+  pool_options.page_size_bytes = options.page_bytes;
+  pool_options.huge_pages = options.huge_pages;
+  LOAM_ASSIGN_OR_RETURN(pool, PagePool::create(pool_options));
+  CompactorOptions compactor_options;
+  compactor_options.dead_share = options.compact_dead_share;
+  compactor = std::make_unique<Compactor>(compactor_options, *pool, epochs);
+  const size_t background_writer = options.network_threads;
+  registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{background_writer + 1, {}});
+  LOAM_RETURN_IF_ERROR(start_network());
+  background = std::make_unique<BackgroundThread>(*registry, *compactor, *pool, epochs, background_writer);
+  background->run();
+  if (!options.admin_listen.empty()) {
+    LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, [this] { return statistics(); }));
+    admin_address = admin->address();
+  }
+  control = std::make_unique<ControlThread>(*registry, epochs);
+  return control->start(net::Address::parse(options.manager).value(), {address, admin_address, pool->limit_bytes()},
+                        options.register_timeout_ns);
+}
+
+/// The node listens before it registers, since it tells the commit manager its address; until then it answers
+/// kUnavailable.
+Status StorageNode::Impl::start_network() {
+  net::TransportOptions transport_options;
+  transport_options.spin_ns = options.spin_ns;
+  std::vector<net::Transport::Share> shares;
+  std::vector<Outbox*> outboxes;
+  for (size_t i = 0; i < options.network_threads; ++i) {
+    LOAM_ASSIGN_OR_RETURN(auto transport, net::make_tcp_transport(transport_options));
+    network.push_back(
+        std::make_unique<NetworkThread>(i, options.network_threads, std::move(transport), *registry, epochs));
+    shares.push_back({&network.back()->transport(), network.back().get()});
+    outboxes.push_back(network.back().get());
+  }
+  LOAM_ASSIGN_OR_RETURN(listener,
+                        network.front()->transport().listen(net::Address::parse(options.listen).value(), shares));
+  address = listener->address().to_string();
+  scans = std::make_unique<ScanService>(*registry, epochs, std::move(outboxes),
+                                        ScanService::Options{options.scan_threads, options.max_queries});
+  scans->run();
+  for (auto& thread : network) {
+    thread->set_scans(*scans, *scans);
+    thread->run();
+  }
+  return ok_status();
+}
+
+void StorageNode::Impl::stop() {
+  admin.reset();
+  if (control) control->stop();
+  for (auto& thread : network) thread->stop();
+  if (scans) scans->stop();
+  if (background) background->stop();
+}
+
+NodeStatistics StorageNode::Impl::statistics() {
+  NodeStatistics s;
+  s.node = registry->self().value;
+  s.incarnation = registry->incarnation().value;
+  s.uptime_ns = Env::now_ns() - started_ns;
+  const PagePoolStatistics memory = pool->statistics();
+  s.memory_limit_bytes = memory.limit_bytes;
+  s.memory_used_bytes = memory.used_bytes;
+  for (const auto& thread : network) {
+    // Relaxed: numbers for people.
+    if (const ExecutorCounters* counters = thread->counters(); counters != nullptr) {
+      s.batches += counters->batches.load(std::memory_order_relaxed);
+      s.operations += counters->operations.load(std::memory_order_relaxed);
+      s.malformed += counters->malformed.load(std::memory_order_relaxed);
+    }
+    const net::TransportCounters& transport = thread->transport_counters();
+    s.messages_in += transport.messages_in.read();
+    s.messages_out += transport.messages_out.read();
+    s.frames_in += transport.frames_in.read();
+    s.frames_out += transport.frames_out.read();
+    s.bytes_in += transport.bytes_in.read();
+    s.bytes_out += transport.bytes_out.read();
+  }
+  scans->add_statistics(s);
+  const CompactorStatistics compaction = compactor->statistics();
+  s.compacted_pages = compaction.pages_rewritten;
+  s.freed_pages = compaction.pages_freed;
+  // A guard of its own slot for the length of this call: statistics are asked for rarely, from any thread.
+  EpochThread thread(epochs, "statistics");
+  const EpochGuard guard(thread);
+  for (const auto& [id, table] : registry->view().tables) s.tables.push_back(statistics_of(*table));
+  return s;
+}
+
+Result<std::unique_ptr<StorageNode>> StorageNode::start(const NodeOptions& options) {
+  auto impl = std::make_unique<Impl>(options);
+  LOAM_RETURN_IF_ERROR(impl->start());
+  return std::unique_ptr<StorageNode>(new StorageNode(std::move(impl)));
+}
+
+StorageNode::StorageNode(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StorageNode::~StorageNode() = default;
+
+void StorageNode::stop() { impl_->stop(); }
+const std::string& StorageNode::address() const { return impl_->address; }
+const std::string& StorageNode::admin_address() const { return impl_->admin_address; }
+NodeStatistics StorageNode::statistics() const { return impl_->statistics(); }
+
+}  // namespace loam::storage
