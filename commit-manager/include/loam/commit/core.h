@@ -40,13 +40,17 @@ inline constexpr size_t kMaxSnapshotsPerSession = 4'096;
 inline constexpr size_t kMaxSnapshotBytes = 256u << 20;
 /// Requests of a session whose answers are kept for repetition (R3). An older one that comes again ends the session.
 inline constexpr size_t kReplyWindow = 128;
-/// Bytes of a reply that the window keeps; the repetition of a request with a longer one is answered kUnknownOutcome.
-inline constexpr size_t kMaxKeptReplyBytes = 16'384;
+/// Bytes of answers that are kept for one session's repetitions; 128 answers with a few hundred open transactions.
+inline constexpr size_t kReplyWindowBytes = 64u << 10;
+/// Bytes of one request. The largest is a CreateTable with 1,024 long field names.
+inline constexpr size_t kMaxRequestBytes = 1u << 20;
 /// Bytes of the name that a client gives itself, and of a node's address.
 inline constexpr size_t kMaxClientNameBytes = 256;
 inline constexpr size_t kMaxAddressBytes = 256;
 /// Tables of a cluster, the system's included.
 inline constexpr size_t kMaxTables = 65'536;
+/// Bytes of the encoded tables: with the shard map, the catalog stays a message that every transport takes.
+inline constexpr size_t kMaxCatalogBytes = 8u << 20;
 /// Creates and drops that wait for storage nodes at one time.
 inline constexpr size_t kMaxPendingChanges = 1'024;
 /// Bytes of open snapshots that one publication lists exactly; the rest is covered by its floor (R13).
@@ -77,6 +81,7 @@ struct CoreOptions {
   size_t max_snapshots_per_session = kMaxSnapshotsPerSession;
   size_t max_snapshot_bytes = kMaxSnapshotBytes;
   size_t max_tables = kMaxTables;
+  size_t max_catalog_bytes = kMaxCatalogBytes;
   size_t max_publication_bytes = kMaxPublicationBytes;
 };
 
@@ -89,6 +94,8 @@ class Outbox {
   virtual bool send(PeerId peer, Bytes message) = 0;
   /// Ends the connection, after what was sent. The core has forgotten the peer already: no Core::peer_lost() follows.
   virtual void close(PeerId peer, const Status& why) = 0;
+  /// A line for operators: a session or node came or went.
+  virtual void note(const std::string& line) = 0;
 };
 
 /// Counters and levels, for administration and tests. A copy taken at one moment of the state machine.
@@ -168,7 +175,7 @@ class Core {
 
   /// The connection is gone. A client's session ends: its read-only snapshots are released, its open transactions stay
   /// open as orphans. A node counts as dead: nobody waits for it any longer.
-  void peer_lost(PeerId peer, uint64_t now_ns);
+  void peer_lost(PeerId peer);
 
   /// Publishes if that is due.
   void on_time(uint64_t now_ns);
@@ -192,7 +199,7 @@ class Core {
   void check_invariants() const;
 
  private:
-  struct Impl;
+  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,150 @@
+#include "commit-manager/src/catalog/table_changes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/assert.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::commit {
+
+Status TableChanges::has_room(const std::string& name) const {
+  if (changes_.size() < kMaxPendingChanges) return ok_status();
+  return {StatusCode::kOverloaded, "table " + name + ": " + std::to_string(kMaxPendingChanges) +
+                                       " changes of the catalog are waiting for storage nodes; try again later"};
+}
+
+void TableChanges::create(const wire::CreateTable& request, CreateDone done) {
+  const auto answer = [&](Result<wire::TableCreated> result) {
+    answers_.emplace_back([done = std::move(done), result = std::move(result)]() mutable { done(std::move(result)); });
+  };
+  if (Status status = catalog_.check(request); !status.ok()) return answer(std::move(status));
+  if (const CatalogStore::Found* found = catalog_.find(request.name); found != nullptr) {
+    if (Status status = CatalogStore::same(found->table, request); !status.ok()) return answer(std::move(status));
+    if (!found->pending) return answer(wire::TableCreated{found->table, true, catalog_.version()});
+    for (auto& [sequence, change] : changes_) {
+      if (change.kind != Kind::kCreate || change.table.id != found->table.id) continue;
+      change.creators.push_back(std::move(done));
+      return;
+    }
+    LOAM_CHECK(false, "a pending table has a change under way");
+  }
+  if (Status status = has_room(request.name); !status.ok()) return answer(std::move(status));
+  Result<wire::TableInfo> table = catalog_.add(request);
+  if (!table.ok()) return answer(table.status());
+  Change change;
+  change.kind = Kind::kCreate;
+  change.table = std::move(table).value();
+  change.creators.push_back(std::move(done));
+  start(std::move(change));
+}
+
+void TableChanges::drop(const wire::DropTable& request, DropDone done) {
+  const auto refuse = [&](StatusCode code, const std::string& why) {
+    answers_.emplace_back(
+        [done = std::move(done), status = Status(code, "table " + request.name + why)] { done(status); });
+  };
+  if (wire::is_system_name(request.name)) {
+    return refuse(StatusCode::kInvalidArgument, " is one of Loam's own tables and cannot be dropped");
+  }
+  const CatalogStore::Found* found = catalog_.find(request.name);
+  if (found == nullptr || found->pending) return refuse(StatusCode::kNoSuchTable, " does not exist");
+  if (const Status status = has_room(request.name); !status.ok()) {
+    return refuse(status.code(), ": too many changes are waiting for storage nodes; try again later");
+  }
+  Change change;
+  change.kind = Kind::kDrop;
+  change.table = found->table;
+  change.dropper = std::move(done);
+  catalog_.remove(request.name);
+  start(std::move(change));
+}
+
+void TableChanges::shards_dealt(NodeId informed) {
+  Change change;
+  change.kind = Kind::kShards;
+  change.table = wire::system_tables().front();  // known to every node: the message brings the map alone
+  ++spreading_shards_;
+  start(std::move(change), informed);
+}
+
+/// Tells all live nodes but `informed`. A node may turn out to be dead while it is told: node_died() then takes it off
+/// the change, which is in the list already.
+uint64_t TableChanges::start(Change change, NodeId informed) {
+  const uint64_t sequence = ++last_sequence_;
+  for (const NodeStatus& node : catalog_.nodes()) {
+    if (node.live && node.info.id != informed) change.awaited.push_back(node.info.id);
+  }
+  const std::vector<NodeId> told = change.awaited;
+  const Kind kind = change.kind;
+  const wire::InstallTable install{change.table, catalog_.shards()};
+  changes_.emplace(sequence, std::move(change));
+  for (const NodeId node : told) {
+    if (kind == Kind::kDrop) {
+      nodes_.remove(node, sequence, wire::RemoveTable{install.table.id});
+    } else {
+      nodes_.install(node, sequence, install);
+    }
+  }
+  return sequence;
+}
+
+Status TableChanges::acknowledge(NodeId node, uint64_t sequence, Status outcome) {
+  if (sequence == 0 || sequence > last_sequence_) {
+    return {StatusCode::kMalformed, "a storage node acknowledges a change that it was never told of"};
+  }
+  const auto at = changes_.find(sequence);
+  if (at == changes_.end()) return ok_status();  // a repetition
+  if (std::erase(at->second.awaited, node) > 0 && !outcome.ok() && at->second.failure.ok()) {
+    at->second.failure = std::move(outcome);
+  }
+  return ok_status();
+}
+
+void TableChanges::node_died(NodeId node) {
+  for (auto& [sequence, change] : changes_) std::erase(change.awaited, node);
+}
+
+void TableChanges::settle() {
+  const auto idle = [](const auto& entry) { return entry.second.awaited.empty(); };
+  while (true) {
+    const auto at = std::find_if(changes_.begin(), changes_.end(), idle);
+    if (at == changes_.end()) break;
+    Change done = std::move(at->second);
+    changes_.erase(at);
+    finish(std::move(done));  // may start another one
+  }
+  std::vector<std::function<void()>> answers;
+  answers.swap(answers_);
+  for (auto& answer : answers) answer();
+}
+
+void TableChanges::finish(Change change) {
+  switch (change.kind) {
+    case Kind::kShards:
+      --spreading_shards_;
+      return;
+    case Kind::kDrop:
+      if (change.dropper) change.dropper(wire::TableDropped{catalog_.version()});
+      return;
+    case Kind::kCreate:
+      break;
+  }
+  if (!change.failure.ok()) {
+    catalog_.remove(change.table.name);
+    Change undo;
+    undo.kind = Kind::kDrop;
+    undo.table = change.table;
+    start(std::move(undo));
+    const Status status(change.failure.code(), "table " + change.table.name + " could not be created: a storage node " +
+                                                   "refused it: " + std::string(change.failure.message()));
+    for (const CreateDone& done : change.creators) done(status);
+    return;
+  }
+  catalog_.activate(change.table.name);
+  for (size_t i = 0; i < change.creators.size(); ++i) {
+    change.creators[i](wire::TableCreated{change.table, i > 0, catalog_.version()});
+  }
+}
+
+}  // namespace loam::commit

@@ -1,0 +1,78 @@
+// Changes of the catalog on their way to all storage nodes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "commit-manager/src/catalog/catalog_store.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/wire/manager.h"
+
+namespace loam::commit {
+
+/// How storage nodes are told. Implemented by Core. The sequence comes back with the node's answer.
+class NodeChannel {
+ public:
+  virtual ~NodeChannel() = default;
+  virtual void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) = 0;
+  virtual void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) = 0;
+};
+
+/// Makes creates and drops atomic across the cluster (R30): whoever asked is answered when every node that was live at
+/// the start has acknowledged or has died. A node that registers meanwhile has the change from its registration.
+///
+/// A create that a node refuses (for want of memory, say) is taken back everywhere and answered with the node's error.
+/// Creates of one name and definition that arrive meanwhile wait for the same change.
+///
+/// Owner: Core. One thread. Answers are given by settle() alone, so that no callback runs in the middle of a change;
+/// call it at the end of everything that may have finished one.
+class TableChanges {
+ public:
+  using CreateDone = std::function<void(Result<wire::TableCreated>)>;
+  using DropDone = std::function<void(Result<wire::TableDropped>)>;
+
+  TableChanges(CatalogStore& catalog, NodeChannel& nodes) : catalog_(catalog), nodes_(nodes) {}
+
+  void create(const wire::CreateTable& request, CreateDone done);
+  void drop(const wire::DropTable& request, DropDone done);
+  /// The shard map was dealt out; `informed` knows it already.
+  void shards_dealt(NodeId informed);
+
+  /// A node's answer; `outcome` is ok, or its error. kMalformed if it was never asked.
+  Status acknowledge(NodeId node, uint64_t sequence, Status outcome);
+  void node_died(NodeId node);
+  /// Finishes what waits for nobody any longer, and answers.
+  void settle();
+
+  size_t pending() const { return changes_.size(); }
+  /// Not every node has the shard map yet.
+  bool spreading_shards() const { return spreading_shards_ > 0; }
+
+ private:
+  enum class Kind : uint8_t { kCreate, kDrop, kShards };
+  struct Change {
+    Kind kind{};
+    wire::TableInfo table;
+    std::vector<NodeId> awaited;
+    std::vector<CreateDone> creators;  ///< the first one created it, the others met it
+    DropDone dropper;
+    Status failure;
+  };
+
+  uint64_t start(Change change, NodeId informed = NodeId(0));
+  void finish(Change change);
+  Status has_room(const std::string& name) const;
+
+  CatalogStore& catalog_;
+  NodeChannel& nodes_;
+  std::map<uint64_t, Change> changes_;  // by sequence
+  uint64_t last_sequence_ = 0;
+  size_t spreading_shards_ = 0;
+  std::vector<std::function<void()>> answers_;  // decided at once, given by settle()
+};
+
+}  // namespace loam::commit

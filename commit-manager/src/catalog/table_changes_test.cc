@@ -1,0 +1,125 @@
+#include "commit-manager/src/catalog/table_changes.h"
+
+#include <optional>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/testing/random.h"
+
+namespace loam::commit {
+namespace {
+
+/// Nodes that keep what they are told until the test answers for them.
+struct Nodes final : NodeChannel {
+  struct Told {
+    NodeId node;
+    uint64_t sequence = 0;
+    TableId table;
+    bool install = false;
+  };
+  void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) override {
+    told.push_back({node, sequence, message.table.id, true});
+  }
+  void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) override {
+    told.push_back({node, sequence, message.table, false});
+  }
+  std::vector<Told> told;
+};
+
+Schema schema(FieldType type) { return Schema::make({{"id", type, false}}).value(); }
+
+TEST(TableChanges, AnswersComeFromSettleAlone) {
+  const CoreOptions options;
+  CatalogStore catalog(options);
+  Nodes nodes;
+  TableChanges changes(catalog, nodes);
+  int answers = 0;
+  changes.create({"a", TableKind::kTransactional, schema(FieldType::kInt64)},
+                 [&](const Result<wire::TableCreated>&) { ++answers; });
+  changes.create({"9", TableKind::kTransactional, schema(FieldType::kInt64)},
+                 [&](const Result<wire::TableCreated>&) { ++answers; });
+  EXPECT_EQ(answers, 0);
+  changes.settle();
+  EXPECT_EQ(answers, 2);
+}
+
+TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
+  // Invariant: a table that clients see is at every live node; after all is acknowledged, the nodes' tables are the
+  // catalog's.
+  testing::Random random(testing::test_seed(21));
+  for (int run = 0; run < 40; ++run) {
+    const CoreOptions options;
+    CatalogStore catalog(options);
+    Nodes nodes;
+    TableChanges changes(catalog, nodes);
+    std::map<NodeId, std::set<TableId>> at_node;
+    int asked = 0;
+    int answered = 0;
+    const auto deliver = [&](bool all) {
+      size_t count = all ? nodes.told.size() : random.below(nodes.told.size() + 1);
+      for (; count > 0; --count) {
+        const Nodes::Told told = nodes.told.front();  // in order: as on connections
+        nodes.told.erase(nodes.told.begin());
+        if (!catalog.is_live(told.node)) continue;
+        Status outcome;
+        if (told.install && random.one_in(6)) {
+          outcome = Status(StatusCode::kNoSpace, "full");
+        } else if (told.install) {
+          at_node[told.node].insert(told.table);
+        } else {
+          at_node[told.node].erase(told.table);
+        }
+        ASSERT_TRUE(changes.acknowledge(told.node, told.sequence, std::move(outcome)).ok());
+      }
+      changes.settle();
+    };
+    for (int step = 0; step < 120; ++step) {
+      const std::string name(1, static_cast<char>('a' + random.below(4)));
+      switch (random.below(8)) {
+        case 0: {
+          const auto node = catalog.register_node({"tcp://n:1", "", 1});
+          if (!node.ok()) break;
+          for (const wire::TableInfo& table : catalog.catalog(true).tables) at_node[node->id].insert(table.id);
+          break;
+        }
+        case 1: {
+          const NodeId node(random.between(1, catalog.nodes().size() + 1));
+          if (!catalog.is_live(node)) break;
+          catalog.node_died(node);
+          changes.node_died(node);
+          at_node.erase(node);
+          break;
+        }
+        case 2:
+        case 3:
+        case 4:
+          ++asked;
+          changes.create(
+              {name, TableKind::kTransactional, schema(random.one_in(4) ? FieldType::kInt32 : FieldType::kInt64)},
+              [&](const Result<wire::TableCreated>&) { ++answered; });
+          break;
+        case 5:
+          ++asked;
+          changes.drop({name}, [&](const Result<wire::TableDropped>&) { ++answered; });
+          break;
+        default:
+          deliver(false);
+      }
+      changes.settle();
+      for (const wire::TableInfo& table : catalog.catalog(false).tables) {
+        for (const auto& [node, tables] : at_node) ASSERT_TRUE(tables.contains(table.id)) << table.name;
+      }
+      catalog.check_invariants();
+    }
+    while (!nodes.told.empty()) deliver(true);
+    EXPECT_EQ(changes.pending(), 0u);
+    EXPECT_EQ(asked, answered) << "nobody hangs";
+    std::set<TableId> present;
+    for (const wire::TableInfo& table : catalog.catalog(true).tables) present.insert(table.id);
+    for (const auto& [node, tables] : at_node) EXPECT_EQ(tables, present);
+  }
+}
+
+}  // namespace
+}  // namespace loam::commit

@@ -1,0 +1,203 @@
+#include <gtest/gtest.h>
+
+#include "commit-manager/src/core/core_harness.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::commit {
+namespace {
+
+using wire::Begin;
+using wire::Begun;
+using wire::Complete;
+using wire::Completed;
+using wire::OpenSession;
+using wire::SessionOpened;
+
+Complete outcome(TransactionId id, bool committed) { return Complete{{{id, committed}}}; }
+
+TEST(ClientRequests, OpensSessionsWithRisingNumbers) {
+  CoreOptions options = CoreHarness::open_at_once();
+  options.first_session = SessionId(50);
+  options.epoch = 3;
+  options.admin_address = "127.0.0.1:7410";
+  CoreHarness h(options);
+  const PeerId a = h.connect();
+  const PeerId b = h.connect();
+  const auto first = h.call<SessionOpened>(a, OpenSession{"a"});
+  ASSERT_TRUE(first.ok()) << first.error.to_string();
+  EXPECT_EQ(first->session, SessionId(50));
+  EXPECT_EQ(first->manager_epoch, 3u);
+  EXPECT_EQ(first->admin_address, "127.0.0.1:7410");
+  ASSERT_EQ(first->catalog.tables.size(), 2u) << "the system tables exist from the start";
+  EXPECT_EQ(first->catalog.tables[0].id, wire::kCounterTableId);
+  EXPECT_EQ(first->catalog.tables[1].schema, wire::transaction_table_schema());
+  EXPECT_EQ(first->catalog.shards.owners.size(), wire::kVirtualShards);
+  EXPECT_EQ(h.call<SessionOpened>(b, OpenSession{"b"})->session, SessionId(51));
+  h.core.check_invariants();
+}
+
+TEST(ClientRequests, RepeatedOpenGivesTheSameSession) {
+  CoreHarness h;
+  const PeerId peer = h.connect();
+  const Buffer open = CoreHarness::encoded(OpenSession{"x"}, 9);
+  h.deliver(peer, open);
+  h.deliver(peer, open);
+  EXPECT_EQ(h.take<SessionOpened>(peer)->session, SessionId(1));
+  EXPECT_EQ(h.take<SessionOpened>(peer)->session, SessionId(1));
+  h.deliver(peer, CoreHarness::encoded(OpenSession{"x"}, 10));
+  EXPECT_EQ(h.outbox.closed.at(peer), StatusCode::kMalformed) << "a second session on one connection";
+}
+
+TEST(ClientRequests, LimitsSessionsAndNames) {
+  CoreOptions options = CoreHarness::open_at_once();
+  options.max_sessions = 2;
+  CoreHarness h(options);
+  const PeerId first = h.client();
+  h.client();
+  const PeerId third = h.connect();
+  EXPECT_EQ(h.call<SessionOpened>(third, OpenSession{"c"}).error.code(), StatusCode::kOverloaded);
+  EXPECT_FALSE(h.outbox.closed.contains(third)) << "it may try again";
+  h.core.peer_lost(first);
+  EXPECT_TRUE(h.call<SessionOpened>(third, OpenSession{std::string(kMaxClientNameBytes, 'x')}).ok());
+  h.core.peer_lost(third);
+  const PeerId fourth = h.connect();
+  EXPECT_EQ(h.call<SessionOpened>(fourth, OpenSession{std::string(kMaxClientNameBytes + 1, 'x')}).error.code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST(ClientRequests, RequestsNeedASession) {
+  CoreHarness h;
+  const PeerId peer = h.connect();
+  EXPECT_EQ(h.call<Begun>(peer, Begin{1, false}).error.code(), StatusCode::kMalformed);
+  EXPECT_TRUE(h.outbox.closed.contains(peer));
+}
+
+TEST(ClientRequests, BeginsAreOrderedAfterAcknowledgedCommits) {
+  CoreHarness h;
+  const PeerId a = h.client();
+  const PeerId b = h.client();
+  const auto first = h.call<Begun>(a, Begin{2, false});
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->first_id, TransactionId(1));
+  const auto before = h.call<Begun>(b, Begin{1, false});
+  ASSERT_TRUE(h.call<Completed>(a, outcome(TransactionId(2), true)).ok());
+  const auto after = h.call<Begun>(b, Begin{1, true});
+  EXPECT_FALSE(before->snapshot.visible(Version(2)));
+  EXPECT_TRUE(after->snapshot.visible(Version(2))) << "strong: acknowledged before, hence seen";
+  EXPECT_FALSE(after->snapshot.visible(Version(1)));
+  EXPECT_FALSE(after->snapshot.visible(Version(3)));
+  EXPECT_EQ(after->first_id, TransactionId(4));
+  EXPECT_NE(after->snapshot_number, 0u);
+  EXPECT_EQ(after->catalog_version, h.core.catalog().version);
+}
+
+TEST(ClientRequests, OnlyTheOwnerCompletes) {
+  CoreHarness h;
+  const PeerId a = h.client();
+  const PeerId b = h.client();
+  ASSERT_TRUE(h.call<Begun>(a, Begin{1, false}).ok());
+  EXPECT_EQ(h.call<Completed>(b, outcome(TransactionId(1), true)).error.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(h.core.statistics().open, 1u);
+  EXPECT_TRUE(h.call<Completed>(a, outcome(TransactionId(1), true)).ok());
+  EXPECT_EQ(h.core.statistics().commits, 1u);
+}
+
+TEST(ClientRequests, RepeatedRequestsAreExecutedOnce) {
+  CoreHarness h;
+  const PeerId peer = h.client();
+  const Buffer begin = CoreHarness::encoded(Begin{3, true}, 100);
+  h.deliver(peer, begin);
+  const Buffer first = h.outbox.sent[peer].front();
+  h.outbox.sent[peer].clear();
+  ASSERT_TRUE(h.call<Completed>(peer, outcome(TransactionId(1), true)).ok());
+  h.deliver(peer, begin);
+  ASSERT_EQ(h.outbox.sent[peer].size(), 1u);
+  EXPECT_EQ(h.outbox.sent[peer].front(), first) << "the same answer, byte for byte (R3)";
+  const Statistics statistics = h.core.statistics();
+  EXPECT_EQ(statistics.begins, 3u);
+  EXPECT_EQ(statistics.read_only_snapshots, 1u);
+  EXPECT_EQ(statistics.repeated, 1u);
+}
+
+TEST(ClientRequests, RefusalsAreRepeatedToo) {
+  CoreOptions options = CoreHarness::open_at_once();
+  options.max_open_per_session = 1;
+  CoreHarness h(options);
+  const PeerId peer = h.client();
+  ASSERT_TRUE(h.call<Begun>(peer, Begin{1, false}).ok());
+  const Buffer begin = CoreHarness::encoded(Begin{1, false}, 100);
+  h.deliver(peer, begin);
+  EXPECT_EQ(h.take<Begun>(peer).error.code(), StatusCode::kOverloaded);
+  ASSERT_TRUE(h.call<Completed>(peer, outcome(TransactionId(1), true)).ok());
+  h.deliver(peer, begin);
+  EXPECT_EQ(h.take<Begun>(peer).error.code(), StatusCode::kOverloaded);
+  EXPECT_TRUE(h.call<Begun>(peer, Begin{1, false}).ok());
+}
+
+TEST(ClientRequests, BeyondTheWindowTheSessionEnds) {
+  CoreHarness h;
+  const PeerId peer = h.client();
+  const Buffer begin = CoreHarness::encoded(Begin{1, false}, 100);
+  h.deliver(peer, begin);
+  h.deliver(peer, CoreHarness::encoded(Begin{1, false}, 100 + kReplyWindow));
+  h.outbox.sent[peer].clear();
+  h.deliver(peer, begin);
+  EXPECT_EQ(h.take<Begun>(peer).error.code(), StatusCode::kUnknownOutcome);
+  EXPECT_TRUE(h.outbox.closed.contains(peer));
+  EXPECT_EQ(h.core.statistics().sessions, 0u);
+  EXPECT_EQ(h.core.statistics().orphaned_open, 2u);
+}
+
+TEST(ClientRequests, ALostConnectionLeavesItsTransactionsOpen) {
+  CoreHarness h;
+  const PeerId a = h.client("loader at host3");
+  const PeerId b = h.client();
+  ASSERT_TRUE(h.call<Begun>(a, Begin{2, true}).ok());
+  ASSERT_TRUE(h.call<Completed>(a, outcome(TransactionId(1), false)).ok());
+  h.core.peer_lost(a);
+  h.core.peer_lost(a);
+  h.core.check_invariants();
+  const Statistics statistics = h.core.statistics();
+  EXPECT_EQ(statistics.sessions, 1u);
+  EXPECT_EQ(statistics.sessions_lost, 1u);
+  EXPECT_EQ(statistics.read_only_snapshots, 0u) << "what was read-only is released";
+  EXPECT_EQ(statistics.open, 1u);
+  EXPECT_EQ(statistics.orphaned_open, 1u);
+  EXPECT_EQ(statistics.orphaned_uncleared, 1u);
+  ASSERT_EQ(h.core.orphans().size(), 1u);
+  EXPECT_EQ(h.core.orphans()[0].id, TransactionId(2));
+  EXPECT_EQ(h.core.orphans()[0].session, SessionId(1));
+  EXPECT_FALSE(h.call<Begun>(b, Begin{1, false})->snapshot.visible(Version(2)));
+  ASSERT_EQ(h.outbox.notes.size(), 1u);
+  EXPECT_NE(h.outbox.notes[0].find("loader at host3"), std::string::npos);
+}
+
+TEST(ClientRequests, ClosesASessionWithoutOpenTransactions) {
+  CoreHarness h;
+  const PeerId peer = h.client();
+  ASSERT_TRUE(h.call<Begun>(peer, Begin{1, true}).ok());
+  EXPECT_EQ(h.call<wire::SessionClosed>(peer, wire::CloseSession{}).error.code(), StatusCode::kInvalidArgument);
+  ASSERT_TRUE(h.call<Completed>(peer, outcome(TransactionId(1), true)).ok());
+  h.post(peer, wire::Cleared{{TransactionId(1)}});
+  EXPECT_TRUE(h.call<wire::SessionClosed>(peer, wire::CloseSession{}).ok());
+  h.core.check_invariants();
+  const Statistics statistics = h.core.statistics();
+  EXPECT_EQ(statistics.sessions, 0u);
+  EXPECT_EQ(statistics.sessions_lost, 0u);
+  EXPECT_EQ(statistics.uncleared, 0u);
+  EXPECT_EQ(statistics.open_snapshots, 0u);
+  EXPECT_TRUE(h.call<SessionOpened>(peer, OpenSession{"again"}).ok());
+}
+
+TEST(ClientRequests, APeerThatDoesNotReadIsClosed) {
+  CoreHarness h;
+  const PeerId peer = h.client();
+  h.outbox.stuck.insert(peer);
+  h.post(peer, Begin{1, false});
+  EXPECT_EQ(h.outbox.closed.at(peer), StatusCode::kOverloaded);
+  EXPECT_EQ(h.core.statistics().orphaned_open, 1u);
+  h.core.check_invariants();
+}
+
+}  // namespace
+}  // namespace loam::commit

@@ -1,0 +1,140 @@
+// For tests and benchmarks: a core with an outbox that remembers, and peers that speak whole messages.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <loam/commit/core.h>
+
+#include "common/base/bytes.h"
+#include "common/wire/manager.h"
+#include "common/wire/message.h"
+
+namespace loam::commit {
+
+/// Keeps every message until it is taken.
+class RecordingOutbox final : public Outbox {
+ public:
+  bool send(PeerId peer, Bytes message) override {
+    if (stuck.contains(peer)) return false;
+    sent[peer].emplace_back(message.begin(), message.end());
+    return true;
+  }
+  void close(PeerId peer, const Status& why) override { closed.emplace(peer, why.code()); }
+  void note(const std::string& line) override { notes.push_back(line); }
+
+  std::map<PeerId, std::deque<Buffer>> sent;
+  std::map<PeerId, StatusCode> closed;
+  std::set<PeerId> stuck;  ///< whose queues are full
+  std::vector<std::string> notes;
+};
+
+/// An answer: the message, or the status of an Error.
+template <class M>
+struct Answer {
+  std::optional<M> message;
+  Status error;
+  uint64_t sequence = 0;
+
+  bool ok() const { return message.has_value(); }
+  const M* operator->() const { return &message.value(); }
+};
+
+class CoreHarness {
+ public:
+  explicit CoreHarness(const CoreOptions& options = open_at_once()) : core(options, outbox) {}
+
+  static CoreOptions open_at_once() {
+    CoreOptions options;
+    options.initial_nodes = 0;
+    return options;
+  }
+
+  PeerId connect() { return PeerId(++last_peer_); }
+
+  void deliver(PeerId peer, Bytes message) { core.on_messages(peer, std::span(&message, 1), now_ns); }
+
+  template <wire::Message M>
+  static Buffer encoded(const M& message, uint64_t sequence) {
+    Buffer bytes;
+    wire::encode_message(message, sequence, bytes);
+    return bytes;
+  }
+
+  /// Sends a request; returns its sequence.
+  template <wire::Message M>
+  uint64_t post(PeerId peer, const M& request) {
+    const uint64_t sequence = ++last_sequence_;
+    deliver(peer, encoded(request, sequence));
+    return sequence;
+  }
+
+  /// The oldest message for the peer, which must be an M or an Error.
+  template <wire::Message M>
+  Answer<M> take(PeerId peer) {
+    Answer<M> answer;
+    auto& queue = outbox.sent[peer];
+    if (queue.empty()) {
+      answer.error = Status(StatusCode::kTimeout, "no message");
+      return answer;
+    }
+    const Buffer bytes = std::move(queue.front());
+    queue.pop_front();
+    ByteReader reader(bytes);
+    wire::Envelope envelope;
+    answer.error = wire::decode_envelope(reader, envelope);
+    answer.sequence = envelope.sequence;
+    if (!answer.error.ok()) return answer;
+    if (envelope.opcode == wire::Opcode::kError) {
+      wire::Error error;
+      const Status decoded = wire::decode_body(reader, error);
+      answer.error = decoded.ok() ? error.status : decoded;
+    } else if (envelope.opcode == M::kOpcode) {
+      answer.message.emplace();
+      answer.error = wire::decode_body(reader, *answer.message);
+      if (!answer.error.ok()) answer.message.reset();
+    } else {
+      answer.error = Status(StatusCode::kInternal, "got " + std::string(wire::to_string(envelope.opcode)));
+    }
+    return answer;
+  }
+
+  template <wire::Message Reply, wire::Message M>
+  Answer<Reply> call(PeerId peer, const M& request) {
+    post(peer, request);
+    return take<Reply>(peer);
+  }
+
+  /// A client with a session.
+  PeerId client(const std::string& name = "test") {
+    const PeerId peer = connect();
+    static_cast<void>(call<wire::SessionOpened>(peer, wire::OpenSession{name}));
+    return peer;
+  }
+
+  /// A registered storage node.
+  PeerId node(const std::string& address) {
+    const PeerId peer = connect();
+    static_cast<void>(call<wire::NodeRegistered>(peer, wire::RegisterNode{address, "", 1 << 20}));
+    return peer;
+  }
+
+  uint64_t now_ns = 1'000'000'000;
+  RecordingOutbox outbox;
+  Core core;
+
+ private:
+  uint64_t last_peer_ = 0;
+  uint64_t last_sequence_ = 0;
+};
+
+inline Schema test_schema(FieldType type = FieldType::kInt64) {
+  return Schema::make({{"id", FieldType::kInt64, false}, {"balance", type, true}}).value();
+}
+
+}  // namespace loam::commit

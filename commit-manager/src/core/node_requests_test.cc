@@ -1,0 +1,308 @@
+#include <gtest/gtest.h>
+
+#include "commit-manager/src/core/core_harness.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::commit {
+namespace {
+
+using wire::CreateTable;
+using wire::DropTable;
+using wire::InstallTable;
+using wire::NodeRegistered;
+using wire::OpenSession;
+using wire::Publish;
+using wire::RegisterNode;
+using wire::RemoveTable;
+using wire::SessionOpened;
+using wire::TableCreated;
+using wire::TableDropped;
+using wire::TableInstalled;
+using wire::TableRemoved;
+
+CreateTable accounts(FieldType type = FieldType::kInt64) {
+  return {"accounts", TableKind::kTransactional, test_schema(type)};
+}
+
+/// Answers the oldest InstallTable or RemoveTable of a node.
+template <class Request, class Reply>
+TableId acknowledge(CoreHarness& h, PeerId node) {
+  const auto request = h.take<Request>(node);
+  EXPECT_TRUE(request.ok()) << request.error.to_string();
+  h.deliver(node, CoreHarness::encoded(Reply{}, request.sequence));
+  if constexpr (requires { request->table.id; }) {
+    return request->table.id;
+  } else {
+    return request->table;
+  }
+}
+
+TEST(NodeRequests, RegistersWithCatalogAndPublication) {
+  CoreHarness h((CoreOptions()));
+  const PeerId peer = h.connect();
+  EXPECT_FALSE(h.core.ready());
+  const auto registered = h.call<NodeRegistered>(peer, RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 99});
+  ASSERT_TRUE(registered.ok()) << registered.error.to_string();
+  EXPECT_EQ(registered->node, NodeId(1));
+  EXPECT_EQ(registered->incarnation, Incarnation(1));
+  EXPECT_EQ(registered->catalog.tables.size(), 2u);
+  ASSERT_EQ(registered->catalog.nodes.size(), 1u);
+  EXPECT_EQ(registered->catalog.nodes[0].admin_address, "127.0.0.1:7411");
+  EXPECT_EQ(registered->publication.number, 1u);
+  for (const NodeId owner : registered->catalog.shards.owners) ASSERT_EQ(owner, NodeId(1));
+  EXPECT_TRUE(h.core.ready());
+  EXPECT_EQ(h.core.nodes()[0].shards, wire::kVirtualShards);
+  EXPECT_EQ(h.core.nodes()[0].capacity_bytes, 99u);
+}
+
+TEST(NodeRequests, DealsShardsOutOnceToTheFirstNodes) {
+  CoreOptions options;
+  options.initial_nodes = 3;
+  CoreHarness h(options);
+  const PeerId client = h.connect();
+  const PeerId a = h.node("tcp://a:1");
+  const PeerId b = h.node("tcp://b:1");
+  EXPECT_EQ(h.call<SessionOpened>(client, OpenSession{"early"}).error.code(), StatusCode::kUnavailable);
+  h.node("tcp://c:1");
+  EXPECT_EQ(h.call<SessionOpened>(client, OpenSession{"early"}).error.code(), StatusCode::kUnavailable)
+      << "two nodes do not know the map yet";
+  acknowledge<InstallTable, TableInstalled>(h, a);
+  const auto install = h.take<InstallTable>(b);
+  ASSERT_TRUE(install.ok());
+  EXPECT_EQ(install->table.id, wire::kTransactionTableId);
+  EXPECT_EQ(install->shards.version, h.core.catalog().shards.version);
+  h.deliver(b, CoreHarness::encoded(TableInstalled{}, install.sequence));
+  EXPECT_TRUE(h.core.ready());
+  EXPECT_TRUE(h.call<SessionOpened>(client, OpenSession{"now"}).ok());
+  const wire::ShardMap before = h.core.catalog().shards;
+  h.node("tcp://d:1");
+  EXPECT_EQ(h.core.catalog().shards.owners, before.owners) << "records do not move: neither do shards";
+  EXPECT_EQ(h.core.nodes()[3].shards, 0u);
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(h.core.nodes()[static_cast<size_t>(i)].shards, 1024 / 3.0, 1.0);
+  h.core.check_invariants();
+}
+
+TEST(NodeRequests, ANewStartIsANewNodeWithoutShards) {
+  CoreHarness h((CoreOptions()));
+  const PeerId first = h.node("tcp://a:1");
+  const PeerId second = h.connect();
+  const auto again = h.call<NodeRegistered>(second, RegisterNode{"tcp://a:1", "", 1});
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->incarnation, Incarnation(2));
+  EXPECT_TRUE(h.outbox.closed.contains(first)) << "its old connection counts as dead";
+  EXPECT_EQ(h.core.nodes()[1].shards, 0u) << "its memory is empty (R10)";
+  EXPECT_FALSE(h.core.nodes()[0].live);
+  h.core.peer_lost(second);
+  EXPECT_EQ(h.core.statistics().nodes_dead, 2u);
+  h.core.check_invariants();
+}
+
+TEST(NodeRequests, RefusesBadRegistrations) {
+  CoreHarness h;
+  EXPECT_EQ(h.call<NodeRegistered>(h.connect(), RegisterNode{"", "", 1}).error.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      h.call<NodeRegistered>(h.connect(), RegisterNode{std::string(kMaxAddressBytes + 1, 'a'), "", 1}).error.code(),
+      StatusCode::kInvalidArgument);
+  const PeerId client = h.client();
+  EXPECT_EQ(h.call<NodeRegistered>(client, RegisterNode{"tcp://a:1", "", 1}).error.code(), StatusCode::kMalformed);
+  for (size_t i = 0; i < kMaxNodes; ++i) h.core.peer_lost(h.node("tcp://a:1"));
+  EXPECT_EQ(h.call<NodeRegistered>(h.connect(), RegisterNode{"tcp://a:1", "", 1}).error.code(),
+            StatusCode::kOverloaded);
+}
+
+TEST(NodeRequests, CreateWaitsForEveryLiveNode) {
+  CoreHarness h;
+  const PeerId a = h.node("tcp://a:1");
+  const PeerId b = h.node("tcp://b:1");
+  const PeerId client = h.client();
+  const PeerId other = h.client();
+  h.post(client, accounts());
+  h.post(other, accounts());
+  const PeerId late = h.connect();
+  const auto registered = h.call<NodeRegistered>(late, RegisterNode{"tcp://c:1", "", 1});
+  EXPECT_EQ(registered->catalog.tables.size(), 3u) << "a node that registers meanwhile has the table";
+  EXPECT_EQ(h.core.catalog().tables.size(), 2u) << "clients do not see it yet";
+  acknowledge<InstallTable, TableInstalled>(h, a);
+  EXPECT_TRUE(h.outbox.sent[client].empty());
+  const uint64_t version = h.core.catalog().version;
+  acknowledge<InstallTable, TableInstalled>(h, b);
+  const auto created = h.take<TableCreated>(client);
+  ASSERT_TRUE(created.ok()) << created.error.to_string();
+  EXPECT_EQ(created->table.id, wire::kFirstUserTableId);
+  EXPECT_FALSE(created->existed);
+  EXPECT_EQ(created->catalog_version, version + 1);
+  const auto joined = h.take<TableCreated>(other);
+  EXPECT_TRUE(joined->existed);
+  EXPECT_EQ(joined->table.id, created->table.id) << "same name, schema and kind: the same table";
+  EXPECT_EQ(h.core.catalog().tables.size(), 3u);
+  EXPECT_TRUE(h.call<TableCreated>(other, accounts())->existed);
+  EXPECT_TRUE(h.outbox.sent[late].empty());
+}
+
+TEST(NodeRequests, ANodeThatDiesDoesNotHangTheCreate) {
+  CoreHarness h;
+  const PeerId a = h.node("tcp://a:1");
+  const PeerId b = h.node("tcp://b:1");
+  const PeerId client = h.client();
+  h.post(client, accounts());
+  acknowledge<InstallTable, TableInstalled>(h, a);
+  h.core.peer_lost(b);
+  EXPECT_TRUE(h.take<TableCreated>(client).ok());
+  h.outbox.stuck.insert(a);  // cannot be told: counts as dead
+  h.post(client, CreateTable{"second", TableKind::kTransactional, test_schema()});
+  EXPECT_TRUE(h.take<TableCreated>(client).ok());
+  EXPECT_TRUE(h.outbox.closed.contains(a));
+  h.core.check_invariants();
+}
+
+TEST(NodeRequests, AnotherDefinitionIsRefused) {
+  CoreHarness h;
+  const PeerId client = h.client();
+  ASSERT_TRUE(h.call<TableCreated>(client, accounts()).ok());
+  const auto type = h.call<TableCreated>(client, accounts(FieldType::kInt32));
+  EXPECT_EQ(type.error.code(), StatusCode::kAlreadyExists);
+  EXPECT_NE(type.error.message().find("field 2 is 'balance int64 null', asked for 'balance int32 null'"),
+            std::string_view::npos)
+      << type.error.to_string();
+  EXPECT_NE(type.error.message().find("schema changes are refused"), std::string_view::npos);
+  CreateTable kind = accounts();
+  kind.kind = TableKind::kNonTransactional;
+  EXPECT_EQ(h.call<TableCreated>(client, kind).error.code(), StatusCode::kAlreadyExists);
+  CreateTable longer = accounts();
+  longer.schema =
+      Schema::make(
+          {{"id", FieldType::kInt64, false}, {"balance", FieldType::kInt64, true}, {"note", FieldType::kText, true}})
+          .value();
+  EXPECT_EQ(h.call<TableCreated>(client, longer).error.code(), StatusCode::kAlreadyExists);
+}
+
+TEST(NodeRequests, ACreateThatANodeRefusesIsTakenBack) {
+  CoreHarness h;
+  const PeerId a = h.node("tcp://a:1");
+  const PeerId b = h.node("tcp://b:1");
+  const PeerId client = h.client();
+  h.post(client, accounts());
+  acknowledge<InstallTable, TableInstalled>(h, a);
+  const auto install = h.take<InstallTable>(b);
+  h.deliver(b, CoreHarness::encoded(wire::Error{Status(StatusCode::kNoSpace, "memory is full")}, install.sequence));
+  EXPECT_EQ(h.take<TableCreated>(client).error.code(), StatusCode::kNoSpace);
+  const TableId gone = acknowledge<RemoveTable, TableRemoved>(h, a);
+  EXPECT_EQ(gone, install->table.id);
+  acknowledge<RemoveTable, TableRemoved>(h, b);
+  EXPECT_EQ(h.core.statistics().pending_changes, 0u);
+  h.post(client, accounts());
+  EXPECT_NE((acknowledge<InstallTable, TableInstalled>(h, a)), gone) << "ids are never reused";
+}
+
+TEST(NodeRequests, DropTellsTheNodesAndWaits) {
+  CoreHarness h;
+  const PeerId client = h.client();
+  const TableId id = h.call<TableCreated>(client, accounts())->table.id;
+  const PeerId node = h.node("tcp://a:1");
+  const uint64_t version = h.core.catalog().version;
+  h.post(client, DropTable{"accounts"});
+  EXPECT_EQ(h.core.catalog().version, version + 1);
+  EXPECT_EQ(h.core.catalog().tables.size(), 2u);
+  EXPECT_TRUE(h.outbox.sent[client].empty());
+  EXPECT_EQ((acknowledge<RemoveTable, TableRemoved>(h, node)), id);
+  EXPECT_TRUE(h.take<TableDropped>(client).ok());
+  EXPECT_EQ(h.call<TableDropped>(client, DropTable{"accounts"}).error.code(), StatusCode::kNoSuchTable);
+  h.post(client, accounts(FieldType::kInt32));
+  EXPECT_GT((acknowledge<InstallTable, TableInstalled>(h, node)), id) << "ids are never reused";
+  EXPECT_FALSE(h.take<TableCreated>(client)->existed);
+}
+
+TEST(NodeRequests, AnswersOfASessionThatEndedGoNowhere) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  const PeerId client = h.client();
+  h.post(client, accounts());
+  h.core.peer_lost(client);
+  acknowledge<InstallTable, TableInstalled>(h, node);
+  EXPECT_TRUE(h.outbox.sent[client].empty());
+  EXPECT_EQ(h.core.catalog().tables.size(), 3u);
+}
+
+TEST(NodeRequests, ARepeatedCreateIsAnsweredOnce) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  const PeerId client = h.client();
+  const Buffer create = CoreHarness::encoded(accounts(), 100);
+  h.deliver(client, create);
+  h.deliver(client, create);
+  acknowledge<InstallTable, TableInstalled>(h, node);
+  EXPECT_EQ(h.outbox.sent[client].size(), 1u);
+  h.deliver(client, create);
+  EXPECT_EQ(h.outbox.sent[client].size(), 2u);
+  EXPECT_FALSE(h.take<TableCreated>(client)->existed);
+  EXPECT_FALSE(h.take<TableCreated>(client)->existed);
+}
+
+TEST(NodeRequests, LimitsPendingChanges) {
+  CoreHarness h;
+  h.node("tcp://a:1");
+  const PeerId client = h.client();
+  for (size_t i = 0; i < kMaxPendingChanges; ++i) {
+    h.post(client, CreateTable{"t" + std::to_string(i), TableKind::kTransactional, test_schema()});
+  }
+  EXPECT_TRUE(h.outbox.sent[client].empty());
+  EXPECT_EQ(h.call<TableCreated>(client, accounts()).error.code(), StatusCode::kOverloaded);
+}
+
+TEST(NodeRequests, PublishesChangesAfterAnInterval) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  const PeerId client = h.client();
+  h.core.on_time(h.now_ns);  // what the registration left
+  h.outbox.sent[node].clear();
+  EXPECT_EQ(h.core.next_deadline_ns(), UINT64_MAX) << "nothing has changed";
+  ASSERT_TRUE(h.call<wire::Begun>(client, wire::Begin{2, false}).ok());
+  ASSERT_TRUE(h.call<wire::Completed>(client, wire::Complete{{{TransactionId(1), true}}}).ok());
+  EXPECT_EQ(h.core.next_deadline_ns(), h.now_ns + CoreOptions().publish_interval_ns);
+  h.core.on_time(h.now_ns);
+  EXPECT_TRUE(h.outbox.sent[node].empty()) << "too early";
+  h.now_ns = h.core.next_deadline_ns();
+  h.core.on_time(h.now_ns);
+  const auto publish = h.take<Publish>(node);
+  ASSERT_TRUE(publish.ok());
+  EXPECT_EQ(publish.sequence, publish->publication.number);
+  EXPECT_EQ(publish->publication.later, Snapshot(Version(1)));
+  EXPECT_TRUE(publish->publication.young_open);
+  EXPECT_EQ(publish->publication.floor, Version(0));
+  EXPECT_EQ(h.core.next_deadline_ns(), h.now_ns + CoreOptions().young_ns) << "the young one will have aged";
+  h.now_ns = h.core.next_deadline_ns();
+  h.core.on_time(h.now_ns);
+  EXPECT_EQ(h.take<Publish>(node)->publication.old.size(), 1u);
+  EXPECT_EQ(h.core.next_deadline_ns(), UINT64_MAX);
+}
+
+TEST(NodeRequests, AFullNodeGetsTheNextPublication) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  h.outbox.stuck.insert(node);
+  h.core.on_time(h.now_ns);
+  EXPECT_EQ(h.core.statistics().publications_skipped, 1u);
+  EXPECT_FALSE(h.outbox.closed.contains(node));
+  h.outbox.stuck.clear();
+  h.now_ns = h.core.next_deadline_ns();
+  h.core.on_time(h.now_ns);
+  EXPECT_TRUE(h.take<Publish>(node).ok());
+}
+
+TEST(NodeRequests, AdministrationUsesTheSameMachine) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  std::optional<Result<TableCreated>> created;
+  h.core.create_table(accounts(), [&](Result<TableCreated> result) { created = std::move(result); });
+  EXPECT_FALSE(created.has_value());
+  acknowledge<InstallTable, TableInstalled>(h, node);
+  ASSERT_TRUE(created.has_value());
+  EXPECT_TRUE(created->ok());
+  std::optional<Result<TableDropped>> dropped;
+  h.core.drop_table(DropTable{"nothing"}, [&](Result<TableDropped> result) { dropped = std::move(result); });
+  ASSERT_TRUE(dropped.has_value());
+  EXPECT_EQ(dropped->code(), StatusCode::kNoSuchTable);
+}
+
+}  // namespace
+}  // namespace loam::commit

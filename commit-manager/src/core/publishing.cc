@@ -1,0 +1,77 @@
+// How Transactions sums the open snapshots up for the storage nodes (R13).
+//
+// An old snapshot is listed exactly, so that nodes may collect what lies between two of them; the young ones, which
+// come and go faster than publications, share a floor. A floor is one number, and a transaction that stays open holds
+// the bases of all later snapshots down to its id: then the floor would keep everything since. So snapshots whose base
+// is older than the young are listed exactly too, as far as the publication's size allows.
+#include "commit-manager/src/core/transactions.h"
+#include "common/base/assert.h"
+
+namespace loam::commit {
+
+namespace {
+
+size_t varint_bytes(uint64_t value) {
+  size_t bytes = 1;
+  for (; value >= 0x80; value >>= 7) ++bytes;
+  return bytes;
+}
+
+size_t encoded_bytes(const Snapshot& snapshot) {
+  size_t bytes = varint_bytes(snapshot.base().value) + varint_bytes(snapshot.high().value - snapshot.base().value) +
+                 varint_bytes(snapshot.open().size());
+  uint64_t previous = snapshot.base().value;
+  for (const Version id : snapshot.open()) {
+    bytes += varint_bytes(id.value - previous - 1);
+    previous = id.value;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void Transactions::move_marks(uint64_t now_ns) {
+  if (now_ns - mark_ns_ < options_.young_ns) return;
+  old_mark_ = next_mark_;
+  next_mark_ = last_id_;
+  mark_ns_ = now_ns;
+}
+
+/// Lists open snapshots from the oldest on; returns the first that is left to the floor, kNone if none is.
+OpenSnapshots::Slot Transactions::list_exactly(uint64_t now_ns, std::vector<OldSnapshot>& old) const {
+  size_t bytes = 0;
+  for (OpenSnapshots::Slot at = snapshots_.oldest(); at != OpenSnapshots::kNone; at = snapshots_.entry(at).next) {
+    if (at == newest_) return OpenSnapshots::kNone;  // the last one: it sees all that later ones see
+    const OpenSnapshots::Entry& entry = snapshots_.entry(at);
+    const bool young = now_ns - entry.opened_ns < options_.young_ns;
+    const bool held_down = entry.snapshot.base().value < old_mark_;
+    if (young && !held_down) return at;
+    bytes += 1 + encoded_bytes(entry.snapshot);
+    if (bytes > options_.max_publication_bytes || old.size() == kMaxOldSnapshots) return at;
+    old.push_back({entry.snapshot, entry.writers > 0});
+  }
+  return OpenSnapshots::kNone;
+}
+
+void Transactions::publish(uint64_t now_ns, Publication& publication) {
+  move_marks(now_ns);
+  const VisibleNow now = visible_now();
+  publication.number = ++publication_number_;
+  publication.cm_epoch = options_.epoch;
+  const Status assigned = publication.later.assign(now.base, Version(finished_), now.open);
+  LOAM_CHECK(assigned.ok(), "the open set is ascending and within its limit");
+  publication.old.clear();
+  const OpenSnapshots::Slot young = list_exactly(now_ns, publication.old);
+  publication.young_open = young != OpenSnapshots::kNone;
+  publication.floor = publication.young_open ? snapshots_.entry(young).snapshot.base() : publication.later.base();
+  // What the floor covers need not be listed.
+  while (publication.young_open && !publication.old.empty() &&
+         publication.old.back().snapshot.base() >= publication.floor) {
+    publication.old.pop_back();
+  }
+  exact_ = publication.old.size();
+  changed_ = false;
+  floor_may_rise_ = publication.young_open;
+}
+
+}  // namespace loam::commit

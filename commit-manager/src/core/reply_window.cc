@@ -1,0 +1,40 @@
+#include "commit-manager/src/core/reply_window.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace loam::commit {
+
+ReplyWindow::Found ReplyWindow::look_up(uint64_t sequence, Buffer& reply) {
+  Slot& known = slot(sequence);
+  if (known.state == State::kEmpty || known.sequence < sequence) {
+    known = {sequence, 0, 0, State::kRunning};
+    return Found::kNew;
+  }
+  if (known.sequence > sequence) return Found::kForgotten;
+  if (known.state == State::kRunning) return Found::kRunning;
+  if (end_ - known.begin > kReplyWindowBytes) return Found::kForgotten;
+  reply.resize(known.size);
+  const size_t at = known.begin % kReplyWindowBytes;
+  const size_t first = std::min<size_t>(known.size, kReplyWindowBytes - at);
+  std::memcpy(reply.data(), ring_.data() + at, first);
+  std::memcpy(reply.data() + first, ring_.data(), known.size - first);
+  return Found::kAnswered;
+}
+
+void ReplyWindow::keep(uint64_t sequence, Bytes reply) {
+  Slot& running = slot(sequence);
+  if (running.sequence != sequence || running.state != State::kRunning) return;  // overtaken by newer requests
+  running.state = State::kAnswered;
+  running.begin = end_;
+  running.size = static_cast<uint32_t>(reply.size());
+  end_ += reply.size();
+  if (reply.size() > kReplyWindowBytes) return;  // forgotten at once
+  if (ring_.empty()) ring_.resize(kReplyWindowBytes);
+  const size_t at = running.begin % kReplyWindowBytes;
+  const size_t first = std::min(reply.size(), kReplyWindowBytes - at);
+  std::memcpy(ring_.data() + at, reply.data(), first);
+  std::memcpy(ring_.data(), reply.data() + first, reply.size() - first);
+}
+
+}  // namespace loam::commit

@@ -1,0 +1,298 @@
+#include "commit-manager/src/core/transactions.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/base/assert.h"
+
+namespace loam::commit {
+
+namespace {
+
+Status overloaded(std::string what, size_t limit, std::string_view remedy) {
+  return {StatusCode::kOverloaded, "begin: " + what + " (limit " + std::to_string(limit) + "); " + std::string(remedy)};
+}
+
+Status refuse_outcome(TransactionId id, std::string_view why) {
+  return {StatusCode::kInvalidArgument, "complete: transaction " + std::to_string(id.value) + " " + std::string(why) +
+                                            "; no transaction of this message was completed"};
+}
+
+}  // namespace
+
+Transactions::Transactions(const CoreOptions& options)
+    : options_(options),
+      last_id_(options.first_transaction.value - 1),
+      finished_(last_id_),
+      snapshots_(options.max_snapshot_bytes),
+      old_mark_(last_id_),
+      next_mark_(last_id_) {
+  LOAM_CHECK(options.first_transaction.value > 0, "transaction 0 is no transaction");
+}
+
+Transactions::VisibleNow Transactions::visible_now() const {
+  // Open ids above the highest finished one need not be named: nothing above it is visible anyhow.
+  const auto end = std::lower_bound(open_.begin(), open_.end(), Version(finished_));
+  const std::span<const Version> below(open_.begin(), end);
+  return {below.empty() ? Version(finished_) : Version(below.front().value - 1), below};
+}
+
+Status Transactions::admit(const SessionLoad& load, uint32_t count, bool read_only) const {
+  if (count == 0 && !read_only) {
+    return {StatusCode::kInvalidArgument, "begin: asks for no transaction and no snapshot"};
+  }
+  if (count > wire::kMaxBegins) {
+    return {StatusCode::kInvalidArgument, "begin: " + std::to_string(count) + " transactions in one message, at most " +
+                                              std::to_string(wire::kMaxBegins) + " are allowed"};
+  }
+  if (read_only && load.snapshots >= options_.max_snapshots_per_session) {
+    return overloaded("too many read-only snapshots of this session", options_.max_snapshots_per_session,
+                      "release some first");
+  }
+  if (count == 0) return ok_status();
+  if (load.open + count > options_.max_open_per_session) {
+    return overloaded("too many open transactions of this session", options_.max_open_per_session,
+                      "complete some first");
+  }
+  if (load.uncleared + load.open + count > options_.max_uncleared_per_session) {
+    return overloaded("too many transactions of this session whose undo records are not reported cleared",
+                      options_.max_uncleared_per_session, "report them");
+  }
+  if (open_.size() + count > options_.max_open) {
+    return overloaded("too many open transactions in the cluster", options_.max_open, "try again later");
+  }
+  if (transactions_.size() + count > options_.max_transactions) {
+    return overloaded("too many transactions that are open or not cleared in the cluster", options_.max_transactions,
+                      "try again later");
+  }
+  return ok_status();
+}
+
+Status Transactions::begin(SessionId session, SessionLoad& load, uint32_t count, bool read_only, uint64_t now_ns,
+                           Begun& begun) {
+  LOAM_RETURN_IF_ERROR(admit(load, count, read_only));
+  if (newest_ == OpenSnapshots::kNone) {
+    const VisibleNow now = visible_now();
+    newest_ = snapshots_.take(now.base, Version(finished_), now.open, now_ns);
+    if (newest_ == OpenSnapshots::kNone) {
+      return overloaded("the open snapshots hold too many bytes", options_.max_snapshot_bytes, "try again later");
+    }
+  }
+  snapshots_.hold(newest_, count, read_only ? 1 : 0);
+  begun.first = TransactionId(count == 0 ? 0 : last_id_ + 1);
+  for (uint32_t i = 0; i < count; ++i) {
+    transactions_.insert({++last_id_, session, newest_, State::kOpen, false});
+    open_.push_back(Version(last_id_));
+  }
+  begun.snapshot_number = 0;
+  if (read_only) {
+    begun.snapshot_number = ++last_number_;
+    registered_.insert({last_number_, session, newest_});
+    ++load.snapshots;
+    ++read_only_begins_;
+  }
+  load.open += count;
+  begins_ += count;
+  changed_ = true;
+  begun.snapshot = &snapshots_.entry(newest_).snapshot;
+  begun.seen_by_all = seen_by_all();
+  return ok_status();
+}
+
+Status Transactions::check_outcome(SessionId session, const wire::Complete::Outcome& outcome) {
+  Transaction* transaction = transactions_.find(outcome.id.value);
+  if (transaction == nullptr) {
+    return refuse_outcome(outcome.id, outcome.id.value == 0 || outcome.id.value > last_id_ ? "was never begun"
+                                                                                           : "is complete and cleared");
+  }
+  if (transaction->session != session) return refuse_outcome(outcome.id, "belongs to another session");
+  switch (transaction->state) {
+    case State::kOpen:
+      transaction->state = outcome.committed ? State::kCommitting : State::kAborting;
+      named_.push_back(transaction);
+      return ok_status();
+    case State::kCommitting:
+    case State::kAborting:
+      return refuse_outcome(outcome.id, "is named twice");
+    case State::kCommitted:
+      return outcome.committed ? ok_status() : refuse_outcome(outcome.id, "was committed and cannot be aborted");
+    case State::kAborted:
+      return outcome.committed ? refuse_outcome(outcome.id, "was aborted and cannot be committed") : ok_status();
+  }
+  return ok_status();
+}
+
+Status Transactions::complete(SessionId session, SessionLoad& load, std::span<const wire::Complete::Outcome> outcomes) {
+  named_.clear();
+  for (const wire::Complete::Outcome& outcome : outcomes) {
+    if (Status status = check_outcome(session, outcome); !status.ok()) {
+      for (Transaction* transaction : named_) transaction->state = State::kOpen;
+      return status;
+    }
+  }
+  if (!named_.empty()) apply_outcomes(load);
+  return ok_status();
+}
+
+void Transactions::apply_outcomes(SessionLoad& load) {
+  finished_ids_.clear();
+  for (Transaction* transaction : named_) {
+    const bool committed = transaction->state == State::kCommitting;
+    transaction->state = committed ? State::kCommitted : State::kAborted;
+    ++(committed ? commits_ : aborts_);
+    finished_ = std::max(finished_, transaction->id);
+    finished_ids_.push_back(Version(transaction->id));
+    let_go(transaction->snapshot, 1, 0);
+    transaction->snapshot = OpenSnapshots::kNone;
+  }
+  load.open -= named_.size();
+  load.uncleared += named_.size();
+  squeeze_open();
+  newest_ = OpenSnapshots::kNone;  // later snapshots see more
+  changed_ = true;
+}
+
+/// Takes finished_ids_ out of open_ in one pass over what lies above the lowest of them.
+void Transactions::squeeze_open() {
+  std::sort(finished_ids_.begin(), finished_ids_.end());
+  auto gone = finished_ids_.begin();
+  auto to = std::lower_bound(open_.begin(), open_.end(), *gone);
+  for (auto from = to; from != open_.end(); ++from) {
+    if (gone != finished_ids_.end() && *from == *gone) {
+      ++gone;
+    } else {
+      *to++ = *from;
+    }
+  }
+  open_.erase(to, open_.end());
+}
+
+void Transactions::let_go(OpenSnapshots::Slot slot, uint32_t writers, uint32_t readers) {
+  if (snapshots_.release(slot, writers, readers) && slot == newest_) newest_ = OpenSnapshots::kNone;
+}
+
+void Transactions::clear(SessionId session, SessionLoad& load, std::span<const TransactionId> ids) {
+  for (const TransactionId id : ids) {
+    Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
+    if (transaction == nullptr || transaction->session != session || transaction->state == State::kOpen) continue;
+    transactions_.erase(transaction);
+    --load.uncleared;
+  }
+}
+
+void Transactions::release(SessionId session, SessionLoad& load, std::span<const uint64_t> numbers) {
+  for (const uint64_t number : numbers) {
+    Registered* registered = number == 0 ? nullptr : registered_.find(number);
+    if (registered == nullptr || registered->session != session) continue;
+    let_go(registered->snapshot, 0, 1);
+    registered_.erase(registered);
+    --load.snapshots;
+    changed_ = true;
+  }
+}
+
+void Transactions::end_session(SessionId session, SessionLoad& load) {
+  if (load.snapshots != 0) {
+    std::vector<uint64_t> numbers;
+    registered_.for_each([&](const Registered& registered) {
+      if (registered.session == session) numbers.push_back(registered.id);
+    });
+    release(session, load, numbers);
+  }
+  if (load.open + load.uncleared != 0) {
+    transactions_.for_each([&](Transaction& transaction) {
+      if (transaction.session == session) transaction.orphaned = true;
+    });
+  }
+  orphaned_open_ += load.open;
+  orphaned_uncleared_ += load.uncleared;
+  load = {};
+}
+
+Version Transactions::base() const { return visible_now().base; }
+
+Version Transactions::seen_by_all() const {
+  // The oldest open snapshot has the lowest base of all that are open or come later.
+  return snapshots_.size() == 0 ? base() : snapshots_.entry(snapshots_.oldest()).snapshot.base();
+}
+
+std::vector<Orphan> Transactions::orphans() const {
+  std::vector<Orphan> orphans;
+  transactions_.for_each([&](const Transaction& transaction) {
+    if (transaction.orphaned && transaction.state == State::kOpen) {
+      orphans.push_back({TransactionId(transaction.id), transaction.session});
+    }
+  });
+  std::sort(orphans.begin(), orphans.end(), [](const Orphan& a, const Orphan& b) { return a.id < b.id; });
+  return orphans;
+}
+
+void Transactions::report(Statistics& statistics) const {
+  statistics.last_transaction = last_id_;
+  statistics.open = open_.size();
+  statistics.orphaned_open = orphaned_open_;
+  statistics.uncleared = transactions_.size() - open_.size();
+  statistics.orphaned_uncleared = orphaned_uncleared_;
+  statistics.begins = begins_;
+  statistics.commits = commits_;
+  statistics.aborts = aborts_;
+  statistics.read_only_begins = read_only_begins_;
+  statistics.read_only_snapshots = registered_.size();
+  statistics.open_snapshots = snapshots_.size();
+  statistics.snapshot_memory_bytes = snapshots_.memory_bytes();
+  const VisibleNow now = visible_now();
+  Snapshot snapshot;
+  if (snapshot.assign(now.base, Version(finished_), now.open).ok()) {
+    Buffer encoded;
+    ByteWriter writer(encoded);
+    snapshot.encode(writer);
+    statistics.snapshot_bytes = encoded.size();
+  }
+  statistics.base = now.base.value;
+  statistics.seen_by_all = seen_by_all().value;
+  statistics.publications = publication_number_;
+  statistics.publication_exact = exact_;
+}
+
+void Transactions::check_invariants() const {
+  snapshots_.check_invariants();
+  LOAM_CHECK(std::is_sorted(open_.begin(), open_.end()), "open ids ascend");
+  LOAM_CHECK(open_.empty() || open_.back().value <= last_id_, "open ids were given out");
+  LOAM_CHECK(finished_ <= last_id_, "finished ids were given out");
+  size_t open = 0, orphaned_open = 0, orphaned_uncleared = 0;
+  std::vector<uint32_t> writers, readers;
+  const auto held = [](std::vector<uint32_t>& counts, OpenSnapshots::Slot slot) {
+    if (counts.size() <= slot) counts.resize(slot + 1);
+    ++counts[slot];
+  };
+  transactions_.for_each([&](const Transaction& transaction) {
+    if (transaction.state == State::kOpen) {
+      ++open;
+      orphaned_open += transaction.orphaned ? 1 : 0;
+      held(writers, transaction.snapshot);
+      LOAM_CHECK(std::binary_search(open_.begin(), open_.end(), Version(transaction.id)), "an open id is listed");
+      LOAM_CHECK(!snapshots_.entry(transaction.snapshot).snapshot.visible(Version(transaction.id)),
+                 "no transaction sees itself finished");
+    } else {
+      orphaned_uncleared += transaction.orphaned ? 1 : 0;
+      LOAM_CHECK(transaction.state == State::kCommitted || transaction.state == State::kAborted, "complete for good");
+    }
+  });
+  registered_.for_each([&](const Registered& registered) { held(readers, registered.snapshot); });
+  LOAM_CHECK(open == open_.size(), "each listed id is open");
+  LOAM_CHECK(orphaned_open == orphaned_open_ && orphaned_uncleared == orphaned_uncleared_, "orphans are counted");
+  writers.resize(std::max(writers.size(), readers.size()));
+  readers.resize(writers.size());
+  for (OpenSnapshots::Slot at = snapshots_.oldest(); at != OpenSnapshots::kNone; at = snapshots_.entry(at).next) {
+    const OpenSnapshots::Entry& entry = snapshots_.entry(at);
+    LOAM_CHECK(at < writers.size() && entry.writers == writers[at] && entry.readers == readers[at], "holders counted");
+  }
+  if (newest_ != OpenSnapshots::kNone) {
+    const VisibleNow now = visible_now();
+    LOAM_CHECK(snapshots_.entry(newest_).snapshot == Snapshot::make(now.base, Version(finished_), now.open).value(),
+               "the shared snapshot is what a new one would be");
+    LOAM_CHECK(newest_ == snapshots_.newest(), "it is the last of the list");
+  }
+}
+
+}  // namespace loam::commit

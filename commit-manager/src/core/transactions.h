@@ -1,0 +1,154 @@
+// Ids, the open set, snapshots and publications: what the commit manager promises about time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <loam/commit/core.h>
+
+#include "commit-manager/src/core/flat_table.h"
+#include "commit-manager/src/core/open_snapshots.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/snapshot/publication.h"
+#include "common/snapshot/snapshot.h"
+#include "common/wire/manager.h"
+
+namespace loam::commit {
+
+/// How much one session holds; kept in the session, changed by Transactions alone.
+struct SessionLoad {
+  size_t open = 0;       ///< transactions begun and not complete
+  size_t uncleared = 0;  ///< complete, undo record not reported cleared
+  size_t snapshots = 0;  ///< registered read-only snapshots
+
+  bool empty() const { return open + uncleared + snapshots == 0; }
+};
+
+/// Transactions and snapshots of all sessions. Messages are decoded before, and encoded after.
+///
+/// Owner: Core. One thread. Per batch: O(open transactions) with about a nanosecond each (the snapshot is copied and
+/// encoded, and completed ids are squeezed out of the open set); per transaction: two hash lookups.
+///
+/// State of an id: not given out → open → committed or aborted → (cleared) forgotten. `first` up to last_id() have been
+/// given out; an id that is not in the table is finished and cleared.
+///
+/// Invariants (check_invariants()):
+/// 1. `open_` lists the ids of all open transactions, ascending; last_id_ is not below any.
+/// 2. A new snapshot sees the ids up to `finished_` (the highest finished one) that are not in `open_`.
+/// 3. Every open transaction holds one entry of `snapshots_` as writer; every registered read-only snapshot, one as
+///    reader; nobody else does.
+/// 4. `newest_` is kNone, or an entry that sees exactly what a new snapshot would see.
+class Transactions {
+ public:
+  explicit Transactions(const CoreOptions& options);
+
+  struct Begun {
+    TransactionId first;
+    uint64_t snapshot_number = 0;
+    /// Lives until the next call.
+    const Snapshot* snapshot = nullptr;
+    Version seen_by_all;
+  };
+
+  /// Begins `count` transactions with consecutive ids, and a registered snapshot if `read_only`, all on one snapshot
+  /// (R12). All or nothing: kInvalidArgument, kOverloaded.
+  Status begin(SessionId session, SessionLoad& load, uint32_t count, bool read_only, uint64_t now_ns, Begun& begun);
+
+  /// Completes transactions of this session, all or none (R8). An outcome that was reported before is accepted again.
+  /// kInvalidArgument: not this session's, not open, another outcome than before, an id twice.
+  Status complete(SessionId session, SessionLoad& load, std::span<const wire::Complete::Outcome> outcomes);
+
+  /// Forgets completed transactions (R5). Ids that are not this session's, or not complete, are passed over.
+  void clear(SessionId session, SessionLoad& load, std::span<const TransactionId> ids);
+
+  /// Lets go of read-only snapshots. Unknown numbers are passed over: releasing is idempotent.
+  void release(SessionId session, SessionLoad& load, std::span<const uint64_t> numbers);
+
+  /// The session has ended: its read-only snapshots go; its transactions stay as they are, as orphans.
+  void end_session(SessionId session, SessionLoad& load);
+
+  /// Makes the next publication (R13) into `publication`, whose memory is used again.
+  void publish(uint64_t now_ns, Publication& publication);
+  /// Something has changed that the newest publication does not say.
+  bool changed() const { return changed_; }
+  /// The newest publication named a floor for young snapshots; when they have aged or gone, a new one says more.
+  bool floor_may_rise() const { return floor_may_rise_; }
+
+  TransactionId last_id() const { return TransactionId(last_id_); }
+  Version seen_by_all() const;
+  /// Every id up to here is finished.
+  Version base() const;
+  std::vector<Orphan> orphans() const;
+  /// Fills in what concerns transactions and snapshots.
+  void report(Statistics& statistics) const;
+  void check_invariants() const;
+
+ private:
+  enum class State : uint8_t {
+    kOpen,
+    kCommitting,  ///< named in the message under way; no such state survives complete()
+    kAborting,
+    kCommitted,
+    kAborted,
+  };
+  struct Transaction {
+    uint64_t id = 0;
+    SessionId session;
+    OpenSnapshots::Slot snapshot = OpenSnapshots::kNone;
+    State state = State::kOpen;
+    bool orphaned = false;  ///< its session has ended
+  };
+  struct Registered {
+    uint64_t id = 0;  ///< the snapshot's number
+    SessionId session;
+    OpenSnapshots::Slot snapshot = OpenSnapshots::kNone;
+  };
+  struct VisibleNow {
+    Version base;
+    std::span<const Version> open;
+  };
+
+  VisibleNow visible_now() const;
+  Status admit(const SessionLoad& load, uint32_t count, bool read_only) const;
+  Status check_outcome(SessionId session, const wire::Complete::Outcome& outcome);
+  void apply_outcomes(SessionLoad& load);
+  void let_go(OpenSnapshots::Slot slot, uint32_t writers, uint32_t readers);
+  void squeeze_open();
+  void move_marks(uint64_t now_ns);
+  OpenSnapshots::Slot list_exactly(uint64_t now_ns, std::vector<OldSnapshot>& old) const;
+
+  const CoreOptions& options_;
+
+  uint64_t last_id_;
+  uint64_t finished_;
+  std::vector<Version> open_;
+  FlatTable<Transaction> transactions_;
+  FlatTable<Registered> registered_;
+  uint64_t last_number_ = 0;
+  OpenSnapshots snapshots_;
+  OpenSnapshots::Slot newest_ = OpenSnapshots::kNone;
+
+  // Publication.
+  bool changed_ = true;
+  bool floor_may_rise_ = false;
+  uint64_t publication_number_ = 0;
+  uint64_t exact_ = 0;
+  uint64_t old_mark_;   ///< last_id_ as it was at least `young_ns` ago
+  uint64_t next_mark_;  ///< as it was at mark_ns_
+  uint64_t mark_ns_ = 0;
+
+  // Scratch of complete().
+  std::vector<Transaction*> named_;
+  std::vector<Version> finished_ids_;
+
+  uint64_t begins_ = 0;
+  uint64_t commits_ = 0;
+  uint64_t aborts_ = 0;
+  uint64_t read_only_begins_ = 0;
+  uint64_t orphaned_open_ = 0;
+  uint64_t orphaned_uncleared_ = 0;
+};
+
+}  // namespace loam::commit
