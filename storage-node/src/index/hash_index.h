@@ -20,38 +20,42 @@
 //      Two inserters of k walk the same path, pass only slots that are not and (I1) never will be k's, and meet at the
 //      same first EMPTY slot, where one swap succeeds; the loser looks at that slot again.
 //  I3. No MOVED or FROZEN slot exists before array.next is set; next is set once.
-//  I4. While k's slot in the old array is FROZEN, k's slot in the next array, if it is there, is unchanged since the copy: who
+//  I4. While k's slot in the old array is FROZEN, k's slot in the next array, if it is there, is unchanged since the
+//  copy: who
 //      meets a FROZEN slot of its key completes the copy and sets MOVED_FULL before it works in the next array.
 //  I5. k enters the next array only by the copy of its FROZEN slot, or by an insert that has first found the first slot
-//      after k's path of non-empty slots in the old array MOVED_EMPTY (sealed it): no later insert into the old array can
-//      succeed (I1).
+//      after k's path of non-empty slots in the old array MOVED_EMPTY (sealed it): no later insert into the old array
+//      can succeed (I1).
 //
-// Copying. Several helpers may copy one FROZEN slot; k may be copied, changed and erased in the next array while one of them
-// sleeps, and its late copy would bring k back. So a copier walks k's path in the next array to the first EMPTY slot y
-// and, immediately before each swap of y, reads the old slot again: only if it is still FROZEN it swaps. If the swap
-// succeeds, k had never been in the next array: its slot there would be (a) before y: the copier read it as k's
-// pointer (then nothing is to be done) or as DELETED, but an erase comes after MOVED_FULL (I4), which the copier would then
-// have seen in its later reading of the old slot; (b) y: the swap would fail; (c) behind y: y would have been non-empty.
+// Copying. Several helpers may copy one FROZEN slot; k may be copied, changed and erased in the next array while one of
+// them sleeps, and its late copy would bring k back. So a copier walks k's path in the next array to the first EMPTY
+// slot y and, immediately before each swap of y, reads the old slot again: only if it is still FROZEN it swaps. If the
+// swap succeeds, k had never been in the next array: its slot there would be (a) before y: the copier read it as k's
+// pointer (then nothing is to be done) or as DELETED, but an erase comes after MOVED_FULL (I4), which the copier would
+// then have seen in its later reading of the old slot; (b) y: the swap would fail; (c) behind y: y would have been
+// non-empty.
 //
 // Linearization points
-//  find       the load of k's slot with a pointer, FROZEN or not; if absent: the load of the EMPTY slot that ends the path in
+//  find       the load of k's slot with a pointer, FROZEN or not; if absent: the load of the EMPTY slot that ends the
+//  path in
 //             the last array looked at (if k was never in the next array before the old array's EMPTY slot was
 //             read, that reading).
 //  insert     the successful swap EMPTY → P; if it exists: as find.
 //  replace, erase   the successful swap; if it fails: the load of another word of that key.
-//  A find writes nothing. It goes to the next array only if it passed a MOVED slot: if the path in the old array ends in
-//  EMPTY and no slot of it is MOVED, k is in neither array (I5).
+//  A find writes nothing. It goes to the next array only if it passed a MOVED slot: if the path in the old array ends
+//  in EMPTY and no slot of it is MOVED, k is in neither array (I5).
 //
-// ABA. A swap expects a word with an address. Entries are freed through the epochs (memory/epoch.h), and every operation runs
-// inside a guard, so an address it has read is not given to another entry before it ends. That an entry itself comes back as
-// head of its chain (an undone update) is the chains' affair (R16).
+// ABA. A swap expects a word with an address. Entries are freed through the epochs (memory/epoch.h), and every
+// operation runs inside a guard, so an address it has read is not given to another entry before it ends. That an entry
+// itself comes back as head of its chain (an undone update) is the chains' affair (R16).
 //
-// Migration starts when used slots (keys and DELETED) pass kMaxLoad, or keys fall below kMinLoad, into an array sized by the
-// number of live keys: larger, equal (a clean-up) or smaller. Every insert and erase then moves kMovesPerWrite slots
-// (kMovesWhenLate when the next array itself is filling up), step() moves more. The sizes guarantee that the old array
-// is empty long before the next one is full: capacity(next) ≥ capacity(old) / kMaxShrink, filled to kFreshLoad at most,
-// so at least (kMaxLoad - kFreshLoad) · capacity(old) / kMaxShrink writes come, each of which moves its share. A later migration
-// waits for the end of the earlier one, by helping.
+// Migration starts when used slots (keys and DELETED) pass kMaxLoad, or keys fall below kMinLoad, into an array sized
+// by the number of live keys: larger, equal (a clean-up) or smaller. Every insert and erase then moves moves_per_write
+// slots, step() moves more. The sizes leave room for everything: capacity(next) ≥ capacity(old) / kMaxShrink, and the
+// keys to be copied fill it to kFreshLoad at most; at 16 moves a write the old array is empty after capacity(old) / 16
+// inserts, an eighth of capacity(next). An insert that finds kMaxInsertsMeanwhile of capacity(next) inserted already
+// (the helpers must be asleep inside their chunks) moves all that is left by itself. A later migration waits for the
+// end of the earlier one by that same way.
 //
 // Progress: lock-free. A stalled thread holds nothing that others need: half-copied slots are completed by others. If a
 // pool is full, a growth fails: inserts go on to kHardLoad, then get kNoSpace; finds, replaces, erases go on.
@@ -66,6 +70,7 @@
 
 #include "common/base/env.h"
 #include "common/base/ids.h"
+#include "common/base/status.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
 #include "storage-node/src/index/slot.h"
@@ -77,30 +82,34 @@ struct Array;
 }
 
 struct HashIndexOptions {
-  /// Slots of the first array, a power of two; also the least it shrinks to. 512 slots are one block of 4 KiB.
+  /// Slots of the first array, a power of two of at least HashIndex::kMinCapacity; also the least that the index
+  /// shrinks to. 512 slots are one block of 4 KiB.
   size_t initial_capacity = 512;
+  /// Slots moved by one insert or erase while a migration runs; 1 to kMaxMovesPerWrite.
+  size_t moves_per_write = 16;
 };
 
 /// Numbers of an index. Approximate while writers run.
 struct HashIndexStatistics {
-  size_t live = 0;            ///< keys
-  size_t deleted = 0;         ///< dead slots in the array that inserts go to
-  size_t capacity = 0;        ///< slots of that array
-  size_t bytes = 0;           ///< of all arrays, the old one of a migration too
+  size_t live = 0;      ///< keys
+  size_t deleted = 0;   ///< dead slots in the array that inserts go to
+  size_t capacity = 0;  ///< slots of that array
+  size_t bytes = 0;     ///< of all arrays, the old one of a migration too
   bool migrating = false;
-  uint64_t migrations = 0;    ///< completed
+  uint64_t migrations = 0;      ///< completed
   uint64_t growth_refused = 0;  ///< by a full pool
-  size_t moves_max = 0;       ///< the most slots moved inside one operation
+  size_t moves_max = 0;         ///< the most slots moved inside one operation
 };
 
 /// A key's slot as it was seen, for a following replace() or erase(). Valid inside the guard it was made in.
 struct Cursor {
   Key key;
-  uint64_t hash = 0;
+  uint64_t hash = 0;  ///< HashIndex::hash(key)
   /// Newest version's entry; null: the key is absent.
   Entry* head = nullptr;
   /// Where it was seen; the index's own.
   Env::Atomic<uint64_t>* slot = nullptr;
+  index_detail::Array* array = nullptr;
   bool found() const { return head != nullptr; }
 };
 
@@ -113,29 +122,28 @@ enum class InsertOutcome : uint8_t {
 /// The index. Owner: its table. Threads: any, each inside a guard of its own EpochThread (the `thread` argument) of the
 /// domain and pool the index was made with. Nothing suspends; an insert or erase may take blocks from the pool.
 ///
-/// The entries' keys are read through key_of() (entry_key.h): an entry that is put into the index is complete and stays
-/// readable until one grace period after the index no longer leads to it.
+/// The index reads nothing of an entry but its key. An entry that is put into the index is complete, and stays readable
+/// until one grace period after the index no longer leads to it.
 class HashIndex {
  public:
   /// Used slots (keys and DELETED) of the array at which a migration begins.
-  static constexpr double kMaxLoad = 0.75;
+  static constexpr double kMaxLoad = 0.8;
   /// Keys a fresh array is filled with at most.
   static constexpr double kFreshLoad = 0.5;
   /// Keys below which the array shrinks.
   static constexpr double kMinLoad = 0.125;
   /// Used slots beyond which inserts are refused when the array cannot grow.
-  static constexpr double kHardLoad = 0.875;
+  static constexpr double kHardLoad = 0.9;
   /// A migration makes the array at most so many times smaller.
-  static constexpr size_t kMaxShrink = 4;
-  /// Slots moved by one insert or erase while a migration runs.
-  static constexpr size_t kMovesPerWrite = 16;
-  /// The same when the next array is past kMaxLoad already.
-  static constexpr size_t kMovesWhenLate = 48;
+  static constexpr size_t kMaxShrink = 2;
+  /// Share of the next array that may be inserted into before the old one is empty.
+  static constexpr double kMaxInsertsMeanwhile = 0.25;
+  static constexpr size_t kMaxMovesPerWrite = 64;
   /// Requests looked up together.
   static constexpr size_t kGroup = 16;
-  static constexpr size_t kMinCapacity = 4;
+  static constexpr size_t kMinCapacity = 16;
 
-  /// kNoSpace if the pool refuses the first array.
+  /// kNoSpace if the pool refuses the first array, kInvalidArgument for options out of range.
   static Result<std::unique_ptr<HashIndex>> create(PagePool& pool, const HashIndexOptions& options = {});
   /// No operation may be under way.
   ~HashIndex();
@@ -146,19 +154,20 @@ class HashIndex {
 
   /// The key's newest version. Wait-free but for migrations that overtake it.
   Cursor find(Key key) const;
-  /// The same for many keys: in groups of kGroup, all slots are prefetched, then all entries, then compared; the head entries
-  /// are in the cache when it returns. out.size() == keys.size().
+  /// The same for many keys: in groups of kGroup, all slots are prefetched, then all entries, then compared; the head
+  /// entries are in the cache when it returns. out.size() == keys.size().
   void find_batch(std::span<const Key> keys, std::span<Cursor> out) const;
   /// Brings the key's home slot into the cache.
   void prefetch_slot(uint64_t hash) const;
 
-  /// Makes `head` the key's entry if the key is absent; key_of(head) == key. Fills `cursor` (present head, if it exists).
-  /// `reserve` is the claim on memory if the array has to grow.
+  /// Makes `head` the key's entry if the key is absent. Fills `cursor` with the present head in either case, unless
+  /// kNoSpace. `reserve` is the claim on memory if the array has to grow.
   InsertOutcome insert(EpochThread& thread, Key key, Entry* head, Cursor& cursor, Reserve reserve = Reserve::kWrite);
-  /// If cursor.head is still the key's head, makes it `desired` (of the same key). Otherwise the cursor shows the present
-  /// head (null: the key is gone), and false. Never needs memory.
+  /// If cursor.head is still the key's head, makes it `desired` (of the same key), and the cursor shows it. Otherwise
+  /// the cursor shows the present head (null: the key is gone), and false. Never needs memory.
   bool replace(Cursor& cursor, Entry* desired);
-  /// If cursor.head is still the key's head, takes the key out. Otherwise as replace(). Never needs memory.
+  /// If cursor.head is still the key's head, takes the key out, and the cursor shows null. Otherwise as replace().
+  /// Frees an array at times, never needs one.
   bool erase(EpochThread& thread, Cursor& cursor);
 
   /// Background work: moves up to `budget` slots of a running migration. True if more is left to do.
@@ -167,13 +176,14 @@ class HashIndex {
   /// Off: no migration begins any more (for baselines that measure without growth). A running one completes.
   void set_growth(bool enabled) { growth_enabled_.store(enabled, std::memory_order_relaxed); }  // a hint: no ordering
 
-  /// Calls fn(Entry* head) for every key. Exact only while nobody writes and no migration runs; otherwise keys that move
-  /// may be seen twice.
+  /// Calls fn(Entry* head) for every key. Exact only while nobody writes and no migration runs; otherwise keys that
+  /// move may be seen twice.
   template <class Fn>
   void for_each(Fn&& fn) const {
     visit_all([](void* context, Entry* head) { (*static_cast<std::remove_reference_t<Fn>*>(context))(head); }, &fn);
   }
 
+  /// Inside a guard, like everything here.
   HashIndexStatistics statistics() const;
   /// Mean number of slots that a find of a present key looks at. Walks the whole index; no concurrent writers.
   double mean_probe_length() const;
@@ -183,20 +193,33 @@ class HashIndex {
  private:
   using Array = index_detail::Array;
   using Slot = Env::Atomic<uint64_t>;
-  struct Probe;
 
-  HashIndex(PagePool& pool, size_t initial_capacity);
+  HashIndex(PagePool& pool, const HashIndexOptions& options, Array* first);
 
-  Probe probe(const Array& array, Key key, uint64_t hash, size_t from) const;
-  bool update(Cursor& cursor, SlotWord desired);
-  void copy(Array& from, Slot& slot, SlotWord frozen);
-  size_t move_slot(Array& from, size_t index);
+  Cursor find_from(const Array* array, Key key, uint64_t hash) const;
+  /// A cursor's slot to `desired`, if it holds the cursor's head.
+  bool change(Cursor& cursor, SlotWord desired);
   void visit_all(void (*fn)(void*, Entry*), void* context) const;
+
+  // Migration (migration.cc).
+  bool copy(const Array& from, Slot& old_slot, SlotWord frozen);
+  bool move_slot(Array& from, Slot& slot, SlotWord word);
+  void finish_slot(Array& from, Slot& slot, SlotWord frozen);
+  size_t move_chunk(Array& from, size_t begin, size_t count);
+  bool help(EpochThread& thread, Array& from, size_t budget);
+  void complete_alone(EpochThread& thread, Array& from);
+  void finish(EpochThread& thread, Array& from);
+  bool start_migration(Array& array, Reserve reserve);
+  size_t target_capacity(const Array& array) const;
+  void check_load(EpochThread& thread, Array& array, Reserve reserve);
+  bool make_room(EpochThread& thread, Array& array, Reserve reserve);
+  void count_moves(size_t moves);
 
   PagePool& pool_;
   const size_t min_capacity_;
+  const size_t moves_per_write_;
   // Read by every operation; written when a migration completes.
-  alignas(64) Env::Atomic<Array*> current_{nullptr};
+  alignas(64) Env::Atomic<Array*> current_;
   Env::Atomic<bool> growth_enabled_{true};
   // Counters, written by writers, read by statistics.
   alignas(64) Env::Atomic<uint64_t> migrations_{0};

@@ -31,6 +31,8 @@ struct SlotWord {
   static constexpr SlotWord moved_empty() { return {4}; }
   /// What was here is in the next array, or was deleted.
   static constexpr SlotWord moved_full() { return {6}; }
+  /// The lowest bits of the hash; the slot's place is decided by the highest.
+  static constexpr uint16_t tag_of(uint64_t hash) { return static_cast<uint16_t>(hash); }
   static SlotWord pointer(uint16_t tag, const Entry* entry) {
     const auto address = reinterpret_cast<uint64_t>(entry);
     LOAM_DCHECK((address & ~kAddressMask) == 0 && address != 0, "an entry is 16-byte aligned and below 2^48");
@@ -43,6 +45,7 @@ struct SlotWord {
   constexpr bool is_frozen() const { return is_pointer() && (bits & kFrozenBit) != 0; }
   constexpr bool is_moved() const { return *this == moved_empty() || *this == moved_full(); }
   constexpr SlotWord frozen() const { return {bits | kFrozenBit}; }
+  constexpr SlotWord unfrozen() const { return {bits & ~kFrozenBit}; }
   constexpr uint16_t tag() const { return static_cast<uint16_t>(bits >> 48); }
   Entry* entry() const { return reinterpret_cast<Entry*>(bits & kAddressMask); }
 };

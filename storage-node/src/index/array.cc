@@ -1,0 +1,90 @@
+#include "storage-node/src/index/array.h"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include "storage-node/src/log/entry.h"
+
+namespace loam::storage::index_detail {
+
+Array* Array::create(PagePool& pool, size_t capacity, Reserve reserve) {
+  const size_t segment_bytes = std::clamp(capacity * sizeof(Slot), PagePool::kMinBlockBytes, pool.page_size());
+  const size_t segment_slots = std::min(capacity, segment_bytes / sizeof(Slot));
+  const size_t segments = capacity / segment_slots;
+  void* const memory = ::operator new(sizeof(Array) + segments * sizeof(Slot*), std::align_val_t(alignof(Array)));
+  auto* const array = new (memory) Array;
+  array->capacity = capacity;
+  array->home_shift = 64u - static_cast<unsigned>(std::countr_zero(capacity));
+  array->segment_shift = static_cast<unsigned>(std::countr_zero(segment_slots));
+  array->segment_bytes = segment_bytes;
+  array->stripe_count = std::clamp(capacity / 64, size_t{1}, kStripes);
+  array->check_interval = std::max(capacity / (array->stripe_count * kChecks), size_t{1});
+  std::fill_n(array->segments(), segments, nullptr);
+  for (size_t i = 0; i < segments; ++i) {
+    array->segments()[i] = reinterpret_cast<Slot*>(pool.allocate(segment_bytes, reserve));  // zeroed: empty slots
+    if (array->segments()[i] == nullptr) {
+      destroy(array, &pool);
+      return nullptr;
+    }
+  }
+  return array;
+}
+
+void Array::destroy(void* array, void* pool) {
+  auto* const self = static_cast<Array*>(array);
+  for (size_t i = 0; i < self->capacity >> self->segment_shift; ++i) {
+    Slot* const segment = self->segments()[i];
+    if (segment != nullptr) {
+      static_cast<PagePool*>(pool)->release(reinterpret_cast<std::byte*>(segment), self->segment_bytes);
+    }
+  }
+  self->~Array();
+  ::operator delete(array, std::align_val_t(alignof(Array)));
+}
+
+Probe Array::probe(Key key, uint64_t hash, size_t from) const {
+  const size_t start = home(hash);
+  const uint16_t tag = SlotWord::tag_of(hash);
+  Probe result;
+  for (size_t distance = from; distance < capacity; ++distance) {
+    Slot& s = slot(start, distance);
+    // Acquire: pairs with the swap that put the word here; the entry's bytes, the next array, and for a DELETED that an
+    // erase follows MOVED_FULL (I4) are visible.
+    const SlotWord word{s.load(std::memory_order_acquire)};
+    if (word.is_pointer()) {
+      if (word.tag() != tag || word.entry()->key != key.value) continue;
+    } else if (word == SlotWord::moved_full()) {
+      result.passed_moved = true;
+      continue;
+    } else if (word == SlotWord::deleted()) {
+      continue;
+    }
+    result.passed_moved |= word == SlotWord::moved_empty();
+    result.slot = &s;
+    result.word = word;
+    result.distance = distance;
+    return result;
+  }
+  return result;
+}
+
+uint64_t Array::inserted() const {
+  uint64_t sum = 0;
+  // Relaxed: a count that may be stale is checked again a few inserts later.
+  for (size_t i = 0; i < stripe_count; ++i) sum += stripes[i].inserted.load(std::memory_order_relaxed);
+  return sum;
+}
+
+uint64_t Array::used() const {
+  return inserted() + copied_in.load(std::memory_order_relaxed);  // as in inserted()
+}
+
+uint64_t Array::keys() const {
+  uint64_t gone = moved_out.load(std::memory_order_relaxed);  // relaxed: as in inserted()
+  for (size_t i = 0; i < stripe_count; ++i) gone += stripes[i].erased.load(std::memory_order_relaxed);
+  const uint64_t come = used();
+  return come > gone ? come - gone : 0;
+}
+
+}  // namespace loam::storage::index_detail

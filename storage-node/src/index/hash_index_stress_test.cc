@@ -1,0 +1,137 @@
+// The index under real threads, with values that check themselves.
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/testing/random.h"
+#include "storage-node/src/index/hash_index.h"
+#include "storage-node/src/index/index_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+using testing::Random;
+using testing::test_seed;
+
+constexpr size_t kThreads = 4;
+
+template <class Fn>
+void in_threads(EpochDomain& domain, Fn&& fn) {
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      EpochThread self(domain, "stress");
+      fn(self, t);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// All threads insert the same keys while the index grows from its smallest size: each key has one winner, and everybody
+// finds the winner's entry.
+TEST(HashIndexStress, OneOfSeveralInsertsOfAKeyWins) {
+  constexpr uint64_t kKeys = 50'000;
+  auto pool = index_pool();
+  EpochDomain domain;
+  auto index = make_index(*pool, {.initial_capacity = 16});
+  std::vector<std::atomic<uint32_t>> winners(kKeys);
+  std::vector<EntryFactory> entries(kThreads);
+  in_threads(domain, [&](EpochThread& self, size_t t) {
+    for (uint64_t key = 0; key < kKeys; ++key) {
+      const EpochGuard guard(self);
+      Cursor cursor;
+      Entry* mine = entries[t].make(Key(key), t);
+      if (index->insert(self, Key(key), mine, cursor) == InsertOutcome::kInserted) {
+        winners[key].fetch_add(1, std::memory_order_relaxed);
+        ASSERT_EQ(cursor.head, mine);
+      }
+      ASSERT_EQ(index->find(Key(key)).head, cursor.head);
+    }
+  });
+  for (uint64_t key = 0; key < kKeys; ++key) ASSERT_EQ(winners[key].load(std::memory_order_relaxed), 1u) << key;
+  index->check_invariants();
+  EXPECT_EQ(index->statistics().live, kKeys);
+}
+
+// Each key is a counter: its entry's mark. Threads add one by replacing the entry; keys come and go meanwhile (with the
+// count they had). No addition may be lost, whatever migrates below them.
+TEST(HashIndexStress, CountersUnderChurn) {
+  constexpr uint64_t kCounters = 64;
+  constexpr uint64_t kRounds = 20'000;
+  auto pool = index_pool();
+  EpochDomain domain;
+  auto index = make_index(*pool, {.initial_capacity = 16, .moves_per_write = 2});
+  std::vector<EntryFactory> entries(kThreads + 1);
+  EpochThread setup(domain, "set-up");
+  for (uint64_t key = 0; key < kCounters; ++key) {
+    const EpochGuard guard(setup);
+    Cursor cursor;
+    ASSERT_EQ(index->insert(setup, Key(key), entries[kThreads].make(Key(key)), cursor), InsertOutcome::kInserted);
+  }
+  const uint64_t seed = test_seed(3);
+  in_threads(domain, [&](EpochThread& self, size_t t) {
+    Random random(seed + t);
+    const uint64_t own = 1'000'000 * (t + 1);
+    for (uint64_t i = 0; i < kRounds; ++i) {
+      const EpochGuard guard(self);
+      Cursor cursor = index->find(Key(random.below(kCounters)));
+      ASSERT_TRUE(cursor.found());
+      for (;;) {
+        ASSERT_EQ(cursor.head->key, cursor.key.value);
+        if (index->replace(cursor, entries[t].make(cursor.key, cursor.head->valid_from + 1))) break;
+        ASSERT_TRUE(cursor.found());
+      }
+      // Churn of keys of its own keeps the index migrating.
+      Cursor churn;
+      ASSERT_EQ(index->insert(self, Key(own + i), entries[t].make(Key(own + i), i), churn), InsertOutcome::kInserted);
+      if (i < 50) continue;
+      churn = index->find(Key(own + i - 50));
+      ASSERT_TRUE(churn.found());
+      ASSERT_EQ(churn.head->valid_from, i - 50);
+      ASSERT_TRUE(index->erase(self, churn));
+      ASSERT_FALSE(index->find(Key(own + i - 50)).found());
+    }
+  });
+  uint64_t sum = 0;
+  for (uint64_t key = 0; key < kCounters; ++key) sum += index->find(Key(key)).head->valid_from;
+  EXPECT_EQ(sum, kThreads * kRounds);
+  index->check_invariants();
+  EXPECT_EQ(index->statistics().live, kCounters + 50 * kThreads);
+  EXPECT_GT(index->statistics().migrations, 20u);
+}
+
+// Threads fight over few keys with inserts and erases: what a thread was told it inserted, and nobody was told he
+// erased, is there in the end.
+TEST(HashIndexStress, InsertsAndErasesBalance) {
+  constexpr uint64_t kKeys = 8;
+  auto pool = index_pool();
+  EpochDomain domain;
+  auto index = make_index(*pool, {.initial_capacity = 16, .moves_per_write = 1});
+  std::vector<std::atomic<int64_t>> balance(kKeys);
+  std::vector<EntryFactory> entries(kThreads);
+  const uint64_t seed = test_seed(4);
+  in_threads(domain, [&](EpochThread& self, size_t t) {
+    Random random(seed + t);
+    for (int i = 0; i < 50'000; ++i) {
+      const EpochGuard guard(self);
+      const Key key(random.below(kKeys));
+      Cursor cursor = index->find(key);
+      if (!cursor.found()) {
+        if (index->insert(self, key, entries[t].make(key), cursor) == InsertOutcome::kInserted) {
+          balance[key.value].fetch_add(1, std::memory_order_relaxed);
+        }
+      } else if (index->erase(self, cursor)) {
+        balance[key.value].fetch_sub(1, std::memory_order_relaxed);
+      }
+    }
+  });
+  for (uint64_t key = 0; key < kKeys; ++key) {
+    EXPECT_EQ(balance[key].load(std::memory_order_relaxed), index->find(Key(key)).found() ? 1 : 0) << key;
+  }
+  index->check_invariants();
+}
+
+}  // namespace
+}  // namespace loam::storage

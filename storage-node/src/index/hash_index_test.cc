@@ -1,0 +1,309 @@
+#include "storage-node/src/index/hash_index.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/testing/random.h"
+#include "storage-node/src/index/index_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+using testing::Random;
+using testing::test_seed;
+
+class HashIndexTest : public ::testing::Test {
+ protected:
+  bool insert(uint64_t key, uint64_t mark = 0) {
+    const EpochGuard guard(thread_);
+    Cursor cursor;
+    return index_->insert(thread_, Key(key), entries_.make(Key(key), mark), cursor) == InsertOutcome::kInserted;
+  }
+  Entry* find(uint64_t key) {
+    const EpochGuard guard(thread_);
+    return index_->find(Key(key)).head;
+  }
+  bool erase(uint64_t key) {
+    const EpochGuard guard(thread_);
+    Cursor cursor = index_->find(Key(key));
+    return cursor.found() && index_->erase(thread_, cursor);
+  }
+  HashIndexStatistics statistics() {
+    const EpochGuard guard(thread_);
+    return index_->statistics();
+  }
+  void settle() {
+    for (;;) {
+      const EpochGuard guard(thread_);
+      if (!index_->step(thread_, 64)) return;
+    }
+  }
+
+  std::unique_ptr<PagePool> pool_ = index_pool();
+  EpochDomain domain_;
+  EpochThread thread_{domain_, "test"};
+  EntryFactory entries_;
+  std::unique_ptr<HashIndex> index_ = make_index(*pool_);
+};
+
+TEST(SlotWord, RoundTrips) {
+  EntryFactory entries;
+  const Entry* entry = entries.make(Key(1));
+  for (const uint32_t tag : {0u, 1u, 0x8000u, 0xffffu}) {
+    const SlotWord word = SlotWord::pointer(static_cast<uint16_t>(tag), entry);
+    EXPECT_TRUE(word.is_pointer());
+    EXPECT_FALSE(word.is_frozen());
+    EXPECT_FALSE(word.is_moved());
+    EXPECT_EQ(word.tag(), tag);
+    EXPECT_EQ(word.entry(), entry);
+    EXPECT_TRUE(word.frozen().is_frozen());
+    EXPECT_EQ(word.frozen().entry(), entry);
+    EXPECT_EQ(word.frozen().tag(), tag);
+    EXPECT_EQ(word.frozen().unfrozen(), word);
+  }
+  for (const SlotWord word :
+       {SlotWord::empty(), SlotWord::deleted(), SlotWord::moved_empty(), SlotWord::moved_full()}) {
+    EXPECT_FALSE(word.is_pointer());
+    EXPECT_FALSE(word.is_frozen());
+  }
+  EXPECT_EQ(SlotWord::empty().bits, 0u);
+  EXPECT_TRUE(SlotWord::moved_empty().is_moved() && SlotWord::moved_full().is_moved());
+  EXPECT_FALSE(SlotWord::empty().is_moved() || SlotWord::deleted().is_moved());
+}
+
+TEST_F(HashIndexTest, InsertFindReplaceErase) {
+  EXPECT_EQ(find(7), nullptr);
+  EXPECT_TRUE(insert(7, 1));
+  EXPECT_FALSE(insert(7, 2));
+  ASSERT_NE(find(7), nullptr);
+  EXPECT_EQ(find(7)->valid_from, 1u);
+
+  const EpochGuard guard(thread_);
+  Cursor cursor = index_->find(Key(7));
+  Cursor stale = cursor;
+  Entry* second = entries_.make(Key(7), 2);
+  EXPECT_TRUE(index_->replace(cursor, second));
+  EXPECT_EQ(cursor.head, second);
+  EXPECT_FALSE(index_->replace(stale, entries_.make(Key(7), 3)));
+  EXPECT_EQ(stale.head, second);  // the cursor shows what is there
+  EXPECT_TRUE(index_->erase(thread_, stale));
+  EXPECT_FALSE(stale.found());
+  EXPECT_FALSE(index_->erase(thread_, cursor));
+  EXPECT_FALSE(cursor.found());
+  EXPECT_FALSE(index_->replace(cursor, second));
+  EXPECT_EQ(find(7), nullptr);
+  EXPECT_TRUE(insert(7, 4));
+  EXPECT_EQ(find(7)->valid_from, 4u);
+  index_->check_invariants();
+}
+
+TEST_F(HashIndexTest, AnInsertThatMeetsTheKeyShowsItsHead) {
+  ASSERT_TRUE(insert(7, 1));
+  const EpochGuard guard(thread_);
+  Cursor cursor;
+  EXPECT_EQ(index_->insert(thread_, Key(7), entries_.make(Key(7), 2), cursor), InsertOutcome::kExists);
+  ASSERT_TRUE(cursor.found());
+  EXPECT_EQ(cursor.head->valid_from, 1u);
+  EXPECT_TRUE(index_->replace(cursor, entries_.make(Key(7), 3)));
+}
+
+TEST_F(HashIndexTest, ACursorSurvivesMigrations) {
+  ASSERT_TRUE(insert(7, 1));
+  const EpochGuard guard(thread_);
+  Cursor replacing = index_->find(Key(7));
+  Cursor erasing = replacing;
+  for (uint64_t key = 100; key < 5000; ++key) ASSERT_TRUE(insert(key));
+  EXPECT_GE(statistics().migrations, 3u);
+  EXPECT_TRUE(index_->replace(replacing, entries_.make(Key(7), 2)));
+  EXPECT_EQ(find(7)->valid_from, 2u);
+  EXPECT_FALSE(index_->erase(thread_, erasing));
+  EXPECT_EQ(erasing.head, replacing.head);
+  EXPECT_TRUE(index_->erase(thread_, erasing));
+  EXPECT_EQ(find(7), nullptr);
+}
+
+TEST_F(HashIndexTest, GrowsInSmallStepsAndShrinksBack) {
+  constexpr uint64_t kKeys = 50'000;
+  for (uint64_t key = 0; key < kKeys; ++key) ASSERT_TRUE(insert(key));
+  index_->check_invariants();
+  HashIndexStatistics s = statistics();
+  EXPECT_EQ(s.live, kKeys);
+  EXPECT_GE(s.capacity, kKeys / 3 * 4);
+  EXPECT_GE(s.migrations, 7u);  // from 512 slots to 65,536 or more
+  EXPECT_LE(s.moves_max, HashIndex::kMaxMovesPerWrite);
+  for (uint64_t key = 0; key < kKeys; ++key) ASSERT_NE(find(key), nullptr) << key;
+  EXPECT_EQ(find(kKeys), nullptr);
+  for (uint64_t key = 0; key < kKeys; ++key) ASSERT_TRUE(erase(key));
+  settle();
+  index_->check_invariants();
+  s = statistics();
+  EXPECT_EQ(s.live, 0u);
+  EXPECT_LE(s.capacity, 4096u);
+  EXPECT_LE(s.moves_max, HashIndex::kMaxMovesPerWrite);
+  for (int i = 0; i < 10; ++i) thread_.collect(100);
+  EXPECT_EQ(pool_->statistics().used_bytes, statistics().bytes);  // retired arrays are given back
+}
+
+TEST_F(HashIndexTest, TakesSixteenBytesAKeyOnAverage) {
+  double sum = 0;
+  int samples = 0;
+  uint64_t key = 0;
+  for (; key < 1600; ++key) ASSERT_TRUE(insert(key));
+  settle();
+  const uint64_t growth = statistics().migrations;
+  // From one growth to the next but one.
+  while (statistics().migrations < growth + 2) {
+    ASSERT_TRUE(insert(++key));
+    sum += static_cast<double>(statistics().bytes) / static_cast<double>(statistics().live);
+    ++samples;
+  }
+  EXPECT_LE(sum / samples, 16.0);
+}
+
+TEST_F(HashIndexTest, ChurnNeitherGrowsItNorItsProbes) {
+  constexpr uint64_t kKeys = 10'000;
+  for (uint64_t key = 0; key < kKeys; ++key) ASSERT_TRUE(insert(key));
+  settle();
+  // Freshly built at the same load, as a measure.
+  const double fresh = index_->mean_probe_length();
+  const size_t capacity = statistics().capacity;
+  for (uint64_t key = 0; key < 10 * kKeys; ++key) {
+    ASSERT_TRUE(erase(key));
+    ASSERT_TRUE(insert(key + kKeys));
+  }
+  settle();
+  index_->check_invariants();
+  EXPECT_EQ(statistics().live, kKeys);
+  EXPECT_LE(statistics().capacity, 2 * capacity);
+  EXPECT_LE(index_->mean_probe_length(), 1.2 * fresh);
+}
+
+TEST_F(HashIndexTest, BatchesFindWhatSinglesFind) {
+  Random random(test_seed(11));
+  for (int round = 0; round < 50; ++round) {
+    for (int i = 0; i < 60; ++i) insert(random.below(5000), random.below(100));
+    std::vector<Key> keys(random.below(100));
+    for (Key& key : keys) key = Key(random.below(6000));
+    std::vector<Cursor> cursors(keys.size());
+    const EpochGuard guard(thread_);
+    index_->find_batch(keys, cursors);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      EXPECT_EQ(cursors[i].key, keys[i]);
+      EXPECT_EQ(cursors[i].head, index_->find(keys[i]).head);
+    }
+  }
+}
+
+TEST_F(HashIndexTest, AFullPoolRefusesGrowthAndNothingElse) {
+  index_.reset();
+  pool_ = index_pool(8 * PagePool::kMinBlockBytes, PagePool::kMinBlockBytes);  // eight arrays of 512 slots
+  index_ = make_index(*pool_);
+  std::vector<std::byte*> blocks;
+  while (std::byte* block = pool_->allocate(PagePool::kMinBlockBytes, Reserve::kWrite)) blocks.push_back(block);
+  uint64_t key = 0;
+  while (insert(key)) ++key;
+  EXPECT_GE(key, static_cast<uint64_t>(HashIndex::kMaxLoad * 512));
+  EXPECT_LE(key, static_cast<uint64_t>(HashIndex::kHardLoad * 512) + 16);
+  EXPECT_GT(statistics().growth_refused, 0u);
+  {
+    const EpochGuard guard(thread_);
+    Cursor cursor;
+    EXPECT_EQ(index_->insert(thread_, Key(key), entries_.make(Key(key)), cursor), InsertOutcome::kNoSpace);
+    cursor = index_->find(Key(0));
+    EXPECT_TRUE(index_->replace(cursor, entries_.make(Key(0), 9)));
+    // A higher claim on memory still gets its array.
+    EXPECT_EQ(index_->insert(thread_, Key(key), entries_.make(Key(key)), cursor, Reserve::kUndo),
+              InsertOutcome::kInserted);
+  }
+  EXPECT_EQ(find(0)->valid_from, 9u);
+  EXPECT_TRUE(erase(1));
+  index_->check_invariants();
+  for (std::byte* block : blocks) pool_->release(block, PagePool::kMinBlockBytes);
+  EXPECT_TRUE(insert(key + 1));
+  index_->check_invariants();
+}
+
+TEST_F(HashIndexTest, WithGrowthOffItFillsUpAndSaysSo) {
+  index_->set_growth(false);
+  uint64_t key = 0;
+  while (insert(key)) ++key;
+  EXPECT_EQ(statistics().capacity, 512u);
+  EXPECT_EQ(statistics().growth_refused, 0u);
+  for (uint64_t k = 0; k < key; ++k) ASSERT_NE(find(k), nullptr);
+  index_->set_growth(true);
+  EXPECT_TRUE(insert(key));
+}
+
+TEST_F(HashIndexTest, RefusesOptionsOutOfRange) {
+  EXPECT_EQ(HashIndex::create(*pool_, {.initial_capacity = 500}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(HashIndex::create(*pool_, {.initial_capacity = 8}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(HashIndex::create(*pool_, {.moves_per_write = 0}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(HashIndex::create(*pool_, {.moves_per_write = 65}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(HashIndex::create(*pool_, {.initial_capacity = size_t{1} << 30}).code(), StatusCode::kNoSpace);
+  EXPECT_EQ(pool_->statistics().used_bytes, statistics().bytes);  // a refused array gives everything back
+}
+
+TEST_F(HashIndexTest, KeysThatShareTheirHomeAreToldApart) {
+  // Keys whose hashes begin with the same 12 bits.
+  std::vector<uint64_t> keys;
+  for (uint64_t key = 0; keys.size() < 100; ++key) {
+    if (HashIndex::hash(Key(key)) >> 52 == 0xfff) keys.push_back(key);  // at the end: the path wraps around
+  }
+  for (const uint64_t key : keys) ASSERT_TRUE(insert(key, key));
+  for (const uint64_t key : keys) ASSERT_EQ(find(key)->valid_from, key);
+  for (size_t i = 0; i < keys.size(); i += 2) ASSERT_TRUE(erase(keys[i]));
+  for (size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(find(keys[i]) != nullptr, i % 2 == 1);
+  index_->check_invariants();
+}
+
+// Against std::unordered_map, in phases that grow, churn and shrink.
+TEST_F(HashIndexTest, RandomUseAgainstAModel) {
+  Random random(test_seed(20240602));
+  index_ = make_index(*pool_, {.initial_capacity = 16, .moves_per_write = 3});
+  std::unordered_map<uint64_t, Entry*> model;
+  for (int phase = 0; phase < 40; ++phase) {
+    const uint64_t inserts_of_100 = random.between(10, 90);
+    const uint64_t key_range = uint64_t{1} << random.between(3, 13);
+    for (int i = 0; i < 3000; ++i) {
+      const EpochGuard guard(thread_);
+      const uint64_t key = random.below(key_range);
+      const auto known = model.find(key);
+      if (random.below(100) < inserts_of_100) {
+        Entry* head = entries_.make(Key(key));
+        Cursor cursor;
+        const InsertOutcome outcome = index_->insert(thread_, Key(key), head, cursor);
+        ASSERT_EQ(outcome, known == model.end() ? InsertOutcome::kInserted : InsertOutcome::kExists);
+        if (known == model.end()) {
+          model[key] = head;
+        } else {
+          ASSERT_EQ(cursor.head, known->second);
+          if (random.one_in(2)) {
+            ASSERT_TRUE(index_->replace(cursor, head));
+            known->second = head;
+          }
+        }
+      } else {
+        Cursor cursor = index_->find(Key(key));
+        ASSERT_EQ(cursor.head, known == model.end() ? nullptr : known->second);
+        ASSERT_EQ(index_->erase(thread_, cursor), known != model.end());
+        model.erase(key);
+      }
+    }
+    const EpochGuard guard(thread_);
+    index_->check_invariants();
+    size_t seen = 0;
+    index_->for_each([&](Entry* head) {
+      ++seen;
+      ASSERT_EQ(model.at(head->key), head);
+    });
+    ASSERT_EQ(seen, model.size());
+    ASSERT_EQ(index_->statistics().live, model.size());
+  }
+  EXPECT_GT(statistics().migrations, 20u);
+}
+
+}  // namespace
+}  // namespace loam::storage

@@ -1,0 +1,88 @@
+// Looking at a whole hash index: visits, statistics, invariants.
+#include <algorithm>
+
+#include "storage-node/src/index/array.h"
+#include "storage-node/src/index/hash_index.h"
+#include "storage-node/src/log/entry.h"
+
+namespace loam::storage {
+
+void HashIndex::visit_all(void (*fn)(void*, Entry*), void* context) const {
+  const Array* array = current_.load(std::memory_order_acquire);  // its fields are visible, and below
+  for (; array != nullptr; array = array->next.load(std::memory_order_acquire)) {
+    for (size_t i = 0; i < array->capacity; ++i) {
+      const SlotWord word{array->slot(i).load(std::memory_order_acquire)};  // the entry's bytes are visible
+      if (word.is_pointer()) fn(context, word.entry());
+    }
+  }
+}
+
+HashIndexStatistics HashIndex::statistics() const {
+  HashIndexStatistics s;
+  const Array* array = current_.load(std::memory_order_acquire);
+  s.migrating = array->next.load(std::memory_order_acquire) != nullptr;
+  for (; array != nullptr; array = array->next.load(std::memory_order_acquire)) {
+    const uint64_t used = array->used();
+    const uint64_t keys = array->keys();
+    s.live += keys;
+    s.deleted = used - std::min(keys + array->moved_out.load(std::memory_order_relaxed), used);
+    s.capacity = array->capacity;
+    s.bytes += array->bytes();
+  }
+  // Relaxed: statistics.
+  s.migrations = migrations_.load(std::memory_order_relaxed);
+  s.growth_refused = growth_refused_.load(std::memory_order_relaxed);
+  s.moves_max = moves_max_.load(std::memory_order_relaxed);
+  return s;
+}
+
+double HashIndex::mean_probe_length() const {
+  size_t keys = 0;
+  size_t slots = 0;
+  const Array* array = current_.load(std::memory_order_acquire);
+  for (; array != nullptr; array = array->next.load(std::memory_order_acquire)) {
+    for (size_t i = 0; i < array->capacity; ++i) {
+      const SlotWord word{array->slot(i).load(std::memory_order_acquire)};
+      if (!word.is_pointer()) continue;
+      ++keys;
+      slots += ((i - array->home(hash(Key(word.entry()->key)))) & (array->capacity - 1)) + 1;
+    }
+  }
+  return keys == 0 ? 0 : static_cast<double>(slots) / static_cast<double>(keys);
+}
+
+void HashIndex::check_invariants() const {
+  size_t arrays = 0;
+  const Array* array = current_.load(std::memory_order_acquire);
+  for (; array != nullptr; array = array->next.load(std::memory_order_acquire)) {
+    LOAM_CHECK(++arrays <= 2, "at most two arrays");
+    const bool migrating = array->next.load(std::memory_order_acquire) != nullptr;
+    uint64_t keys = 0;
+    uint64_t deleted = 0;
+    uint64_t moved = 0;
+    uint64_t empty = 0;
+    for (size_t i = 0; i < array->capacity; ++i) {
+      const Slot& slot = array->slot(i);
+      const SlotWord word{slot.load(std::memory_order_acquire)};
+      if (word.is_pointer()) {
+        ++keys;
+        const Key key(word.entry()->key);
+        LOAM_CHECK(!word.is_frozen(), "a quiet index has no half-copied slot");
+        LOAM_CHECK(word.tag() == SlotWord::tag_of(hash(key)), "a tag is its key's");
+        LOAM_CHECK(find(key).slot == &slot, "a key is found, and in one slot only (I2)");
+      } else {
+        deleted += word == SlotWord::deleted() ? 1 : 0;
+        moved += word.is_moved() ? 1 : 0;
+        empty += word == SlotWord::empty() ? 1 : 0;
+      }
+    }
+    LOAM_CHECK(keys + deleted + moved + empty == array->capacity, "a slot holds a word of the state table");
+    LOAM_CHECK(migrating || moved == 0, "MOVED only while there is a next array (I3)");
+    // Relaxed: nobody writes.
+    LOAM_CHECK(array->moved.load(std::memory_order_relaxed) == moved, "moved slots are counted");
+    LOAM_CHECK(array->keys() == keys, "keys are counted");
+    LOAM_CHECK(migrating || array->used() == keys + deleted, "used slots are counted");
+  }
+}
+
+}  // namespace loam::storage
