@@ -28,14 +28,16 @@ struct CompactorOptions {
   double dead_share = 0.25;
   /// Pages with a smaller share are left alone, also when memory is short: rewriting them frees too little.
   double min_page_dead_share = 0.05;
-  /// Above this fill of the pool every table with such pages is compacted, the worst first.
+  /// Above this fill of the pool every table with pages above that share is compacted, the one with most garbage first.
   double pressure_fill = 0.7;
   /// A table whose gets walk more entries than this beyond the first, on average since the last look, is compacted too.
   double max_mean_hops = 2.0;
-  /// Pages that one job rewrites at most: bounds its need of reserve and the memory held while it waits for epochs.
+  /// Full pages that one job rewrites at most (more of smaller ones): bounds its need of reserve, and the memory held
+  /// while it waits for epochs.
   size_t max_sources = 4;
-  /// A page in which less garbage was found than the estimate said is left alone for so many publications, doubling
-  /// each time.
+  /// Jobs under way at one time: one waits for an epoch while another one moves.
+  size_t max_jobs = 4;
+  /// A page whose superseded versions are still seen is left alone for so many publications, twice as long each time.
   uint64_t backoff_publications = 8;
 };
 
@@ -68,8 +70,8 @@ class Compactor {
   /// The registry has let go of the table: no operation begins on it any more. Ongoing operations and scans end in
   /// peace; then its memory is given back.
   void drop(TableId table);
-  /// The newest publication. The compactor uses it only after an epoch, when every request that was admitted under an
-  /// older one has ended (R13).
+  /// The newest publication, after the node's requests have been given it. The compactor uses it only after an epoch,
+  /// when every request that was admitted under an older one has ended (R13).
   void publish(std::shared_ptr<const Publication> publication);
 
   /// Looks at up to `budget` entries, and does at most a few constant pieces of work besides. Enters epoch guards of
@@ -83,19 +85,26 @@ class Compactor {
   PagePool& pool_;
   EpochDomain& epochs_;
 
+  void take_mail(ThreadContext& thread);
+  bool free_memory();
+  bool start_job(ThreadContext& thread);
+
   mutable Mutex mutex_;
-  // Guarded by mutex_: what other threads left for the stepping thread.
+  // Guarded by mutex_: what other threads left for the stepping thread, and what it left for them.
   std::vector<std::shared_ptr<Table>> added_;
   std::vector<TableId> dropped_;
   std::shared_ptr<const Publication> offered_;
   CompactorStatistics statistics_;
 
   // Stepping thread only.
+  CompactorStatistics working_;
   std::vector<std::unique_ptr<TableCompactor>> tables_;
   std::shared_ptr<const Publication> waiting_;  // taken from offered_, becomes usable_ when its epoch has passed
   uint64_t waiting_epoch_ = 0;
   std::shared_ptr<const Publication> usable_;
-  size_t next_table_ = 0;
+  uint64_t turn_ = 0;  // counts the changes of usable_
+  size_t next_job_ = 0;
+  size_t next_look_ = 0;
 };
 
 }  // namespace loam::storage

@@ -25,11 +25,11 @@ bool garbage(const Publication& publication, const Entry& entry, const Link& lin
 void Chain::mend_slot(Link head) {
   Entry* const next = first_live(head.address);
   ++helped_;
-  // Either fails if somebody else was faster: the cursor then shows what is there now.
+  // Done or not (somebody else was faster), the cursor then shows what is there.
   if (next != nullptr) {
-    if (index_.replace(cursor_, next)) cursor_.head = next;
-  } else if (index_.erase(thread_.epochs(), cursor_)) {
-    cursor_.head = nullptr;
+    index_.replace(cursor_, next);
+  } else {
+    index_.erase(thread_.epochs(), cursor_);
   }
 }
 
@@ -96,10 +96,7 @@ bool Chain::kill_lone_tombstone(Entry* entry, const Publication& publication) {
 void Chain::link(Entry* claimed, Entry* entry) {
   for (;;) {
     point_unlinked(entry, resolve_moved(claimed));
-    if (index_.replace(cursor_, entry)) {
-      cursor_.head = entry;
-      return;
-    }
+    if (index_.replace(cursor_, entry)) return;
     // Only the compactor changes the slot of a claimed version: to the version's copy (C3).
     LOAM_CHECK(cursor_.found() && cursor_.head->valid_from == claimed->valid_from,
                "the slot of a claimed version leads elsewhere");
@@ -107,7 +104,7 @@ void Chain::link(Entry* claimed, Entry* entry) {
 }
 
 void Chain::link_successor(Entry* entry) {
-  if (index_.replace(cursor_, entry)) cursor_.head = entry;  // else somebody has helped
+  index_.replace(cursor_, entry);  // or somebody has helped
   publish_pending(entry);
 }
 

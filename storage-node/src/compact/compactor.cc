@@ -1,0 +1,109 @@
+#include "storage-node/src/compact/compactor.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "storage-node/src/compact/table_compactor.h"
+
+namespace loam::storage {
+namespace {
+
+/// Tables looked at in one step when there is no job to work on.
+constexpr size_t kLooksPerStep = 16;
+
+}  // namespace
+
+Compactor::Compactor(const CompactorOptions& options, PagePool& pool, EpochDomain& epochs)
+    : options_(options), pool_(pool), epochs_(epochs) {}
+
+Compactor::~Compactor() = default;
+
+void Compactor::add(std::shared_ptr<Table> table) {
+  const std::scoped_lock lock(mutex_);
+  added_.push_back(std::move(table));
+}
+
+void Compactor::drop(TableId table) {
+  const std::scoped_lock lock(mutex_);
+  dropped_.push_back(table);
+}
+
+void Compactor::publish(std::shared_ptr<const Publication> publication) {
+  const std::scoped_lock lock(mutex_);
+  offered_ = std::move(publication);
+}
+
+CompactorStatistics Compactor::statistics() const {
+  const std::scoped_lock lock(mutex_);
+  return statistics_;
+}
+
+void Compactor::take_mail(ThreadContext& thread) {
+  const EpochGuard guard(thread.epochs());
+  const uint64_t epoch = epochs_.current();
+  const std::scoped_lock lock(mutex_);
+  for (std::shared_ptr<Table>& table : added_) {
+    tables_.push_back(std::make_unique<TableCompactor>(std::move(table), options_, working_));
+  }
+  added_.clear();
+  for (const TableId id : dropped_) {
+    const auto found = std::ranges::find_if(tables_, [&](const auto& table) { return table->table().id() == id; });
+    if (found != tables_.end()) (*found)->drop(epoch);
+  }
+  dropped_.clear();
+  // One that waits is not replaced by a newer one: it would never become usable.
+  if (waiting_ == nullptr && offered_ != nullptr) {
+    waiting_ = std::exchange(offered_, nullptr);
+    waiting_epoch_ = epoch;
+  }
+  statistics_ = working_;
+}
+
+bool Compactor::free_memory() {
+  bool freed = false;
+  for (const auto& table : tables_) freed |= table->free_retired(epochs_);
+  freed |= std::erase_if(tables_, [&](const auto& table) { return table->deserted(epochs_); }) > 0;
+  return freed;
+}
+
+bool Compactor::start_job(ThreadContext& thread) {
+  const auto jobs =
+      std::ranges::count_if(tables_, [](const auto& table) { return table->phase() != TableCompactor::Phase::kIdle; });
+  if (static_cast<size_t>(jobs) >= options_.max_jobs) return false;
+  const bool pressure = pool_.fill() > options_.pressure_fill;
+  const EpochGuard guard(thread.epochs());
+  TableCompactor* best = nullptr;
+  size_t most = 0;
+  for (size_t i = 0; i < tables_.size() && (pressure || (i < kLooksPerStep && best == nullptr)); ++i) {
+    TableCompactor& table = *tables_[next_look_++ % tables_.size()];
+    if (table.dropped() || table.phase() != TableCompactor::Phase::kIdle) continue;
+    const size_t garbage = table.choose(turn_, pressure);
+    if (garbage > most) {
+      best = &table;
+      most = garbage;
+    }
+  }
+  if (best == nullptr) return false;
+  best->begin(usable_);
+  return true;
+}
+
+bool Compactor::step(ThreadContext& thread, size_t budget) {
+  take_mail(thread);
+  epochs_.advance();
+  if (waiting_ != nullptr && epochs_.passed(waiting_epoch_)) {
+    usable_ = std::exchange(waiting_, nullptr);
+    ++turn_;
+  }
+  bool busy = free_memory();
+  bool worked = false;
+  for (size_t i = 0; i < tables_.size() && !worked; ++i) {
+    TableCompactor& table = *tables_[next_job_++ % tables_.size()];
+    worked = !table.dropped() && table.step(thread, budget);
+  }
+  if (!worked) worked = start_job(thread);
+  return busy || worked;
+}
+
+}  // namespace loam::storage

@@ -1,0 +1,283 @@
+#include "storage-node/src/compact/table_compactor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/assert.h"
+#include "storage-node/src/compact/plan.h"
+#include "storage-node/src/version/chain.h"
+
+namespace loam::storage {
+namespace {
+
+/// Pages of a job at most, however small they are.
+constexpr size_t kMaxSourcePages = 64;
+/// Pages given back to the pool in one step.
+constexpr size_t kFreesPerStep = 4;
+/// Gets after which their mean number of hops says something.
+constexpr uint64_t kGetsForMean = 1000;
+
+}  // namespace
+
+TableCompactor::TableCompactor(std::shared_ptr<Table> table, const CompactorOptions& options,
+                               CompactorStatistics& statistics)
+    : table_(std::move(table)),
+      options_(options),
+      statistics_(statistics),
+      transactional_(table_->kind() == TableKind::kTransactional) {}
+
+TableCompactor::~TableCompactor() {
+  for (Page* const page : targets_) table_->log().release(page);
+  for (const Retired& retired : retired_) table_->log().release(retired.page);
+  statistics_.pages_waiting -= retired_.size();
+}
+
+bool TableCompactor::resting(const Page* page) const {
+  const auto found = backoff_.find(page);
+  return found != backoff_.end() && turn_ < found->second.until;
+}
+
+void TableCompactor::rest(const Page* page) {
+  Backoff& backoff = backoff_[page];
+  backoff.length = backoff.length == 0 ? options_.backoff_publications : backoff.length * 2;
+  backoff.until = turn_ + backoff.length;
+}
+
+size_t TableCompactor::choose(uint64_t turn, bool pressure) {
+  LOAM_DCHECK(phase_ == Phase::kIdle, "one job at a time");
+  turn_ = turn;
+  sources_.clear();
+  size_t filled = 0;
+  size_t garbage = 0;
+  for (Page* const page : table_->pages().pages()) {
+    const size_t page_filled = page->filled_bytes();
+    const size_t page_garbage = page->garbage_bytes();
+    filled += page_filled;
+    if (!page->sealed() || resting(page)) continue;
+    garbage += page_garbage;
+    if (static_cast<double>(page_garbage) > options_.min_page_dead_share * static_cast<double>(page_filled)) {
+      sources_.push_back({page, {}, 0});
+    }
+  }
+  const TableCounters counters = table_->counters();
+  const uint64_t gets = counters.gets - gets_seen_;
+  const bool far = gets >= kGetsForMean &&
+                   static_cast<double>(counters.hops - hops_seen_) > options_.max_mean_hops * static_cast<double>(gets);
+  if (gets >= kGetsForMean) {
+    gets_seen_ = counters.gets;
+    hops_seen_ = counters.hops;
+  }
+  if (!pressure && !far && static_cast<double>(garbage) <= options_.dead_share * static_cast<double>(filled)) {
+    sources_.clear();
+  }
+  std::ranges::sort(sources_, std::ranges::greater(), [](const Source& s) { return s.page->garbage_bytes(); });
+  size_t bytes = 0;
+  size_t chosen = 0;
+  size_t chosen_garbage = 0;
+  const size_t most = options_.max_sources * table_->log().pool().page_size();
+  while (chosen < std::min(sources_.size(), kMaxSourcePages) && bytes + sources_[chosen].page->size_bytes() <= most) {
+    bytes += sources_[chosen].page->size_bytes();
+    chosen_garbage += sources_[chosen].page->garbage_bytes();
+    ++chosen;
+  }
+  sources_.resize(chosen);
+  return chosen_garbage;
+}
+
+void TableCompactor::begin(std::shared_ptr<const Publication> publication) {
+  LOAM_DCHECK(phase_ == Phase::kIdle && !sources_.empty(), "a job begins with chosen pages");
+  publication_ = std::move(publication);
+  enter(Phase::kWalk);
+}
+
+void TableCompactor::enter(Phase phase) {
+  phase_ = phase;
+  source_ = 0;
+  at_ = nullptr;
+}
+
+template <class F>
+bool TableCompactor::for_each_entry(size_t budget, F&& f) {
+  for (; source_ < sources_.size(); ++source_, at_ = nullptr) {
+    Page& page = *sources_[source_].page;
+    if (at_ == nullptr) at_ = page.begin();
+    for (Entry* const end = page.end(); at_ != end; at_ = Page::next(at_)) {
+      if (budget == 0) return false;
+      --budget;
+      f(*at_);
+    }
+  }
+  return true;
+}
+
+bool TableCompactor::step(ThreadContext& thread, size_t budget) {
+  switch (phase_) {
+    case Phase::kIdle:
+      return false;
+    case Phase::kWalk: {
+      const EpochGuard guard(thread.epochs());
+      if (for_each_entry(budget, [&](const Entry& entry) { count_kept(entry); })) plan();
+      return true;
+    }
+    case Phase::kMove: {
+      const EpochGuard guard(thread.epochs());
+      if (for_each_entry(budget, [&](Entry& entry) { move_entry(thread, entry); })) {
+        settle_epoch_ = thread.epochs().domain().current();
+        enter(Phase::kSettle);
+      }
+      return true;
+    }
+    case Phase::kSettle:
+      if (!thread.epochs().domain().passed(settle_epoch_)) return false;
+      enter(Phase::kVerify);
+      return true;
+    case Phase::kVerify: {
+      const EpochGuard guard(thread.epochs());
+      const auto verify = [&](const Entry& entry) { Chain(table_->index(), thread, Key(entry.key)).mend(); };
+      if (for_each_entry(budget, verify)) publish(thread);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool TableCompactor::kept(const Entry& entry) const {
+  const Link link = entry.load_link();
+  if (!link.live()) return false;
+  if (!transactional_ || publication_ == nullptr) return true;
+  if (!link.open()) return !publication_->garbage(entry.version(), Version(link.valid_to));
+  return !(entry.tombstone() && link.address == nullptr && publication_->tombstone_garbage(entry.version()));
+}
+
+void TableCompactor::count_kept(const Entry& entry) {
+  if (!kept(entry)) return;
+  sources_[source_].kept.push_back(entry.size_bytes);
+  sources_[source_].kept_bytes += entry.size_bytes;
+}
+
+void TableCompactor::plan() {
+  std::erase_if(sources_, [&](const Source& source) {
+    const auto filled = static_cast<double>(source.page->filled_bytes());
+    if (filled - static_cast<double>(source.kept_bytes) > options_.min_page_dead_share * filled) return false;
+    rest(source.page);
+    ++statistics_.futile_walks;
+    return true;
+  });
+  while (!sources_.empty() && !take_targets()) {
+    // The one that needs most goes; those that are all garbage need nothing.
+    sources_.erase(std::ranges::max_element(sources_, {}, &Source::kept_bytes));
+    if (sources_.empty()) ++statistics_.jobs_without_room;
+  }
+  if (sources_.empty()) return end_job();
+  for (const Source& source : sources_) source.page->set_state(PageState::kSource);
+  enter(Phase::kMove);
+}
+
+bool TableCompactor::take_targets() {
+  std::vector<uint32_t> kept;
+  for (const Source& source : sources_) kept.insert(kept.end(), source.kept.begin(), source.kept.end());
+  for (const size_t size : plan_targets(kept, table_->log().pool().page_size())) {
+    Page* const page = table_->log().open_target(size);
+    if (page == nullptr) {
+      for (Page* const taken : targets_) table_->log().release(taken);
+      targets_.clear();
+      return false;
+    }
+    targets_.push_back(page);
+  }
+  target_ = 0;
+  return true;
+}
+
+Entry* TableCompactor::copy(const Entry& entry, Link link) {
+  const EntryImage image{entry.kind, Key(entry.key), entry.version(), entry.sequence, link, entry.row()};
+  for (; target_ < targets_.size(); ++target_) {
+    if (Entry* const copied = TableLog::append_to(*targets_[target_], image)) return copied;
+  }
+  LOAM_CHECK(false, "the plan of a compaction job gave too little room");
+  return nullptr;
+}
+
+void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
+  if (!entry.load_link().live()) return;
+  Chain chain(table_->index(), thread, Key(entry.key));
+  if (transactional_) {
+    Chain::Collected collected;
+    chain.collect(publication_.get(), &collected);
+    statistics_.versions_collected += collected.versions;
+    statistics_.tombstones_collected += collected.tombstones;
+  }
+  Link link = entry.load_link();
+  if (!link.live()) return;
+  Entry* const copied = copy(entry, link);
+  for (;;) {
+    Link seen = link;
+    if (entry.compare_exchange_link(seen, {link.valid_to, copied, EntryState::kMoved})) break;
+    if (!seen.live()) {
+      // Reverted, removed or replaced meanwhile. Nobody has seen the copy.
+      Chain::kill_unlinked(copied);
+      Page::of(copied)->add_garbage(copied->size_bytes);
+      return;
+    }
+    link = seen;
+    copied->link.init(link.encode());
+  }
+  if (!link.open()) Page::of(copied)->add_garbage(copied->size_bytes);
+  ++statistics_.entries_moved;
+  statistics_.bytes_moved += entry.size_bytes;
+  chain.refresh();
+  chain.mend();
+}
+
+void TableCompactor::publish(ThreadContext& thread) {
+  std::vector<Page*> sources;
+  for (const Source& source : sources_) sources.push_back(source.page);
+  for (Page*& page : targets_) {
+    page->seal();
+    if (page->filled_bytes() > 0) continue;
+    table_->log().release(page);  // more was garbage than the walk saw
+    page = nullptr;
+  }
+  std::erase(targets_, nullptr);
+  table_->pages().replace(thread.epochs(), sources, targets_);
+  const uint64_t epoch = thread.epochs().domain().current();
+  for (Page* const page : sources) {
+    page->set_state(PageState::kRetired);
+    backoff_.erase(page);
+    retired_.push_back({page, epoch});
+  }
+  for (const Page* const page : targets_) {
+    if (page->garbage_bytes() > 0) rest(page);  // what it copied of it is still seen
+  }
+  statistics_.pages_rewritten += sources.size();
+  statistics_.pages_waiting += sources.size();
+  targets_.clear();
+  end_job();
+}
+
+void TableCompactor::end_job() {
+  sources_.clear();
+  publication_.reset();
+  enter(Phase::kIdle);
+}
+
+bool TableCompactor::free_retired(const EpochDomain& epochs) {
+  size_t freed = 0;
+  while (freed < kFreesPerStep && !retired_.empty() && epochs.passed(retired_.front().epoch) &&
+         !retired_.front().page->pinned()) {
+    table_->log().release(retired_.front().page);
+    retired_.pop_front();
+    ++freed;
+  }
+  statistics_.pages_freed += freed;
+  statistics_.pages_waiting -= freed;
+  return freed > 0;
+}
+
+bool TableCompactor::deserted(const EpochDomain& epochs) {
+  const auto pinned = [](const Page* page) { return page->pinned(); };
+  return dropped_ && epochs.passed(dropped_epoch_) && std::ranges::none_of(table_->pages().pages(), pinned) &&
+         std::ranges::none_of(retired_, pinned, &Retired::page);
+}
+
+}  // namespace loam::storage

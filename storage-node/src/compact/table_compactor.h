@@ -1,0 +1,123 @@
+// Compaction of one table: the state machine that rewrites pages. What it does to chains stands in version/chain.h.
+//
+//   idle ─pick─▶ walk ─▶ move ─▶ settle ─epoch─▶ verify ─▶ publish ─▶ idle
+//                 │ futile, or no room                          └─▶ retired pages: epoch, pins, FIFO ─▶ pool
+//                 └──▶ idle
+//
+//   walk     looks at every entry of the chosen pages and counts what must be kept under the job's publication. Pages
+//   that an
+//            open snapshot keeps full are let go, and left alone for a while. Then takes target pages for all the rest,
+//            or gives up: after the first move a job always ends, and never needs more memory.
+//   move     each entry: garbage is killed and unlinked, what is live is copied, frozen as moved, and what led to it
+//   mended settle   until every guard has ended that may have read an entry of a source as live verify   walks the
+//   chain of every key of the sources once more: from then on nothing leads into them (R18) publish  the page list
+//   changes at one instant from the sources to the targets (R23)
+//
+// Retired pages wait in one queue for the table, freed strictly in order: a page's forward pointers lead into pages
+// that were retired later, so they stay readable as long as anybody has the page pinned (R18).
+//
+// A job keeps its publication to the end. An older one only keeps more: what is garbage once stays garbage.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "common/snapshot/publication.h"
+#include "storage-node/src/compact/compactor.h"
+#include "storage-node/src/log/page.h"
+#include "storage-node/src/log/thread_context.h"
+#include "storage-node/src/version/table.h"
+
+namespace loam::storage {
+
+/// Role: compaction of one table. Owner: the Compactor. Threads: its stepping thread alone. Ends when nothing reads the
+/// table's pages any more.
+class TableCompactor {
+ public:
+  enum class Phase : uint8_t { kIdle, kWalk, kMove, kSettle, kVerify };
+
+  TableCompactor(std::shared_ptr<Table> table, const CompactorOptions& options, CompactorStatistics& statistics);
+  /// Gives targets and retired pages back: no guard, pin or thread reads them any more.
+  ~TableCompactor();
+  TableCompactor(const TableCompactor&) = delete;
+  TableCompactor& operator=(const TableCompactor&) = delete;
+
+  Table& table() { return *table_; }
+  Phase phase() const { return phase_; }
+
+  /// Looks whether a job is worth it, and chooses its pages. Returns their garbage in bytes, 0: none. `pressure`:
+  /// memory is short, the table's share does not matter. Costs a look at each page header. Idle only; caller holds a
+  /// guard. `turn` counts the publications that became usable.
+  size_t choose(uint64_t turn, bool pressure);
+  /// Begins the job on the chosen pages.
+  void begin(std::shared_ptr<const Publication> publication);
+
+  /// Works on the job under way: up to `budget` entries. False: nothing to do but to wait. Enters guards of its own.
+  bool step(ThreadContext& thread, size_t budget);
+  /// Frees retired pages whose time has come, a few at a time. True if it freed some.
+  bool free_retired(const EpochDomain& epochs);
+
+  /// The table was dropped: no operation begins any more.
+  void drop(uint64_t epoch) { dropped_ = true, dropped_epoch_ = epoch; }
+  bool dropped() const { return dropped_; }
+  /// Dropped, and nobody reads anything of it any more.
+  bool deserted(const EpochDomain& epochs);
+
+ private:
+  struct Source {
+    Page* page = nullptr;
+    std::vector<uint32_t> kept;  ///< sizes of the entries that must be kept
+    size_t kept_bytes = 0;
+  };
+  struct Retired {
+    Page* page = nullptr;
+    uint64_t epoch = 0;
+  };
+  struct Backoff {
+    uint64_t until = 0;  ///< turn
+    uint64_t length = 0;
+  };
+
+  bool resting(const Page* page) const;
+  void rest(const Page* page);
+  void enter(Phase phase);
+  template <class F>
+  bool for_each_entry(size_t budget, F&& f);
+  void count_kept(const Entry& entry);
+  void plan();
+  bool take_targets();
+  void move_entry(ThreadContext& thread, Entry& entry);
+  Entry* copy(const Entry& entry, Link link);
+  void publish(ThreadContext& thread);
+  void end_job();
+  bool kept(const Entry& entry) const;
+
+  const std::shared_ptr<Table> table_;
+  const CompactorOptions& options_;
+  CompactorStatistics& statistics_;
+  const bool transactional_;
+
+  Phase phase_ = Phase::kIdle;
+  uint64_t turn_ = 0;
+  std::vector<Source> sources_;
+  std::vector<Page*> targets_;
+  size_t target_ = 0;  // the one that copies go to
+  std::shared_ptr<const Publication> publication_;
+  uint64_t settle_epoch_ = 0;
+  // Where the present phase stands.
+  size_t source_ = 0;
+  Entry* at_ = nullptr;
+
+  std::deque<Retired> retired_;
+  std::unordered_map<const Page*, Backoff> backoff_;
+  uint64_t gets_seen_ = 0;
+  uint64_t hops_seen_ = 0;
+  bool dropped_ = false;
+  uint64_t dropped_epoch_ = 0;
+};
+
+}  // namespace loam::storage
