@@ -1,0 +1,76 @@
+// A few hundred entries of a page, gathered once for all queries that read them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "common/base/bytes.h"
+#include "common/schema/row.h"
+#include "storage-node/src/log/entry.h"
+
+namespace loam::storage {
+
+/// Role: the unit in which queries are evaluated: one call a query and block, typed loops inside, no call per row. 256
+/// entries of 96 bytes stay in the first-level cache while many queries go over them. Owner: a scan pass, which fills
+/// it again and again.
+///
+/// Holds versions that may be visible to somebody: neither dead, nor tombstones. Rows are numbered in the order of
+/// their addresses.
+class Block {
+ public:
+  static constexpr size_t kRows = 256;
+
+  /// Gathers entries from `from` on until the block is full or `end` is reached; returns the entry behind the last one
+  /// looked at. [from, end) is whole entries below the page's fill mark.
+  const Entry* gather(const Entry* from, const Entry* end) {
+    size_ = 0;
+    looked_at_ = 0;
+    max_from_ = 0;
+    min_to_ = std::numeric_limits<uint64_t>::max();
+    while (from != end && size_ < kRows) {
+      const Entry& entry = *from;
+      from = reinterpret_cast<const Entry*>(reinterpret_cast<const std::byte*>(from) + entry.size_bytes);
+      ++looked_at_;
+      if (entry.kind != EntryKind::kPut) continue;
+      const Span span = judge(entry);  // through the forward pointer if it was moved (R23)
+      if (!span.alive) continue;
+      rows_[size_] = reinterpret_cast<const std::byte*>(&entry) + sizeof(Entry);
+      from_[size_] = entry.valid_from;
+      to_[size_] = span.valid_to;
+      max_from_ = std::max(max_from_, entry.valid_from);
+      min_to_ = std::min(min_to_, span.valid_to);
+      ++size_;
+    }
+    return from;
+  }
+
+  size_t size() const { return size_; }
+  /// Entries that the last gather passed, dead ones and tombstones too.
+  size_t looked_at() const { return looked_at_; }
+  /// First byte of row i.
+  const std::byte* row(size_t i) const { return rows_[i]; }
+  const Entry& entry(size_t i) const { return *reinterpret_cast<const Entry*>(rows_[i] - sizeof(Entry)); }
+  RowView view(const Schema& schema, size_t i) const { return {schema, entry(i).row()}; }
+  uint64_t valid_from(size_t i) const { return from_[i]; }
+  uint64_t valid_to(size_t i) const { return to_[i]; }
+  /// Bounds over all rows: if everything up to max_from is visible and nothing from min_to on, every row is.
+  uint64_t max_from() const { return max_from_; }
+  uint64_t min_to() const { return min_to_; }
+
+ private:
+  size_t size_ = 0;
+  size_t looked_at_ = 0;
+  uint64_t max_from_ = 0;
+  uint64_t min_to_ = 0;
+  std::array<const std::byte*, kRows> rows_;
+  std::array<uint64_t, kRows> from_;
+  std::array<uint64_t, kRows> to_;
+};
+
+/// Numbers of selected rows of one block, ascending.
+using RowNumbers = std::array<uint16_t, Block::kRows>;
+
+}  // namespace loam::storage

@@ -1,0 +1,51 @@
+// What becomes of the rows that a query selects.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "common/base/status.h"
+#include "common/schema/chunk.h"
+#include "common/schema/query.h"
+#include "common/schema/schema.h"
+#include "storage-node/src/scan/block.h"
+
+namespace loam::storage {
+
+/// A chunk is sent when it has grown to this.
+inline constexpr size_t kScanChunkBytes = size_t{256} << 10;
+
+/// Role: turns selected rows into chunks of the query's partial schema: a projection row by row as they come, a top-k
+/// or aggregates after the last page. Owner: a query; one thread. The schema outlives it.
+///
+/// It holds at most one chunk: whoever is full() takes nothing more until the chunk was taken away. So a reader that is
+/// slow costs the node one chunk, not a page's worth of them.
+class Output {
+ public:
+  /// `query` was checked against `schema`.
+  static std::unique_ptr<Output> make(const Schema& schema, const Query& query);
+  virtual ~Output() = default;
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  /// Takes the rows with these numbers, in order, until the chunk is full or the limit is reached; returns how many.
+  /// Never 0 unless full() or satisfied(). Errors: kInvalidArgument when a limit of groups or of a top-k's memory is
+  /// passed.
+  virtual Result<size_t> take(const Block& block, const uint16_t* rows, size_t n) = 0;
+  /// After the last row: moves what was kept into the chunk, until it is full or nothing is left (then returns true).
+  virtual bool drain() { return true; }
+
+  /// The chunk should be sent before anything else happens.
+  bool full() const { return chunk_.bytes() >= kScanChunkBytes || chunk_.rows() + Block::kRows > kMaxChunkRows; }
+  /// The limit is reached: no row more is wanted.
+  virtual bool satisfied() const { return false; }
+  ChunkBuilder& chunk() { return chunk_; }
+
+ protected:
+  explicit Output(ResultSchema schema) : chunk_(std::move(schema)) {}
+
+  ChunkBuilder chunk_;
+};
+
+}  // namespace loam::storage

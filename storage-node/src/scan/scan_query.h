@@ -1,0 +1,140 @@
+// One query of a shared scan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/schema/query.h"
+#include "common/schema/schema.h"
+#include "common/snapshot/publication.h"
+#include "common/snapshot/snapshot.h"
+#include "common/wire/storage.h"
+#include "storage-node/src/log/page_list.h"
+#include "storage-node/src/scan/block.h"
+#include "storage-node/src/scan/filter.h"
+#include "storage-node/src/scan/output.h"
+
+namespace loam::storage {
+
+/// Name of a query at one scheduler, given by its user.
+using ScanId = uint64_t;
+
+/// Takes what scans produce. Implemented by the driver (server, simulator, tests); outlives its queries. Called from
+/// within ScanScheduler's functions, by their thread; must not call the scheduler back.
+class ScanSink {
+ public:
+  virtual ~ScanSink() = default;
+  /// One chunk of the query's partial schema; it used one credit. The bytes are valid during the call.
+  virtual void chunk(ScanId id, Bytes bytes) = 0;
+  /// The query's end, after its last chunk: ok, or why it was cut short. It does not exist any more.
+  virtual void done(ScanId id, const Status& status, const wire::ScanStatistics& statistics) = 0;
+};
+
+/// What a query needs to run.
+struct ScanSpec {
+  TableId table;
+  TableKind kind = TableKind::kTransactional;
+  std::shared_ptr<const Schema> schema;
+  /// Keeps the table's storage; may be null if something else does.
+  std::shared_ptr<const void> storage;
+  /// The page list of the moment when the query joined (R23), pinned. Shared by the parts of one scan.
+  std::shared_ptr<PinnedPages> pages;
+  /// This query reads the pages with index % parts == part: several scan threads share one scan, each with a scheduler
+  /// of its own. Their results are merged where those of several nodes are.
+  size_t part = 0;
+  size_t parts = 1;
+  Snapshot snapshot;  ///< ignored for non-transactional tables
+  Query query;        ///< checked against the schema
+  /// Which keys are served to this scan (R26); empty: all. Asked for selected rows only.
+  std::function<bool(Key)> owns;
+  uint32_t credits = 0;  ///< chunks that may be sent at once
+  uint64_t deadline_ns = std::numeric_limits<uint64_t>::max();
+};
+
+/// Role: one query under way: where it stands, what it has collected, what it may send. Owner: its ScanPass; one
+/// thread. Life: from joining to done().
+///
+/// Invariants:
+/// 1. Each of its pages is pinned and pending, or has been walked to its fill mark and is unpinned. At most one page is
+///    half done; its place is kept.
+/// 2. It holds at most one chunk without a credit, and takes no row while it does.
+class ScanQuery {
+ public:
+  ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns);
+  ScanQuery(const ScanQuery&) = delete;
+  ScanQuery& operator=(const ScanQuery&) = delete;
+
+  ScanId id() const { return id_; }
+  const ScanSpec& spec() const { return spec_; }
+
+  /// Has pages to read, and room for what they give.
+  bool eligible() const { return !ended_ && !pending_.empty() && !blocked(); }
+  /// Waits for credits.
+  bool blocked() const { return output_->full() && credits_ == 0; }
+  /// Since when; meaningful while it waits.
+  uint64_t blocked_since_ns() const { return blocked_since_ns_; }
+  bool ended() const { return ended_; }
+  const Status& status() const { return status_; }
+
+  /// Smallest number of a pending page that is at least `from`; kNoPage if there is none.
+  static constexpr uint64_t kNoPage = std::numeric_limits<uint64_t>::max();
+  uint64_t next_page(uint64_t from) const {
+    const auto next = pending_.lower_bound(from);
+    return next == pending_.end() ? kNoPage : next->first;
+  }
+  /// The page, if it is pending; else null.
+  Page* page(uint64_t number) const {
+    const auto found = pending_.find(number);
+    return found == pending_.end() ? nullptr : (*spec_.pages)[found->second];
+  }
+  /// Where it goes on in a pending page.
+  const Entry* place_in(uint64_t number, const Entry* begin) const { return number == half_done_ ? place_ : begin; }
+
+  /// Evaluates one block of page `number`; `next` is the entry behind the block. Sends what becomes full. Afterwards
+  /// the query may be blocked or ended; its place is kept.
+  void evaluate(uint64_t number, const Block& block, const Entry* next);
+  /// The page was walked to the fill mark that was read when the walk began: nothing behind it is visible. Unpins it.
+  void finish_page(uint64_t number);
+
+  /// Sends what may be sent; ends the query if nothing is left to do.
+  void advance(uint64_t now_ns);
+  void add_credits(uint32_t credits);
+  /// Ends it, drops what it collected, unpins everything.
+  void end(Status status);
+
+  const wire::ScanStatistics& statistics() const { return statistics_; }
+  /// To be called once, by the pass, when ended() turns true.
+  void report(uint64_t now_ns);
+
+ private:
+  size_t select_visible(const Block& block, const Entry* place, uint16_t* out) const;
+  bool send_chunk();
+
+  // Constant after construction.
+  const ScanId id_;
+  ScanSpec spec_;
+  ScanSink& sink_;
+  const CompiledSelection selection_;
+  const uint64_t started_ns_;
+  // The owner's thread.
+  std::unique_ptr<Output> output_;
+  std::map<uint64_t, size_t> pending_;  // page number → index in spec_.pages
+  uint64_t half_done_ = kNoPage;
+  const Entry* place_ = nullptr;
+  uint64_t credits_;
+  uint64_t blocked_since_ns_ = 0;
+  bool was_blocked_ = false;
+  bool drained_ = false;
+  bool ended_ = false;
+  Status status_;
+  wire::ScanStatistics statistics_;
+  Buffer bytes_;  // of a chunk being sent
+};
+
+}  // namespace loam::storage
