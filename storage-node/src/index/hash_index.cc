@@ -187,10 +187,7 @@ bool HashIndex::erase(EpochThread& thread, Cursor& cursor) {
   const uint64_t count = array.stripe(cursor.hash).erased.fetch_add(1, std::memory_order_relaxed) + 1;  // a count
   cursor.head = nullptr;
   cursor.slot = nullptr;
-  if (count % array.check_interval == 0 && array.capacity > min_capacity_ &&
-      static_cast<double>(array.keys()) < kMinLoad * static_cast<double>(array.capacity)) {
-    start_migration(array, Reserve::kWrite);
-  }
+  if (count % array.check_interval == 0) check_load(thread, array, Reserve::kWrite);
   return true;
 }
 

@@ -49,13 +49,13 @@
 // operation runs inside a guard, so an address it has read is not given to another entry before it ends. That an entry
 // itself comes back as head of its chain (an undone update) is the chains' affair (R16).
 //
-// Migration starts when used slots (keys and DELETED) pass kMaxLoad, or keys fall below kMinLoad, into an array sized
-// by the number of live keys: larger, equal (a clean-up) or smaller. Every insert and erase then moves moves_per_write
-// slots, step() moves more. The sizes leave room for everything: capacity(next) ≥ capacity(old) / kMaxShrink, and the
-// keys to be copied fill it to kFreshLoad at most; at 16 moves a write the old array is empty after capacity(old) / 16
-// inserts, an eighth of capacity(next). An insert that finds kMaxInsertsMeanwhile of capacity(next) inserted already
-// (the helpers must be asleep inside their chunks) moves all that is left by itself. A later migration waits for the
-// end of the earlier one by that same way.
+// Migration starts when used slots (keys and DELETED) pass kMaxLoad, when DELETED ones pass kMaxDeletedOfKeys and
+// kMaxDeletedOfSlots, or when keys fall below kMinLoad, into an array sized by the number of live keys: larger, equal
+// or smaller. Every insert and erase then moves moves_per_write slots, step() moves more. The sizes leave room for
+// everything: capacity(next) ≥ capacity(old) / kMaxShrink, and the keys to be copied fill it to kFreshLoad at most; at
+// 16 moves a write the old array is empty after capacity(old) / 16 inserts, an eighth of capacity(next). An insert that
+// finds kMaxInsertsMeanwhile of capacity(next) inserted already (the helpers must be asleep inside their chunks) moves
+// all that is left by itself. A later migration waits for the end of the earlier one by that same way.
 //
 // Progress: lock-free. A stalled thread holds nothing that others need: half-copied slots are completed by others. If a
 // pool is full, a growth fails: inserts go on to kHardLoad, then get kNoSpace; finds, replaces, erases go on.
@@ -86,7 +86,7 @@ struct HashIndexOptions {
   /// shrinks to. 512 slots are one block of 4 KiB.
   size_t initial_capacity = 512;
   /// Slots moved by one insert or erase while a migration runs; 1 to kMaxMovesPerWrite.
-  size_t moves_per_write = 16;
+  size_t moves_per_write = 32;
 };
 
 /// Numbers of an index. Approximate while writers run.
@@ -128,8 +128,16 @@ class HashIndex {
  public:
   /// Used slots (keys and DELETED) of the array at which a migration begins.
   static constexpr double kMaxLoad = 0.8;
-  /// Keys a fresh array is filled with at most.
+  /// DELETED slots at which a clean-up begins: this share of the keys, and this share of the slots. Then a key is found
+  /// within 1.2 times the slots of an index that never saw an erase, and one erase and insert pay for 7 slots moved at
+  /// most.
+  static constexpr double kMaxDeletedOfKeys = 0.75;
+  static constexpr double kMaxDeletedOfSlots = 0.2;
+  /// Keys a fresh array is filled with at most, after growth.
   static constexpr double kFreshLoad = 0.5;
+  /// The same after a clean-up. Erased slots lengthen the paths of keys inserted later, so a churned index is kept
+  /// emptier.
+  static constexpr double kChurnLoad = 0.4;
   /// Keys below which the array shrinks.
   static constexpr double kMinLoad = 0.125;
   /// Used slots beyond which inserts are refused when the array cannot grow.
@@ -170,7 +178,8 @@ class HashIndex {
   /// Frees an array at times, never needs one.
   bool erase(EpochThread& thread, Cursor& cursor);
 
-  /// Background work: moves up to `budget` slots of a running migration. True if more is left to do.
+  /// Background work: begins a migration that is due (an index that is only erased from shrinks here), moves up to `budget`
+  /// slots. True if more is left to do now; false also if the pool refuses.
   bool step(EpochThread& thread, size_t budget);
 
   /// Off: no migration begins any more (for baselines that measure without growth). A running one completes.
@@ -211,6 +220,7 @@ class HashIndex {
   void finish(EpochThread& thread, Array& from);
   bool start_migration(Array& array, Reserve reserve);
   size_t target_capacity(const Array& array) const;
+  bool wants_migration(const Array& array) const;
   void check_load(EpochThread& thread, Array& array, Reserve reserve);
   bool make_room(EpochThread& thread, Array& array, Reserve reserve);
   void count_moves(size_t moves);

@@ -131,8 +131,8 @@ TEST_F(HashIndexTest, GrowsInSmallStepsAndShrinksBack) {
   index_->check_invariants();
   HashIndexStatistics s = statistics();
   EXPECT_EQ(s.live, kKeys);
-  EXPECT_GE(s.capacity, kKeys / 3 * 4);
-  EXPECT_GE(s.migrations, 7u);  // from 512 slots to 65,536 or more
+  EXPECT_EQ(s.capacity, 65'536u);  // 50,000 keys are 0.76 of it
+  EXPECT_EQ(s.migrations, 7u);     // from 512 slots
   EXPECT_LE(s.moves_max, HashIndex::kMaxMovesPerWrite);
   for (uint64_t key = 0; key < kKeys; ++key) ASSERT_NE(find(key), nullptr) << key;
   EXPECT_EQ(find(kKeys), nullptr);
@@ -141,7 +141,7 @@ TEST_F(HashIndexTest, GrowsInSmallStepsAndShrinksBack) {
   index_->check_invariants();
   s = statistics();
   EXPECT_EQ(s.live, 0u);
-  EXPECT_LE(s.capacity, 4096u);
+  EXPECT_EQ(s.capacity, 512u);
   EXPECT_LE(s.moves_max, HashIndex::kMaxMovesPerWrite);
   for (int i = 0; i < 10; ++i) thread_.collect(100);
   EXPECT_EQ(pool_->statistics().used_bytes, statistics().bytes);  // retired arrays are given back
@@ -163,22 +163,25 @@ TEST_F(HashIndexTest, TakesSixteenBytesAKeyOnAverage) {
   EXPECT_LE(sum / samples, 16.0);
 }
 
+// At every load that a fresh index may have: the worst ratio over the last turnovers, not a lucky moment.
 TEST_F(HashIndexTest, ChurnNeitherGrowsItNorItsProbes) {
-  constexpr uint64_t kKeys = 10'000;
-  for (uint64_t key = 0; key < kKeys; ++key) ASSERT_TRUE(insert(key));
-  settle();
-  // Freshly built at the same load, as a measure.
-  const double fresh = index_->mean_probe_length();
-  const size_t capacity = statistics().capacity;
-  for (uint64_t key = 0; key < 10 * kKeys; ++key) {
-    ASSERT_TRUE(erase(key));
-    ASSERT_TRUE(insert(key + kKeys));
+  for (const uint64_t keys : {6'700u, 8'192u, 10'000u, 13'000u}) {
+    index_ = make_index(*pool_);
+    for (uint64_t key = 0; key < keys; ++key) ASSERT_TRUE(insert(key));
+    settle();
+    const double fresh = index_->mean_probe_length();
+    const size_t capacity = statistics().capacity;
+    double worst = 0;
+    for (uint64_t key = 0; key < 10 * keys; ++key) {
+      ASSERT_TRUE(erase(key));
+      ASSERT_TRUE(insert(key + keys));
+      if (key >= 5 * keys && key % 500 == 0) worst = std::max(worst, index_->mean_probe_length());
+    }
+    index_->check_invariants();
+    EXPECT_EQ(statistics().live, keys);
+    EXPECT_LE(statistics().capacity, 2 * capacity);
+    EXPECT_LE(worst, 1.2 * fresh) << keys;
   }
-  settle();
-  index_->check_invariants();
-  EXPECT_EQ(statistics().live, kKeys);
-  EXPECT_LE(statistics().capacity, 2 * capacity);
-  EXPECT_LE(index_->mean_probe_length(), 1.2 * fresh);
 }
 
 TEST_F(HashIndexTest, BatchesFindWhatSinglesFind) {

@@ -135,10 +135,21 @@ void HashIndex::finish(EpochThread& thread, Array& from) {
   thread.retire(&from, Array::destroy, &pool_);
 }
 
+bool HashIndex::wants_migration(const Array& array) const {
+  const uint64_t used = array.used();
+  const uint64_t keys = array.keys();
+  const uint64_t deleted = used - std::min(keys, used);
+  if (beyond(used, kMaxLoad, array.capacity)) return true;
+  if (beyond(deleted, kMaxDeletedOfSlots, array.capacity) && beyond(deleted, kMaxDeletedOfKeys, keys)) return true;
+  return array.capacity > min_capacity_ && !beyond(keys, kMinLoad, array.capacity);
+}
+
 size_t HashIndex::target_capacity(const Array& array) const {
   const uint64_t keys = array.keys();
+  const bool churned = beyond(array.used() - std::min(keys, array.used()), 1 - kMaxDeletedOfKeys, keys);
+  const double load = churned ? kChurnLoad : kFreshLoad;
   size_t capacity = std::max(min_capacity_, array.capacity / kMaxShrink);
-  while (static_cast<double>(keys) > kFreshLoad * static_cast<double>(capacity)) capacity *= 2;
+  while (static_cast<double>(keys) > load * static_cast<double>(capacity)) capacity *= 2;
   return capacity;
 }
 
@@ -162,7 +173,7 @@ bool HashIndex::start_migration(Array& array, Reserve reserve) {
   return true;
 }
 
-/// After an insert into `array`, now and then: begins or speeds up a migration if it is time.
+/// After an insert into `array` or an erase, now and then: begins or speeds up a migration if it is time.
 void HashIndex::check_load(EpochThread& thread, Array& array, Reserve reserve) {
   Array* const current = current_.load(std::memory_order_acquire);
   if (current != &array) {
@@ -172,13 +183,12 @@ void HashIndex::check_load(EpochThread& thread, Array& array, Reserve reserve) {
     }
     return;
   }
-  const uint64_t used = array.used();
-  if (!beyond(used, kMaxLoad, array.capacity)) return;
+  if (!wants_migration(array)) return;
   // One allocates, the others go on; near the end everybody tries. Relaxed: hints.
   if (!array.growing.exchange(true, std::memory_order_relaxed)) {
     if (!start_migration(array, reserve)) array.growing.store(false, std::memory_order_relaxed);
   }
-  if (beyond(used, kHardLoad, array.capacity)) array.crowded.store(true, std::memory_order_relaxed);
+  if (beyond(array.used(), kHardLoad, array.capacity)) array.crowded.store(true, std::memory_order_relaxed);
 }
 
 /// Before an insert into a crowded array. False: no room, and none to be had.
@@ -194,7 +204,11 @@ bool HashIndex::make_room(EpochThread& thread, Array& array, Reserve reserve) {
 bool HashIndex::step(EpochThread& thread, size_t budget) {
   LOAM_DCHECK(thread.inside(), "operations run inside a guard");
   Array* const array = current_.load(std::memory_order_acquire);
-  return help(thread, *array, budget);
+  if (array->next.load(std::memory_order_acquire) == nullptr &&
+      (!wants_migration(*array) || !start_migration(*array, Reserve::kWrite))) {
+    return false;
+  }
+  return help(thread, *array, budget) || wants_migration(*current_.load(std::memory_order_acquire));
 }
 
 void HashIndex::count_moves(size_t moves) {
