@@ -1,0 +1,312 @@
+// The receiving half of a link: greeting, input buffer, parsing, delivery, credits given back.
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "common/base/assert.h"
+#include "common/net/link.h"
+#include "common/net/transport_base.h"
+
+namespace loam::net {
+namespace {
+
+/// The buffer of a message that came in fragments is kept up to this size.
+constexpr size_t kKeptReassemblyBytes = 1024 * 1024;
+
+Status malformed(std::string message) { return {StatusCode::kMalformed, std::move(message)}; }
+
+}  // namespace
+
+// ---- greeting -------------------------------------------------------------------------------------------------------
+
+void Link::start(bool greet) {
+  state_ = State::kGreeting;
+  greeted_first_ = greet;
+  if (!greet) return;
+  queue_greeting(GreetingKind::kHello, StatusCode::kOk);
+  transmit();
+}
+
+void Link::received_greeting(size_t size) {
+  greeting_bytes_ += size;
+  if (greeting_bytes_ < sizeof(uint64_t)) return;
+  const bool ours = read_as<uint64_t>(greeting_.data()) == kMagic;
+  if (ours && greeting_bytes_ < sizeof(Greeting)) return;
+  // A wrong magic ends it at once: whoever sent it may not send 64 bytes.
+  Greeting greeting = ours ? read_as<Greeting>(greeting_.data()) : Greeting{.magic = 0};
+  Status status = check_greeting(greeting, greeted_first_ ? GreetingKind::kWelcome : GreetingKind::kHello,
+                                 host_.options().protocol_version);
+  if (!status.ok()) {
+    host_.counters_.refused.add(1);
+    if (!greeted_first_ && ours) queue_greeting(GreetingKind::kReject, status.code());
+    end({status.code(), peer_.to_string() + ": " + std::string(status.message())}, true);
+    return;
+  }
+  max_frame_out_ = std::min<size_t>(greeting.max_frame_bytes, kMaxFrameBytes) / kFrameAlignment * kFrameAlignment;
+  window_out_ = std::min<uint32_t>(greeting.window_frames, UINT16_MAX);
+  credits_ = window_out_;
+  max_message_bytes_ = std::min<size_t>(max_message_bytes_, greeting.max_message_bytes);
+  if (!greeted_first_) queue_greeting(GreetingKind::kWelcome, StatusCode::kOk);
+  state_ = State::kOpen;
+  announced_ = true;
+  host_.counters_.opened.add(1);
+  want_attention();
+  if (largest_queued_ > max_message_bytes_) {
+    close({StatusCode::kInvalidArgument, "a message of " + std::to_string(largest_queued_) + " bytes waits for " +
+                                             peer_.to_string() + ", which takes at most " +
+                                             std::to_string(max_message_bytes_)});
+    return;
+  }
+  handler_.on_connected(*this);
+}
+
+// ---- input buffer ---------------------------------------------------------------------------------------------------
+
+MutableBytes Link::input_space() {
+  if (state_ == State::kGreeting) return MutableBytes(greeting_).subspan(greeting_bytes_);
+  make_input_room();
+  return {in_ + in_end_, in_capacity_ - in_end_};
+}
+
+size_t Link::max_input_bytes() const {
+  return (size_t{host_.options().window_frames} + 1) * host_.options().max_frame_bytes;
+}
+
+void Link::make_input_room() {
+  if (in_ == nullptr) {
+    block_ = host_.blocks_.take();
+    in_ = block_->bytes;
+    in_capacity_ = InBlock::kBytes;
+  }
+  // The frame at in_parsed_ must be able to become whole.
+  const size_t needed = host_.options().max_frame_bytes;
+  if (in_capacity_ - in_parsed_ >= needed) return;
+  if (in_begin_ > 0) {
+    std::memmove(in_, in_ + in_begin_, in_end_ - in_begin_);
+    in_parsed_ -= in_begin_;
+    in_end_ -= in_begin_;
+    in_begin_ = 0;
+    if (in_capacity_ - in_parsed_ >= needed) return;
+  }
+  // Only a paused link comes here: it holds more than a frame. Its peer's credits bound it.
+  std::vector<std::byte> larger(std::max(std::min(2 * in_capacity_, max_input_bytes()), in_parsed_ + needed));
+  std::memcpy(larger.data(), in_, in_end_);
+  grown_.swap(larger);
+  host_.counters_.buffer_allocations.add(1);
+  if (block_ != nullptr) host_.blocks_.give(std::move(block_));
+  in_ = grown_.data();
+  in_capacity_ = grown_.size();
+}
+
+void Link::release_input() {
+  if (in_begin_ < in_end_ || in_ == nullptr) return;
+  in_begin_ = in_parsed_ = in_end_ = 0;
+  in_ = nullptr;
+  in_capacity_ = 0;
+  if (block_ != nullptr) host_.blocks_.give(std::move(block_));
+  std::vector<std::byte>().swap(grown_);
+}
+
+Bytes Link::frame_at(size_t at) const { return {in_ + at, read_as<FrameHeader>(in_ + at).size_bytes}; }
+
+// ---- parsing --------------------------------------------------------------------------------------------------------
+
+void Link::received(size_t size) {
+  if (state_ == State::kEnded) return;
+  host_.counters_.bytes_in.add(size);
+  if (state_ == State::kGreeting) {
+    received_greeting(size);
+    return;
+  }
+  in_end_ += size;
+  Status status = parse();
+  if (!paused_) deliver();
+  if (!status.ok()) {
+    close({status.code(), "peer " + peer_.to_string() + " sent " + std::string(status.message())});
+  } else if (said_goodbye_) {
+    fail(std::move(goodbye_));
+  }
+  if (state_ != State::kEnded) release_input();
+}
+
+Status Link::parse() {
+  while (state_ == State::kOpen && !said_goodbye_ && in_end_ - in_parsed_ >= sizeof(FrameHeader)) {
+    const auto header = read_as<FrameHeader>(in_ + in_parsed_);
+    LOAM_RETURN_IF_ERROR(check_header(header, host_.options().max_frame_bytes));
+    if (in_end_ - in_parsed_ < header.size_bytes) break;
+    if (header.credits > window_out_ - credits_) {
+      return malformed(std::to_string(header.credits) + " credits, of which only " +
+                       std::to_string(window_out_ - credits_) + " were out");
+    }
+    if (header.credits > 0) {
+      credits_ += header.credits;
+      if (waiting_frames_ > 0) want_attention();
+    }
+    LOAM_RETURN_IF_ERROR(take_frame(header, frame_at(in_parsed_).subspan(sizeof(FrameHeader))));
+    if (takes_credit(header.type)) {
+      in_parsed_ += header.size_bytes;
+      continue;
+    }
+    // Control frames do not stay in the buffer: while the handler pauses there would be no end of them.
+    if (in_begin_ == in_parsed_) {
+      in_begin_ += header.size_bytes;
+      in_parsed_ += header.size_bytes;
+    } else {
+      in_end_ -= header.size_bytes;
+      std::memmove(in_ + in_parsed_, in_ + in_parsed_ + header.size_bytes, in_end_ - in_parsed_);
+    }
+  }
+  return ok_status();
+}
+
+Status Link::take_frame(const FrameHeader& header, Bytes payload) {
+  if (takes_credit(header.type)) {
+    if (++unreturned_ > host_.options().window_frames) return malformed("more frames than it had credits for");
+    host_.counters_.frames_in.add(1);
+  }
+  switch (header.type) {
+    case FrameType::kWrite:
+      return apply_write(header, payload);
+    case FrameType::kCredits:
+      return header.credits == 0 ? malformed("a credit frame without credits") : ok_status();
+    case FrameType::kGoodbye:
+      said_goodbye_ = true;
+      goodbye_ = parse_goodbye(header, payload);
+      return ok_status();
+    case FrameType::kMessages:
+    case FrameType::kFragment:
+      return ok_status();  // looked at when they are delivered
+  }
+  return malformed("a frame of unknown type");
+}
+
+// ---- one-sided writes -----------------------------------------------------------------------------------------------
+
+Result<RemoteRegion> Link::offer_region(MutableBytes memory) {
+  if (state_ == State::kEnded) return refusal(1);
+  if (regions_.size() >= kMaxRegions) {
+    return Status(StatusCode::kOverloaded,
+                  "the connection has " + std::to_string(kMaxRegions) + " regions on offer; withdraw some");
+  }
+  regions_.push_back({next_region_++, memory});
+  return RemoteRegion{regions_.back().id, memory.size()};
+}
+
+void Link::withdraw_region(const RemoteRegion& region) {
+  std::erase_if(regions_, [&](const Region& offered) { return offered.id == region.id; });
+}
+
+Status Link::apply_write(const FrameHeader& header, Bytes payload) {
+  Part part;
+  LOAM_RETURN_IF_ERROR(parse_part(header, payload, part));
+  const auto region = std::lower_bound(regions_.begin(), regions_.end(), part.head.whole,
+                                       [](const Region& offered, uint64_t id) { return offered.id < id; });
+  if (region == regions_.end() || region->id != part.head.whole) {
+    return malformed("a write to region " + std::to_string(part.head.whole) + ", which is not on offer");
+  }
+  if (part.head.offset > region->memory.size() || part.bytes.size() > region->memory.size() - part.head.offset) {
+    return malformed("a write of " + std::to_string(part.bytes.size()) + " bytes at " +
+                     std::to_string(part.head.offset) + " of a region of " + std::to_string(region->memory.size()));
+  }
+  std::memcpy(region->memory.data() + part.head.offset, part.bytes.data(), part.bytes.size());
+  return ok_status();
+}
+
+// ---- delivery -------------------------------------------------------------------------------------------------------
+
+void Link::pause_receiving() { paused_ = true; }
+
+void Link::resume_receiving() {
+  paused_ = false;
+  if (in_begin_ < in_parsed_) want_attention();
+}
+
+void Link::deliver() {
+  while (!paused_ && state_ == State::kOpen && in_begin_ < in_parsed_) {
+    const Bytes frame = frame_at(in_begin_);
+    const auto header = read_as<FrameHeader>(frame.data());
+    const Status status = deliver_frame(header, frame.subspan(sizeof(FrameHeader)));
+    if (!status.ok()) {
+      close({status.code(), "peer " + peer_.to_string() + " sent " + std::string(status.message())});
+      return;
+    }
+    in_begin_ += header.size_bytes;
+    ++owed_;
+  }
+  if (owed_ >= host_.options().window_frames / 2) want_attention();
+}
+
+Status Link::deliver_frame(const FrameHeader& header, Bytes payload) {
+  if (header.type == FrameType::kMessages) return deliver_messages(header, payload);
+  if (header.type == FrameType::kFragment) return deliver_fragment(header, payload);
+  return ok_status();  // a write, applied when it came
+}
+
+Status Link::deliver_messages(const FrameHeader& header, Bytes payload) {
+  if (reassembly_whole_ != 0) return malformed("messages between the fragments of another");
+  std::vector<Bytes>& messages = host_.messages_;
+  messages.clear();
+  while (!payload.empty()) {  // a multiple of 8 bytes, as every frame
+    const auto message = read_as<MessageHeader>(payload.data());
+    const Bytes rest = payload.subspan(sizeof(MessageHeader));
+    const size_t padded = round_up(size_t{message.size_bytes}, kFrameAlignment);
+    if (message.size_bytes == 0 || message.reserved != 0 || padded > rest.size()) {
+      return malformed("a message of " + std::to_string(message.size_bytes) + " bytes where " +
+                       std::to_string(rest.size()) + " are left in the frame");
+    }
+    if (message.size_bytes > host_.options().max_message_bytes) {
+      return malformed("a message of " + std::to_string(message.size_bytes) + " bytes; the limit is " +
+                       std::to_string(host_.options().max_message_bytes));
+    }
+    messages.push_back(rest.first(message.size_bytes));
+    payload = rest.subspan(padded);
+  }
+  if (messages.empty() || messages.size() != header.a) return malformed("a frame whose messages are miscounted");
+  host_.counters_.messages_in.add(messages.size());
+  handler_.on_messages(*this, messages);
+  return ok_status();
+}
+
+Status Link::deliver_fragment(const FrameHeader& header, Bytes payload) {
+  Part part;
+  LOAM_RETURN_IF_ERROR(parse_part(header, payload, part));
+  const uint64_t whole = part.head.whole;
+  if (whole == 0 || whole > host_.options().max_message_bytes) {
+    return malformed("a message of " + std::to_string(whole) + " bytes; the limit is " +
+                     std::to_string(host_.options().max_message_bytes));
+  }
+  if ((reassembly_whole_ != 0 && whole != reassembly_whole_) || part.head.offset != reassembly_.size() ||
+      part.bytes.size() > whole - part.head.offset) {
+    return malformed("fragments that do not fit together");
+  }
+  // Grows with what has come, not with what was announced.
+  reassembly_whole_ = whole;
+  reassembly_.insert(reassembly_.end(), part.bytes.begin(), part.bytes.end());
+  if (reassembly_.size() < whole) return ok_status();
+  reassembly_whole_ = 0;
+  const Bytes message(reassembly_);
+  host_.counters_.messages_in.add(1);
+  handler_.on_messages(*this, std::span(&message, 1));
+  reassembly_.clear();
+  if (reassembly_.capacity() > kKeptReassemblyBytes) std::vector<std::byte>().swap(reassembly_);
+  return ok_status();
+}
+
+void Link::attend() {
+  if (state_ == State::kEnded) return;
+  if (!paused_ && in_begin_ < in_parsed_) {
+    deliver();
+    if (state_ == State::kEnded) return;
+    release_input();
+  }
+  if (want_writable_ && queued_bytes_ <= host_.options().max_queued_bytes / 2) {
+    want_writable_ = false;
+    handler_.on_writable(*this);
+    if (state_ == State::kEnded) return;
+  }
+  if (state_ == State::kOpen) transmit();
+}
+
+}  // namespace loam::net

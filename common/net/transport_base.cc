@@ -1,0 +1,105 @@
+#include "common/net/transport_base.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace loam::net {
+namespace {
+
+/// Handshake deadlines are looked at no more often.
+constexpr uint64_t kHandshakeCheckNs = 10'000'000;
+/// Turns of attend_links() in one round, so that a handler that always sends more does not keep poll() for ever.
+constexpr int kMaxAttendTurns = 4;
+
+Status out_of_range(const char* option, size_t value, size_t least, size_t most) {
+  return {StatusCode::kInvalidArgument, std::string("transport option ") + option + " is " + std::to_string(value) +
+                                            "; it must lie between " + std::to_string(least) + " and " +
+                                            std::to_string(most)};
+}
+
+}  // namespace
+
+Status check_options(const TransportOptions& options) {
+  const auto check = [](const char* option, size_t value, size_t least, size_t most) {
+    return value < least || value > most ? out_of_range(option, value, least, most) : ok_status();
+  };
+  LOAM_RETURN_IF_ERROR(check("max_frame_bytes", options.max_frame_bytes, kMinFrameBytes, kMaxFrameBytes));
+  LOAM_RETURN_IF_ERROR(check("window_frames", options.window_frames, 2, 4096));
+  LOAM_RETURN_IF_ERROR(check("max_message_bytes", options.max_message_bytes, 1, size_t{1} << 30));
+  LOAM_RETURN_IF_ERROR(check("max_queued_bytes", options.max_queued_bytes, 1, size_t{1} << 32));
+  LOAM_RETURN_IF_ERROR(check("max_connections", options.max_connections, 1, size_t{1} << 20));
+  return ok_status();
+}
+
+TransportBase::TransportBase(const TransportOptions& options)
+    : options_(options),
+      frames_(kMaxPooledFrames, counters_.buffer_allocations),
+      blocks_(kMaxPooledBlocks, counters_.buffer_allocations) {
+  messages_.reserve(kMaxFrameBytes / message_footprint(1));
+}
+
+TransportBase::~TransportBase() = default;
+
+Link& TransportBase::adopt(std::unique_ptr<Link> link) {
+  Link& result = *link;
+  links_.emplace(&result, std::move(link));
+  greeting_.push_back(&result);
+  return result;
+}
+
+size_t TransportBase::attend_links() {
+  size_t events = 0;
+  for (int turn = 0; turn < kMaxAttendTurns && !attention_.empty(); ++turn) {
+    std::swap(attention_, attending_);
+    for (Link* link : attending_) {
+      link->attention_ = false;
+      link->attend();
+    }
+    attending_.clear();
+  }
+  while (!ended_.empty()) {
+    std::swap(ended_, ending_);
+    for (Link* link : ending_) {
+      ++events;
+      if (link->announced_) link->handler_.on_closed(*link, link->end_status_);
+      if (link->attention_) std::erase(attention_, link);
+      links_.erase(link);
+    }
+    ending_.clear();
+  }
+  return events;
+}
+
+uint64_t TransportBase::check_handshakes() {
+  if (greeting_.empty()) return kForever;
+  const uint64_t now = now_ns();
+  if (now < next_handshake_check_ns_) return next_handshake_check_ns_ - now;
+  uint64_t next = kForever;
+  std::erase_if(greeting_, [&](const Link* pointer) {
+    const auto found = links_.find(pointer);
+    if (found == links_.end()) return true;
+    Link& link = *found->second;
+    if (link.state_ == Link::State::kOpen || link.state_ == Link::State::kEnded) return true;
+    if (link.deadline_ns_ > now) {
+      next = std::min(next, link.deadline_ns_ - now);
+      return false;
+    }
+    counters_.refused.add(1);
+    link.fail({StatusCode::kTimeout, "no handshake with " + link.peer().to_string() + " within " +
+                                         std::to_string(options_.handshake_timeout_ns / 1'000'000) +
+                                         " ms; is it a Loam server, and not overloaded?"});
+    return true;
+  });
+  if (next != kForever) next = std::max(next, kHandshakeCheckNs);
+  next_handshake_check_ns_ = greeting_.empty() ? 0 : now + std::min(next, kHandshakeCheckNs);
+  return next;
+}
+
+void TransportBase::drop_links() {
+  attention_.clear();
+  ended_.clear();
+  links_.clear();
+}
+
+}  // namespace loam::net

@@ -1,0 +1,134 @@
+// What the tests of all transports share: a recording handler, and the two networks under one face.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/base/env.h"
+#include "common/net/sim_transport.h"
+#include "common/net/tcp_transport.h"
+
+namespace loam::net::testing {
+
+/// Keeps what it is told, and does what the test wants on a message.
+class Recorder : public Handler {
+ public:
+  void on_connected(Connection& connection) override {
+    connections.push_back(&connection);
+    if (when_connected) when_connected(connection);
+  }
+  void on_messages(Connection& connection, std::span<const Bytes> batch) override {
+    ++batches;
+    for (const Bytes message : batch) {
+      misaligned += reinterpret_cast<uintptr_t>(message.data()) % 8 != 0;
+      bytes += message.size();
+      if (keep) messages.emplace_back(as_text(message));
+    }
+    if (when_messages) when_messages(connection, batch);
+  }
+  void on_writable(Connection& connection) override {
+    ++writable;
+    if (when_writable) when_writable(connection);
+  }
+  void on_closed(Connection& connection, const Status& status) override {
+    std::erase(connections, &connection);
+    closed.push_back(status);
+  }
+
+  std::vector<Connection*> connections;
+  std::vector<std::string> messages;
+  std::vector<Status> closed;
+  size_t batches = 0;
+  size_t bytes = 0;
+  size_t writable = 0;
+  size_t misaligned = 0;
+  bool keep = true;
+  std::function<void(Connection&)> when_connected;
+  std::function<void(Connection&, std::span<const Bytes>)> when_messages;
+  std::function<void(Connection&)> when_writable;
+};
+
+/// Sends everything back.
+inline void echo(Connection& connection, std::span<const Bytes> batch) {
+  for (const Bytes message : batch) EXPECT_TRUE(connection.send(message).ok());
+}
+
+class TcpWorld {
+ public:
+  std::unique_ptr<Transport> make(const TransportOptions& options) {
+    auto transport = make_tcp_transport(options);
+    EXPECT_TRUE(transport.ok()) << transport.status().to_string();
+    return std::move(transport).value();
+  }
+  Address listen_address(size_t) const { return *Address::parse("tcp://127.0.0.1:0"); }
+  static constexpr Scheme kScheme = Scheme::kTcp;
+};
+
+class SimWorld {
+ public:
+  std::unique_ptr<Transport> make(const TransportOptions& options) {
+    auto transport = network_.make_transport("host" + std::to_string(made_++), options);
+    EXPECT_TRUE(transport.ok()) << transport.status().to_string();
+    return std::move(transport).value();
+  }
+  Address listen_address(size_t n) const { return *Address::parse("sim://host" + std::to_string(n) + ":0"); }
+  static constexpr Scheme kScheme = Scheme::kSim;
+
+ private:
+  SimNetwork network_;
+  size_t made_ = 0;
+};
+
+/// Up to a few transports, polled in turn by the one thread of the test.
+template <class World>
+class NetTest : public ::testing::Test {
+ protected:
+  Transport& add(const TransportOptions& options = {}) {
+    transports_.push_back(world_.make(options));
+    return *transports_.back();
+  }
+
+  Address listen(Transport& transport, Handler& handler) {
+    for (size_t i = 0; i < transports_.size(); ++i) {
+      if (transports_[i].get() != &transport) continue;
+      auto listener = transport.listen(world_.listen_address(i), handler);
+      EXPECT_TRUE(listener.ok()) << listener.status().to_string();
+      return (*listener)->address();
+    }
+    ADD_FAILURE();
+    return {};
+  }
+
+  Connection& connect(Transport& transport, const Address& address, Handler& handler) {
+    auto connection = transport.connect(address, handler);
+    EXPECT_TRUE(connection.ok()) << connection.status().to_string();
+    return **connection;
+  }
+
+  /// Polls all transports until `done`, at most for ten seconds.
+  ::testing::AssertionResult pump_until(const std::function<bool()>& done) {
+    const uint64_t deadline = RealEnv::now_ns() + 10'000'000'000;
+    while (!done()) {
+      for (const auto& transport : transports_) transport->poll(50'000);
+      if (RealEnv::now_ns() > deadline) return ::testing::AssertionFailure() << "ten seconds have passed";
+    }
+    return ::testing::AssertionSuccess();
+  }
+  /// Polls all transports until a whole turn finds nothing, twenty times.
+  void pump_until_quiet() {
+    for (int quiet = 0; quiet < 20;) {
+      size_t events = 0;
+      for (const auto& transport : transports_) events += transport->poll(100'000);
+      quiet = events == 0 ? quiet + 1 : 0;
+    }
+  }
+
+  World world_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
+}  // namespace loam::net::testing
