@@ -147,8 +147,7 @@ TEST_F(ExecutorTest, MalformedMessageEndsThePeerAfterWhatStoodBefore) {
   attach();
   Buffer read;
   wire::encode_message(wire::Read{Snapshot(Version(10)), {account(1)}}, 1, read);
-  Buffer cut = read;
-  cut.pop_back();
+  const Buffer cut(read.begin(), read.end() - 1);
   run_raw(peer, {read, cut, read});
   EXPECT_EQ(peer.answer<wire::ReadReply>(1).results.size(), 1u);
   EXPECT_EQ(peer.sent.size(), 1u);

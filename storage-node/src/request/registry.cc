@@ -102,7 +102,7 @@ Result<std::shared_ptr<ServedTable>> Registry::make_table(const wire::TableInfo&
   options.kind = info.kind;
   options.writers = options_.writers;
   options.log = options_.log;
-  Result<std::unique_ptr<Table>> table = Table::create(options, {pool_, epochs_, *versions_});
+  Result<std::unique_ptr<Table>> table = Table::create(options, {pool_, *versions_});
   if (!table.ok()) {
     return Status(table.code(), "table " + info.name + ": " + std::string(table.status().message()));
   }

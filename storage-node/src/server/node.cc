@@ -138,7 +138,7 @@ Status StorageNode::Impl::start_network() {
   LOAM_ASSIGN_OR_RETURN(listener,
                         network.front()->transport().listen(net::Address::parse(options.listen).value(), shares));
   address = listener->address().to_string();
-  scans = std::make_unique<ScanService>(*registry, epochs, std::move(outboxes),
+  scans = std::make_unique<ScanService>(*registry, epochs, *pool, std::move(outboxes),
                                         ScanService::Options{options.scan_threads, options.max_queries});
   scans->run();
   for (auto& thread : network) {

@@ -1,0 +1,191 @@
+#include "storage-node/src/server/scan_service.h"
+
+#include <algorithm>
+#include <bitset>
+#include <string>
+
+namespace loam::storage {
+
+ScanService::ScanService(Registry& registry, EpochDomain& epochs, PagePool& pool, std::vector<Outbox*> outboxes,
+                         const Options& options)
+    : registry_(registry), outboxes_(std::move(outboxes)), options_(options) {
+  ScanScheduler::Options scheduler;
+  scheduler.max_queries = options.max_queries;
+  for (unsigned i = 0; i < options.threads; ++i) {
+    workers_.push_back(std::make_unique<ScanWorker>(registry, epochs, pool, scheduler));
+    sinks_.push_back(std::make_unique<PartSink>(*this, i));
+  }
+}
+
+ScanService::~ScanService() { stop(); }
+
+void ScanService::run() {
+  for (size_t i = 0; i < workers_.size(); ++i) workers_[i]->run(i);
+}
+
+void ScanService::stop() {
+  for (auto& worker : workers_) worker->stop();
+}
+
+void ScanService::add_statistics(NodeStatistics& statistics) const {
+  statistics.scans += finished_.load(std::memory_order_relaxed);  // relaxed: statistics
+  for (const auto& worker : workers_) {
+    statistics.scan_pages += worker->pages();
+    statistics.scan_records += worker->entries();
+  }
+}
+
+Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
+  LOAM_ASSIGN_OR_RETURN(ScanSpec spec, make_spec(scan));
+  const size_t parts = std::min<size_t>(workers_.size(), scan.credits);
+  ScanId id;
+  {
+    const std::lock_guard lock(mutex_);
+    if (active_.size() >= options_.max_queries) {
+      return {StatusCode::kOverloaded, "the storage node runs " + std::to_string(active_.size()) +
+                                           " scan queries already, as many as it takes; try again"};
+    }
+    if (by_request_.contains({peer.id(), sequence})) {
+      return {StatusCode::kInvalidArgument, "a scan with sequence " + std::to_string(sequence) + " is under way"};
+    }
+    id = ++last_id_;
+    by_request_[{peer.id(), sequence}] = id;
+    active_[id] = {peer.id(), sequence, parts, std::vector<uint32_t>(parts), {}, {}};
+  }
+  spec.parts = parts;
+  for (size_t part = 0; part < parts; ++part) {
+    ScanSpec own = spec;
+    own.part = part;
+    own.credits = static_cast<uint32_t>(scan.credits / parts + (part < scan.credits % parts ? 1 : 0));
+    workers_[part]->post([this, id, part, own = std::move(own)](ScanScheduler& scheduler, uint64_t now_ns) mutable {
+      workers_[part]->watch_table(own.table);
+      const Status joined = scheduler.join(id, std::move(own), *sinks_[part], now_ns);
+      if (!joined.ok()) part_done(id, joined, {});
+    });
+  }
+  return ok_status();
+}
+
+Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
+  const RegistryView& view = registry_.view();
+  const std::shared_ptr<ServedTable>* found = view.find(scan.table);
+  if (found == nullptr) {
+    return Status(StatusCode::kNoSuchTable,
+                  "table " + std::to_string(scan.table.value) + " was dropped or never existed");
+  }
+  const std::shared_ptr<ServedTable>& table = *found;
+  if (scan.map_version != view.shards.version) {
+    return Status(StatusCode::kWrongShard, "the scan names shard map " + std::to_string(scan.map_version) +
+                                               ", this node has " + std::to_string(view.shards.version));
+  }
+  if (scan.credits == 0 || scan.credits > kMaxScanCredits) {
+    return Status(StatusCode::kInvalidArgument, "a scan starts with 1 to " + std::to_string(kMaxScanCredits) +
+                                                    " credits, not " + std::to_string(scan.credits));
+  }
+  LOAM_RETURN_IF_ERROR(scan.query.check(table->info.schema));
+  ScanSpec spec;
+  if (table->info.kind == TableKind::kTransactional && !registry_.publication().covers(scan.snapshot)) {
+    return Status(StatusCode::kSnapshotTooOld,
+                  "versions that this snapshot sees may have been collected; begin a new transaction");
+  }
+  if (!scan.shards.empty()) {
+    auto served = std::make_shared<std::bitset<wire::kVirtualShards>>();
+    for (const uint16_t shard : scan.shards) {
+      if (shard >= wire::kVirtualShards || !view.owned[shard]) {
+        return Status(StatusCode::kWrongShard, "this node does not own shard " + std::to_string(shard));
+      }
+      served->set(shard);
+    }
+    spec.owns = [served, id = scan.table](Key key) { return served->test(wire::shard_of(id, key)); };
+  }
+  spec.table = scan.table;
+  spec.kind = table->info.kind;
+  spec.schema = std::shared_ptr<const Schema>(table, &table->info.schema);
+  spec.storage = table;
+  spec.pages = std::make_shared<PinnedPages>(table->table->pages().pin());
+  spec.snapshot = std::move(scan.snapshot);
+  spec.query = std::move(scan.query);
+  return spec;
+}
+
+void ScanService::credit(Peer& peer, uint64_t sequence, uint32_t credits) {
+  const std::lock_guard lock(mutex_);
+  const auto request = by_request_.find({peer.id(), sequence});
+  if (request == by_request_.end()) return;  // it has just ended
+  Active& active = active_.at(request->second);
+  // Each goes to the part that has most under way; more than were spent are not owed to anybody.
+  for (uint32_t i = 0; i < std::min(credits, kMaxScanCredits); ++i) {
+    const auto most = std::ranges::max_element(active.outstanding);
+    if (*most == 0) break;
+    --*most;
+    const auto part = static_cast<size_t>(most - active.outstanding.begin());
+    workers_[part]->post([id = request->second](ScanScheduler& scheduler, uint64_t) { scheduler.credit(id, 1); });
+  }
+}
+
+void ScanService::cancel(Peer& peer, uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  const auto request = by_request_.find({peer.id(), sequence});
+  if (request != by_request_.end()) cancel_parts(request->second, "cancelled by the client");
+}
+
+void ScanService::peer_gone(PeerId peer) {
+  const std::lock_guard lock(mutex_);
+  for (auto request = by_request_.lower_bound({peer, 0}); request != by_request_.end() && request->first.first == peer;
+       ++request) {
+    cancel_parts(request->second, "the client is gone");
+  }
+}
+
+void ScanService::cancel_parts(ScanId id, const char* why) {
+  for (size_t part = 0; part < active_.at(id).outstanding.size(); ++part) {
+    workers_[part]->post([id, why](ScanScheduler& scheduler, uint64_t now_ns) {
+      scheduler.cancel(id, {StatusCode::kCancelled, why}, now_ns);
+    });
+  }
+}
+
+void ScanService::send_chunk(ScanId id, size_t part, Bytes bytes) {
+  PeerId peer;
+  uint64_t sequence;
+  {
+    const std::lock_guard lock(mutex_);
+    Active& active = active_.at(id);
+    ++active.outstanding[part];
+    ++active.statistics.chunks;
+    active.statistics.bytes += bytes.size();
+    peer = active.peer;
+    sequence = active.sequence;
+  }
+  Outgoing outgoing{peer, {}};
+  outgoing.message.reserve(bytes.size() + 64);
+  wire::encode_message(wire::ScanChunk{bytes}, sequence, outgoing.message);
+  outbox_of(peer).post(std::move(outgoing));
+}
+
+void ScanService::part_done(ScanId id, const Status& status, const wire::ScanStatistics& statistics) {
+  Active ended;
+  {
+    const std::lock_guard lock(mutex_);
+    Active& active = active_.at(id);
+    active.statistics.pages += statistics.pages;
+    active.statistics.pages_total += statistics.pages_total;
+    active.statistics.records += statistics.records;
+    active.statistics.rows += statistics.rows;
+    active.statistics.elapsed_ns = std::max(active.statistics.elapsed_ns, statistics.elapsed_ns);
+    if (!status.ok() && active.status.ok()) {
+      active.status = status;
+      cancel_parts(id, "another part of the scan failed");
+    }
+    if (--active.parts_left > 0) return;
+    ended = std::move(active);
+    by_request_.erase({ended.peer, ended.sequence});
+    active_.erase(id);
+  }
+  finished_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
+  Outgoing outgoing{ended.peer, {}};
+  wire::encode_message(wire::ScanDone{std::move(ended.status), ended.statistics}, ended.sequence, outgoing.message);
+  outbox_of(ended.peer).post(std::move(outgoing));
+}
+
+}  // namespace loam::storage

@@ -1,0 +1,101 @@
+// The scan threads of a storage node.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <loam/storage/node.h>
+
+#include "common/memory/epoch.h"
+#include "common/memory/page_pool.h"
+#include "storage-node/src/request/peer.h"
+#include "storage-node/src/request/registry.h"
+#include "storage-node/src/scan/scan_scheduler.h"
+#include "storage-node/src/server/network_thread.h"
+#include "storage-node/src/server/scan_worker.h"
+
+namespace loam::storage {
+
+/// Chunks of one scan that may be under way to the client: bounds what a scan costs in queues (64 × 256 KiB).
+inline constexpr uint32_t kMaxScanCredits = 64;
+
+/// Role: takes scans from the network threads, runs them on threads of its own, and leaves their chunks in the outbox
+/// of the network thread that serves the peer. A scan is cut into one part for each scan thread; each part has a share
+/// of the credits, and the client merges parts as it merges nodes. Owner: the node. Threads: ScanPort and PeerListener
+/// by any network thread.
+class ScanService : public ScanPort, public PeerListener {
+ public:
+  struct Options {
+    unsigned threads = 1;
+    uint32_t max_queries = 256;
+  };
+
+  /// Peer p is served by outboxes[p % outboxes.size()].
+  ScanService(Registry& registry, EpochDomain& epochs, PagePool& pool, std::vector<Outbox*> outboxes,
+              const Options& options);
+  ~ScanService() override;
+
+  void run();
+  void stop();
+  void add_statistics(NodeStatistics& statistics) const;
+
+  Status start(Peer& peer, uint64_t sequence, wire::Scan scan) override;
+  void credit(Peer& peer, uint64_t sequence, uint32_t credits) override;
+  void cancel(Peer& peer, uint64_t sequence) override;
+  void peer_gone(PeerId peer) override;
+
+ private:
+  /// Where part `part` of every scan leaves its results.
+  class PartSink : public ScanSink {
+   public:
+    PartSink(ScanService& service, size_t part) : service_(service), part_(part) {}
+    void chunk(ScanId id, Bytes bytes) override { service_.send_chunk(id, part_, bytes); }
+    void done(ScanId id, const Status& status, const wire::ScanStatistics& statistics) override {
+      service_.part_done(id, status, statistics);
+    }
+
+   private:
+    ScanService& service_;
+    const size_t part_;
+  };
+
+  /// A scan under way.
+  struct Active {
+    PeerId peer = 0;
+    uint64_t sequence = 0;
+    size_t parts_left = 0;
+    std::vector<uint32_t> outstanding;  // chunks sent and not credited again, by part
+    Status status;                      // the first part's error
+    wire::ScanStatistics statistics;    // summed over the parts that have ended
+  };
+
+  Result<ScanSpec> make_spec(wire::Scan& scan) const;
+  void cancel_parts(ScanId id, const char* why);  // caller holds mutex_
+  // Called by the scan threads.
+  void send_chunk(ScanId id, size_t part, Bytes bytes);
+  void part_done(ScanId id, const Status& status, const wire::ScanStatistics& statistics);
+  Outbox& outbox_of(PeerId peer) { return *outboxes_[peer % outboxes_.size()]; }
+
+  // Constant after construction.
+  Registry& registry_;
+  const std::vector<Outbox*> outboxes_;
+  const Options options_;
+  std::vector<std::unique_ptr<PartSink>> sinks_;
+  std::vector<std::unique_ptr<ScanWorker>> workers_;  // part p of every scan runs on workers_[p]
+
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::unordered_map<ScanId, Active> active_;
+  std::map<std::pair<PeerId, uint64_t>, ScanId> by_request_;
+  ScanId last_id_ = 0;
+  // Any thread.
+  std::atomic<uint64_t> finished_{0};
+};
+
+}  // namespace loam::storage

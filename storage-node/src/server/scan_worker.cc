@@ -1,0 +1,103 @@
+#include "storage-node/src/server/scan_worker.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace loam::storage {
+namespace {
+
+/// Walked under one epoch guard: some 20 µs of memory traffic, so that reclamation and commands are not held up.
+constexpr size_t kBytesPerStep = size_t{256} << 10;
+/// While queries wait for credits: how often their time limits are looked at.
+constexpr auto kBlockedPause = std::chrono::milliseconds(10);
+/// Below the network threads: they get the core first when both want it.
+constexpr int kNice = 3;
+/// When the pool is this full, queries whose clients do not read lose the pages that they pin (R25).
+constexpr double kPressureFill = 0.9;
+constexpr uint64_t kBlockedUnderPressureNs = 1'000'000'000;
+
+}  // namespace
+
+ScanWorker::ScanWorker(Registry& registry, EpochDomain& epochs, PagePool& pool, const ScanScheduler::Options& options)
+    : registry_(registry), epochs_(epochs), pool_(pool), scheduler_(options) {}
+
+ScanWorker::~ScanWorker() { stop(); }
+
+void ScanWorker::run(size_t number) {
+  thread_ = std::thread([this, number] { loop(number); });
+  pthread_setname_np(thread_.native_handle(), ("loam-scan-" + std::to_string(number)).c_str());
+}
+
+void ScanWorker::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  posted_.notify_one();
+  thread_.join();
+}
+
+void ScanWorker::post(Command command) {
+  {
+    const std::lock_guard lock(mutex_);
+    commands_.push_back(std::move(command));
+  }
+  posted_.notify_one();
+}
+
+void ScanWorker::loop(size_t number) {
+  // Linux: priorities are per thread. It may be refused in a container; then scans are as eager as requests.
+  static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice));
+  EpochThread thread(epochs_, "scan " + std::to_string(number));
+  bool busy = false;
+  while (take_commands(!busy)) {
+    const uint64_t now_ns = Env::now_ns();
+    for (const Command& command : taken_) command(scheduler_, now_ns);
+    taken_.clear();
+    busy = step(thread, now_ns);
+    const ScanPassStatistics statistics = scheduler_.statistics();
+    pages_.store(statistics.pages, std::memory_order_relaxed);      // relaxed: statistics
+    entries_.store(statistics.entries, std::memory_order_relaxed);  // relaxed: statistics
+  }
+  const uint64_t now_ns = Env::now_ns();
+  for (const TableId table : tables_) scheduler_.drop_table(table, now_ns);
+}
+
+bool ScanWorker::step(EpochThread& thread, uint64_t now_ns) {
+  const EpochGuard guard(thread);
+  if (scheduler_.queries() == 0) {
+    tables_.clear();
+    return false;
+  }
+  const RegistryView& view = registry_.view();
+  for (auto table = tables_.begin(); table != tables_.end();) {
+    if (view.find(*table) == nullptr) {
+      scheduler_.drop_table(*table, now_ns);
+      table = tables_.erase(table);
+    } else {
+      ++table;
+    }
+  }
+  if (pool_.fill() > kPressureFill) scheduler_.cancel_blocked(kBlockedUnderPressureNs, now_ns);
+  return scheduler_.step(now_ns, registry_.publication(), kBytesPerStep);
+}
+
+bool ScanWorker::take_commands(bool wait) {
+  std::unique_lock lock(mutex_);
+  const auto due = [this] { return stopping_ || !commands_.empty(); };
+  if (wait && scheduler_.queries() > 0) {
+    posted_.wait_for(lock, kBlockedPause, due);
+  } else if (wait) {
+    posted_.wait(lock, due);
+  }
+  taken_.swap(commands_);
+  return !stopping_;
+}
+
+}  // namespace loam::storage
