@@ -36,7 +36,7 @@ class ResultMerger::Impl {
       return ok_status();
     }
     if (top_) {
-      for (size_t row = 0; row < view.rows(); ++row) add_to_top(view, row);
+      for (size_t row = 0; row < view.rows(); ++row) LOAM_RETURN_IF_ERROR(add_to_top(view, row));
       return ok_status();
     }
     return pass(partial);
@@ -64,12 +64,12 @@ class ResultMerger::Impl {
   const std::shared_ptr<const ResultSchema>& result_schema() const { return result_; }
 
  private:
-  void add_to_top(const ChunkView& view, size_t row) {
+  Status add_to_top(const ChunkView& view, size_t row) {
     Value by = view.value(view.columns() - 1, row);
-    if (!top_->wants(by)) return;
+    if (!top_->wants(by)) return ok_status();
     std::vector<Value> values(view.columns() - 1);
     for (size_t i = 0; i < values.size(); ++i) values[i] = view.value(i, row);
-    top_->add(std::move(by), std::move(values));
+    return top_->add(std::move(by), std::move(values));
   }
 
   /// A projection's chunk is the result's; only the one that crosses the limit is cut.

@@ -168,7 +168,7 @@ TEST(Merge, TopKOfSeveralNodes) {
         const Row row = testing::random_row(random, schema);
         const Value by = row[query.top_k->field], selected = row[query.select[0]];
         all.push_back({by, selected});
-        if (top.wants(by)) top.add(by, {selected});
+        ASSERT_TRUE(!top.wants(by) || top.add(by, {selected}).ok());
       }
       ChunkBuilder builder(*merger.partial_schema());
       for (const TopRows::Row& row : top.take()) builder.append_row(std::vector<Value>{row.values[0], row.by});
@@ -229,6 +229,19 @@ TEST(Merge, LimitsOfGroups) {
   EXPECT_EQ(add(small, 1, std::string(6'000, 'a')), StatusCode::kOk);
   EXPECT_EQ(add(small, 1, std::string(6'000, 'b')), StatusCode::kOk);  // replaces it
   EXPECT_EQ(add(small, 2, std::string(6'000, 'a')), StatusCode::kInvalidArgument);
+}
+
+TEST(Merge, LimitOfTheMemoryOfATopK) {
+  TopRows top({0, 3, true}, 10'000);
+  const auto add = [&](int64_t by, size_t size) {
+    EXPECT_TRUE(top.wants(Value::int64(by)));
+    return top.add(Value::int64(by), {Value::text(std::string(size, 'x'))}).code();
+  };
+  EXPECT_EQ(add(1, 4'000), StatusCode::kOk);
+  EXPECT_EQ(add(2, 2'000), StatusCode::kOk);
+  EXPECT_EQ(add(3, 2'000), StatusCode::kOk);
+  EXPECT_EQ(add(4, 4'000), StatusCode::kOk);  // takes the place of the first
+  EXPECT_EQ(add(5, 8'000), StatusCode::kInvalidArgument);
 }
 
 TEST(Merge, ChunkOfAnotherQueryIsRefused) {

@@ -1,23 +1,41 @@
 #include "common/schema/top_rows.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace loam {
+namespace {
+
+size_t size_of(const Value& value) { return sizeof(Value) + (is_variable(value.type()) ? value.as_text().size() : 0); }
+
+size_t size_of(const TopRows::Row& row) {
+  size_t bytes = size_of(row.by);
+  for (const Value& value : row.values) bytes += size_of(value);
+  return bytes;
+}
+
+}  // namespace
 
 bool TopRows::wants(const Value& by) const { return rows_.size() < k_ || better(by, rows_.front().by); }
 
-void TopRows::add(Value by, std::vector<Value> row) {
+Status TopRows::add(Value by, std::vector<Value> row) {
   const auto before = [this](const Row& a, const Row& b) { return better(a.by, b.by); };
   if (rows_.size() == k_) {
     std::pop_heap(rows_.begin(), rows_.end(), before);
+    bytes_ -= size_of(rows_.back());
     rows_.pop_back();
   }
   rows_.push_back({std::move(by), std::move(row)});
+  bytes_ += size_of(rows_.back());
   std::push_heap(rows_.begin(), rows_.end(), before);
+  if (bytes_ <= max_bytes_) return ok_status();
+  return {StatusCode::kInvalidArgument, "query: the rows of the top-k take more than " + std::to_string(max_bytes_) +
+                                            " bytes; ask for fewer rows or fields"};
 }
 
 std::vector<TopRows::Row> TopRows::take() {
+  bytes_ = 0;
   std::sort_heap(rows_.begin(), rows_.end(), [this](const Row& a, const Row& b) { return better(a.by, b.by); });
   return std::exchange(rows_, {});
 }

@@ -4,24 +4,29 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/schema/chunk.h"
+#include "common/base/status.h"
 #include "common/schema/query.h"
-#include "common/schema/row.h"
 #include "common/schema/value.h"
 
 namespace loam {
+
+/// Memory of one top-k's rows, at a node and at the client. Beyond: kInvalidArgument that says so.
+inline constexpr size_t kMaxTopBytes = 64 << 20;
 
 /// A heap of at most k rows whose root is the worst, so that most rows are turned away by one comparison. NULL is below
 /// every value. Owned by one thread.
 class TopRows {
  public:
-  explicit TopRows(const TopK& top) : k_(static_cast<size_t>(top.k)), descending_(top.descending) {}
+  /// The limit is for tests; it is named above.
+  explicit TopRows(const TopK& top, size_t max_bytes = kMaxTopBytes)
+      : k_(static_cast<size_t>(top.k)), descending_(top.descending), max_bytes_(max_bytes) {}
 
   size_t size() const { return rows_.size(); }
   /// A row with this value of the top-k's field belongs to the k best so far.
   bool wants(const Value& by) const;
-  /// `row` holds the values of the result's columns. Call only if wanted.
-  void add(Value by, std::vector<Value> row);
+  /// `row` holds the values of the result's columns. Call only if wanted. kInvalidArgument if the rows take too much
+  /// memory.
+  Status add(Value by, std::vector<Value> row);
 
   struct Row {
     Value by;
@@ -39,6 +44,8 @@ class TopRows {
 
   const size_t k_;
   const bool descending_;
+  const size_t max_bytes_;
+  size_t bytes_ = 0;
   std::vector<Row> rows_;
 };
 

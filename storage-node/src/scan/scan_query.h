@@ -61,8 +61,8 @@ struct ScanSpec {
 /// thread. Life: from joining to done().
 ///
 /// Invariants:
-/// 1. Each of its pages is pinned and pending, or has been walked to its fill mark and is unpinned. At most one page is
-///    half done; its place is kept.
+/// 1. Each of its pages is pinned and pending, or has been walked to its fill mark and is unpinned. Of a page that is
+///    half done the place is kept.
 /// 2. It holds at most one chunk without a credit, and takes no row while it does.
 class ScanQuery {
  public:
@@ -74,13 +74,12 @@ class ScanQuery {
   const ScanSpec& spec() const { return spec_; }
 
   /// Has pages to read, and room for what they give.
-  bool eligible() const { return !ended_ && !pending_.empty() && !blocked(); }
-  /// Waits for credits.
-  bool blocked() const { return output_->full() && credits_ == 0; }
+  bool eligible() const { return !ended_ && more_rows() && !(output_->full() && credits_ == 0); }
+  /// Has a chunk to send and no credit; known since the last advance().
+  bool waits() const { return waits_; }
   /// Since when; meaningful while it waits.
-  uint64_t blocked_since_ns() const { return blocked_since_ns_; }
+  uint64_t waits_since_ns() const { return waits_since_ns_; }
   bool ended() const { return ended_; }
-  const Status& status() const { return status_; }
 
   /// Smallest number of a pending page that is at least `from`; kNoPage if there is none.
   static constexpr uint64_t kNoPage = std::numeric_limits<uint64_t>::max();
@@ -91,10 +90,13 @@ class ScanQuery {
   /// The page, if it is pending; else null.
   Page* page(uint64_t number) const {
     const auto found = pending_.find(number);
-    return found == pending_.end() ? nullptr : (*spec_.pages)[found->second];
+    return found == pending_.end() ? nullptr : (*spec_.pages)[found->second.index];
   }
   /// Where it goes on in a pending page.
-  const Entry* place_in(uint64_t number, const Entry* begin) const { return number == half_done_ ? place_ : begin; }
+  const Entry* place_in(uint64_t number, const Entry* begin) const {
+    const Entry* const place = pending_.at(number).place;
+    return place == nullptr ? begin : place;
+  }
 
   /// Evaluates one block of page `number`; `next` is the entry behind the block. Sends what becomes full. Afterwards
   /// the query may be blocked or ended; its place is kept.
@@ -108,12 +110,19 @@ class ScanQuery {
   /// Ends it, drops what it collected, unpins everything.
   void end(Status status);
 
-  const wire::ScanStatistics& statistics() const { return statistics_; }
   /// To be called once, by the pass, when ended() turns true.
   void report(uint64_t now_ns);
 
  private:
+  struct Pending {
+    size_t index = 0;              // in spec_.pages
+    const Entry* place = nullptr;  // where to go on; null: at the beginning
+  };
+
+  bool more_rows() const { return !pending_.empty() && !output_->satisfied(); }
+  size_t select(const Block& block, const Entry* place, uint16_t* out) const;
   size_t select_visible(const Block& block, const Entry* place, uint16_t* out) const;
+  /// False: no credit, or the chunk is too large and the query ended.
   bool send_chunk();
 
   // Constant after construction.
@@ -124,12 +133,10 @@ class ScanQuery {
   const uint64_t started_ns_;
   // The owner's thread.
   std::unique_ptr<Output> output_;
-  std::map<uint64_t, size_t> pending_;  // page number → index in spec_.pages
-  uint64_t half_done_ = kNoPage;
-  const Entry* place_ = nullptr;
+  std::map<uint64_t, Pending> pending_;  // by page number
   uint64_t credits_;
-  uint64_t blocked_since_ns_ = 0;
-  bool was_blocked_ = false;
+  bool waits_ = false;
+  uint64_t waits_since_ns_ = 0;
   bool drained_ = false;
   bool ended_ = false;
   Status status_;
