@@ -16,23 +16,6 @@ using wire::WriteResult;
 /// Token of every step that has a single message; writes and reverts use their batch's number.
 constexpr uint32_t kSingle = UINT32_MAX;
 
-std::string explain(StatusCode code) {
-  switch (code) {
-    case StatusCode::kConflict:
-      return "was changed by a concurrent transaction";
-    case StatusCode::kAlreadyExists:
-      return "exists already";
-    case StatusCode::kNotFound:
-      return "does not exist";
-    case StatusCode::kNoSpace:
-      return "does not fit into its storage node's memory";
-    case StatusCode::kNoSuchTable:
-      return "cannot be written: the table was dropped";
-    default:
-      return "was refused by its storage node";
-  }
-}
-
 /// A refusal that time may mend.
 bool passing(StatusCode code) {
   return code == StatusCode::kOverloaded || code == StatusCode::kUnavailable || code == StatusCode::kTimeout;
@@ -224,8 +207,8 @@ void CommitMachine::after_undo_record(const WriteResult& result, std::string_vie
     // Only a recoverer writes another session's undo record, and it does so to forbid this very insert (R8).
     return give_up({StatusCode::kFenced, describe_id() + " was aborted by the commit manager"});
   }
-  fail({result.code, "undo record of " + describe_id() + ": " + explain(result.code) +
-                         (detail.empty() ? "" : " (" + std::string(detail) + ")")});
+  fail({result.code, "the undo record of " + describe_id() + " " + std::string(explain(result.code)) +
+                         (detail.empty() ? "" : ": " + std::string(detail))});
   complete(false);
 }
 
@@ -391,9 +374,9 @@ void CommitMachine::fail(Status status) {
 
 void CommitMachine::fail_write(const Item& item, StatusCode code, std::string_view detail) {
   if (!failure_.ok()) return;
-  std::string message = describe(writes_.table(item.record.table), item.record.key) + " " + explain(code);
-  if (code != StatusCode::kConflict && !detail.empty()) message.append(": ").append(detail);
-  fail({code, std::move(message)});
+  const Status plain = refused(writes_.table(item.record.table), item.record.key, code);
+  if (code == StatusCode::kConflict || detail.empty()) return fail(plain);
+  fail({code, std::string(plain.message()) + ": " + std::string(detail)});
 }
 
 void CommitMachine::give_up(Status status) {

@@ -4,10 +4,6 @@
 
 namespace loam::client {
 
-std::string describe(const Table& table, Key key) {
-  return "record " + std::to_string(key.value) + " of table " + table.name();
-}
-
 Status WriteBuffer::check_room(const Table& table, Key key, size_t replaced, size_t added, bool fresh) const {
   if (fresh && writes_.size() >= kMaxTransactionWrites) {
     return {StatusCode::kInvalidArgument, describe(table, key) + ": a transaction may write " +

@@ -10,15 +10,13 @@
 #include <loam/client/record.h>
 #include <loam/client/table.h>
 
+#include "client-lib/src/core/describe.h"
 #include "common/base/bytes.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/wire/storage.h"
 
 namespace loam::client {
-
-/// "record 7 of table accounts", as every message names a record.
-std::string describe(const Table& table, Key key);
 
 /// The writes of one transaction, one per record, merged as they come:
 ///

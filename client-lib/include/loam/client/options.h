@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace loam::client {
 
@@ -17,16 +19,21 @@ inline constexpr size_t kMaxScanBatch = 256;
 struct ClientOptions {
   /// For operators: shown in the commit manager's list of sessions. Empty: the program's name.
   std::string name;
-  /// Until the commit manager and all storage nodes have been reached and the session is open.
+  /// Until the session is open. A cluster whose storage nodes are still starting is waited for.
   uint64_t connect_timeout_ns = 5'000'000'000;
-  /// For one request and its answer. What passes it is kTimeout if it cannot have had an effect, else kUnknownOutcome
-  /// until the library has resolved it (R4).
+  /// For one request and its answer: kTimeout (a plain write that may have happened: kUnknownOutcome).
   uint64_t request_timeout_ns = 10'000'000'000;
+  /// For each step of a commit. Longer, because a write whose answer does not come costs the session (R2), and the
+  /// outcome of a commit has to be resolved then (R4).
+  uint64_t commit_timeout_ns = 30'000'000'000;
   /// Fibers alive at once; spawn() beyond it waits for one to end.
   size_t max_fibers = 4'096;
   size_t fiber_stack_bytes = 128 * 1024;
   /// The worker looks for events so long before it sleeps (TransportOptions::spin_ns).
   uint64_t spin_ns = 20'000;
+  /// Told, on the worker's thread, what an operator should know: a fiber that held the thread for over 10 ms, at most
+  /// once a second. Empty: written to stderr.
+  std::function<void(std::string_view)> on_warning;
 };
 
 /// Bounded exponential back-off with full jitter: attempt n waits a random time below min(max, initial * 2^n).

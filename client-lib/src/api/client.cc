@@ -1,0 +1,289 @@
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <loam/client/client.h>
+
+#include "client-lib/src/api/client_impl.h"
+#include "client-lib/src/api/counter_impl.h"
+#include "client-lib/src/api/fiber_call.h"
+#include "client-lib/src/api/plain_table_impl.h"
+#include "client-lib/src/api/scan_impl.h"
+#include "client-lib/src/api/transaction_impl.h"
+#include "client-lib/src/core/backoff.h"
+#include "common/fiber/stack.h"
+#include "common/net/address.h"
+
+namespace loam::client {
+namespace {
+
+constexpr size_t kMaxNameBytes = 256;
+constexpr uint64_t kMaxCounterBlock = uint64_t{1} << 32;
+constexpr size_t kMaxCounterNameBytes = 1'024;
+/// When the system has no memory for another stack: until one of the living fibers may have ended.
+constexpr uint64_t kSpawnAgainNs = 1'000'000;
+
+Status check(const ClientOptions& options) {
+  if (options.max_fibers == 0 || options.max_fibers > fiber::kMaxFibers - kReservedFibers) {
+    return {StatusCode::kInvalidArgument,
+            "max_fibers must be 1 to " + std::to_string(fiber::kMaxFibers - kReservedFibers)};
+  }
+  if (options.fiber_stack_bytes < fiber::kMinStackBytes) {
+    return {StatusCode::kInvalidArgument,
+            "fiber_stack_bytes must be at least " + std::to_string(fiber::kMinStackBytes)};
+  }
+  if (options.request_timeout_ns == 0 || options.commit_timeout_ns == 0 || options.connect_timeout_ns == 0) {
+    return {StatusCode::kInvalidArgument, "a time-out of 0 lets nothing succeed"};
+  }
+  return ok_status();
+}
+
+/// "program (4711 on host)".
+std::string default_name() {
+  char host[128] = "";
+  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  return std::string(program_invocation_short_name) + " (" + std::to_string(getpid()) + " on " + host + ")";
+}
+
+}  // namespace
+
+// ---- Task ----------------------------------------------------------------------------------------------------------
+
+void Task::Impl::end() {
+  for (fiber::Event* event : waiting_) event->notify();
+  waiting_.clear();
+  done_.store(1, std::memory_order_release);  // what the fiber did is seen by who finds it done
+  done_.notify_all();
+}
+
+void Task::Impl::join() {
+  if (done()) return;
+  if (!worker_.on_worker() || !fiber::FiberScheduler::in_fiber()) {
+    done_.wait(0, std::memory_order_acquire);  // pairs with end()
+    return;
+  }
+  fiber::Event ended;
+  waiting_.push_back(&ended);
+  ended.wait();
+}
+
+void Task::join() { impl_->join(); }
+bool Task::done() const { return impl_->done(); }
+
+// ---- Client::Impl --------------------------------------------------------------------------------------------------
+
+Status Client::Impl::open(const std::string& address, const ClientOptions& options) {
+  Status status(StatusCode::kUnavailable, "the client's thread has no fiber");
+  worker_->call([&] {
+    engine_ = std::make_unique<Engine>(*worker_, address, options);
+    status = engine_->open();
+  });
+  return status;
+}
+
+Client::Impl::~Impl() {
+  worker_->call([this] {
+    tasks_.wait();
+    if (engine_ != nullptr) engine_->close();
+  });
+  worker_->stop();
+}
+
+void Client::Impl::start_fiber(const std::shared_ptr<Task::Impl>& task, std::function<void()> function) {
+  places_.enter();
+  tasks_.add();
+  const auto body = std::make_shared<std::function<void()>>(std::move(function));
+  const auto run = [this, task, body] {
+    struct End {
+      Client::Impl& client;
+      Task::Impl& task;
+      ~End() {
+        task.end();
+        client.places_.leave();
+        client.tasks_.done();
+      }
+    } end{*this, *task};
+    std::exchange(*body, nullptr)();
+  };
+  while (!worker_->scheduler().spawn(run).ok()) worker_->scheduler().sleep_for(kSpawnAgainNs);
+}
+
+Task Client::Impl::spawn(std::function<void()> function) {
+  auto task = std::make_shared<Task::Impl>(*worker_);
+  // The library's own fibers have room kept for them, so that this one cannot be refused but for want of memory.
+  while (!worker_->call([&] { start_fiber(task, std::move(function)); })) usleep(kSpawnAgainNs / 1'000);
+  return Task(std::move(task));
+}
+
+// ---- Client --------------------------------------------------------------------------------------------------------
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::~Client() = default;
+
+Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const ClientOptions& options) {
+  LOAM_RETURN_IF_ERROR(check(options));
+  LOAM_ASSIGN_OR_RETURN(const net::Address parsed, net::Address::parse(address));
+  ClientOptions effective = options;
+  if (effective.name.empty()) effective.name = default_name();
+  if (effective.name.size() > kMaxNameBytes) effective.name.resize(kMaxNameBytes);
+  if (!effective.on_warning) {
+    effective.on_warning = [](std::string_view text) {
+      std::fprintf(stderr, "loam client: %.*s\n", static_cast<int>(text.size()), text.data());
+    };
+  }
+  WorkerOptions worker;
+  worker.scheme = parsed.scheme;
+  worker.max_fibers = effective.max_fibers + kReservedFibers;
+  worker.stack_bytes = effective.fiber_stack_bytes;
+  worker.spin_ns = effective.spin_ns;
+  worker.on_warning = effective.on_warning;
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<Worker> started, Worker::start(worker));
+  auto impl = std::make_unique<Impl>(std::move(started), effective.max_fibers);
+  LOAM_RETURN_IF_ERROR(impl->open(parsed.to_string(), effective));
+  return std::unique_ptr<Client>(new Client(std::move(impl)));
+}
+
+Task Client::spawn(std::function<void()> function) { return impl_->spawn(std::move(function)); }
+
+void Client::run_and_wait(const std::function<void()>& function) {
+  if (!impl_->worker().call(function)) spawn(function).join();  // no place at once: wait for one
+}
+
+void Client::sleep_for(uint64_t duration_ns) {
+  impl_->worker().call([&] { impl_->worker().scheduler().sleep_for(duration_ns); });
+}
+
+void Client::yield() {
+  impl_->worker().call([&] { impl_->worker().scheduler().yield(); });
+}
+
+// ---- catalog -------------------------------------------------------------------------------------------------------
+
+Result<Table> Client::create_table(std::string_view name, TableKind kind, const Schema& schema) {
+  LOAM_RETURN_IF_ERROR(check_table_name(name));
+  if (schema.size() == 0) {
+    return Status(StatusCode::kInvalidArgument, "table " + std::string(name) + " needs at least one field");
+  }
+  return in_fiber(impl_->engine(), [&]() -> Result<Table> {
+    ManagerSession& session = impl_->engine().session();
+    LOAM_ASSIGN_OR_RETURN(const wire::TableCreated created,
+                          session.ask<wire::TableCreated>(wire::CreateTable{std::string(name), kind, schema}));
+    LOAM_RETURN_IF_ERROR(session.refresh_catalog());
+    return make_table(created.table);
+  });
+}
+
+Result<Table> Client::open_table(std::string_view name) {
+  LOAM_RETURN_IF_ERROR(check_table_name(name));
+  return in_fiber(impl_->engine(), [&]() -> Result<Table> {
+    LOAM_RETURN_IF_ERROR(impl_->engine().session().refresh_catalog());
+    if (auto table = impl_->engine().catalog().find(name)) return *table;
+    return Status(StatusCode::kNoSuchTable, "there is no table " + std::string(name));
+  });
+}
+
+Status Client::drop_table(std::string_view name) {
+  LOAM_RETURN_IF_ERROR(check_table_name(name));
+  return in_fiber(impl_->engine(), [&] {
+    ManagerSession& session = impl_->engine().session();
+    const auto dropped = session.ask<wire::TableDropped>(wire::DropTable{std::string(name)});
+    return dropped.ok() ? session.refresh_catalog() : dropped.status();
+  });
+}
+
+Result<std::vector<Table>> Client::list_tables() {
+  return in_fiber(impl_->engine(), [&]() -> Result<std::vector<Table>> {
+    LOAM_RETURN_IF_ERROR(impl_->engine().session().refresh_catalog());
+    return impl_->engine().catalog().tables();
+  });
+}
+
+// ---- transactions --------------------------------------------------------------------------------------------------
+
+Result<Transaction> Client::begin(const TransactionOptions& options) {
+  return in_fiber(impl_->engine(), [&] { return Transaction::Impl::begin(impl_->engine(), options.read_only); });
+}
+
+Status Client::run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options) {
+  Engine& engine = impl_->engine();
+  const auto attempt = [&]() -> Status {
+    LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(engine, options.read_only));
+    Status status = body(transaction);
+    if (transaction.finished()) return status;
+    if (status.ok()) return transaction.commit();
+    LOAM_RETURN_IF_ERROR(transaction.abort());
+    return status;
+  };
+  return in_fiber(engine, [&]() -> Status {
+    for (uint32_t tried = 1;; ++tried) {
+      Status status = attempt();
+      if (status.ok() || !worth_retrying(status.code()) || tried >= options.retry.max_attempts) return status;
+      engine.counters().retries.add(1);
+      engine.worker().scheduler().sleep_for(backoff_ns(options.retry, tried - 1, engine.random()));
+    }
+  });
+}
+
+// ---- scans ---------------------------------------------------------------------------------------------------------
+
+Result<ScanStream> Client::scan(const Table& table, const Query& query, const ScanOptions& options) {
+  LOAM_ASSIGN_OR_RETURN(std::vector<ScanStream> streams, scan({{table, query}}, options));
+  return std::move(streams[0]);
+}
+
+Result<std::vector<ScanStream>> Client::scan(const std::vector<ScanRequest>& requests, const ScanOptions& options) {
+  if (requests.empty() || requests.size() > kMaxScanBatch) {
+    return Status(StatusCode::kInvalidArgument,
+                  "1 to " + std::to_string(kMaxScanBatch) + " queries at once, not " + std::to_string(requests.size()));
+  }
+  for (const ScanRequest& request : requests) LOAM_RETURN_IF_ERROR(check_access(request.table, request.table.kind()));
+  Engine& engine = impl_->engine();
+  return in_fiber(engine, [&]() -> Result<std::vector<ScanStream>> {
+    // Non-transactional tables have no snapshots (R21).
+    std::shared_ptr<SnapshotLease> lease;
+    std::shared_ptr<const Snapshot> snapshot;
+    if (std::any_of(requests.begin(), requests.end(),
+                    [](const ScanRequest& request) { return request.table.kind() == TableKind::kTransactional; })) {
+      LOAM_ASSIGN_OR_RETURN(lease, engine.lease_snapshot());
+      snapshot = lease->snapshot();
+    }
+    std::vector<ScanStream> streams;
+    streams.reserve(requests.size());
+    for (const ScanRequest& request : requests) {
+      LOAM_ASSIGN_OR_RETURN(ScanStream stream,
+                            ScanStream::Impl::start(engine, request.table, request.query, options, snapshot, lease));
+      streams.push_back(std::move(stream));
+    }
+    return streams;
+  });
+}
+
+// ---- the rest ------------------------------------------------------------------------------------------------------
+
+Result<PlainTable> Client::plain(const Table& table) {
+  LOAM_RETURN_IF_ERROR(check_access(table, TableKind::kNonTransactional));
+  return PlainTable(table, std::make_shared<PlainTable::Impl>(impl_->engine()));
+}
+
+Result<Counter> Client::counter(std::string_view name, uint64_t block_size) {
+  if (name.empty() || name.size() > kMaxCounterNameBytes) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a counter's name has 1 to " + std::to_string(kMaxCounterNameBytes) + " bytes");
+  }
+  if (block_size == 0 || block_size > kMaxCounterBlock) {
+    return Status(StatusCode::kInvalidArgument,
+                  "counter " + std::string(name) + ": block_size must be 1 to " + std::to_string(kMaxCounterBlock));
+  }
+  auto impl = std::make_unique<Counter::Impl>(impl_->engine(), std::string(name), block_size);
+  LOAM_RETURN_IF_ERROR(in_fiber(impl_->engine(), [&] { return impl->open(); }));
+  return Counter(std::move(impl));
+}
+
+SessionId Client::session() const { return impl_->engine().session().id(); }
+std::string Client::admin_address() const { return impl_->engine().session().admin_address(); }
+ClientStatistics Client::statistics() const { return impl_->engine().statistics(); }
+
+}  // namespace loam::client

@@ -1,0 +1,54 @@
+// The inside of a client.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <loam/client/client.h>
+
+#include "client-lib/src/driver/engine.h"
+#include "client-lib/src/driver/worker.h"
+#include "common/fiber/wait.h"
+
+namespace loam::client {
+
+/// A spawned fiber's end, seen from fibers and from threads.
+class Task::Impl {
+ public:
+  explicit Impl(Worker& worker) : worker_(worker) {}
+
+  void join();
+  bool done() const { return done_.load(std::memory_order_acquire) != 0; }  // pairs with end()
+  /// On the worker's thread.
+  void end();
+
+ private:
+  Worker& worker_;
+  std::atomic<uint32_t> done_{0};       // written once by the worker's thread
+  std::vector<fiber::Event*> waiting_;  // the worker's thread only; in the frames of the waiting fibers
+};
+
+class Client::Impl {
+ public:
+  explicit Impl(std::unique_ptr<Worker> worker, size_t max_fibers) : worker_(std::move(worker)), places_(max_fibers) {}
+  ~Impl();
+
+  Status open(const std::string& address, const ClientOptions& options);
+  Worker& worker() { return *worker_; }
+  Engine& engine() { return *engine_; }
+  Task spawn(std::function<void()> function);
+
+ private:
+  void start_fiber(const std::shared_ptr<Task::Impl>& task, std::function<void()> function);
+
+  std::unique_ptr<Worker> worker_;
+  std::unique_ptr<Engine> engine_;
+  // The worker's thread only.
+  Gate places_;
+  fiber::WaitGroup tasks_;
+};
+
+}  // namespace loam::client

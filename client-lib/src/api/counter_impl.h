@@ -1,0 +1,48 @@
+// The inside of a distributed counter.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <loam/client/counter.h>
+
+#include "client-lib/src/driver/engine.h"
+#include "common/fiber/mutex.h"
+#include "common/wire/storage.h"
+
+namespace loam::client {
+
+/// Names that may have the same hash and lie one after the other; more is as good as impossible.
+inline constexpr uint64_t kMaxCounterProbes = 16;
+/// Attempts to draw a block against other clients that draw at the same time.
+inline constexpr uint32_t kMaxDraws = 64;
+
+/// Draws blocks from one record of loam.counters by exact-version writes. Worker's thread only.
+class Counter::Impl {
+ public:
+  Impl(Engine& engine, std::string name, uint64_t block_size);
+
+  /// Finds the counter's record, or makes it. In a fiber.
+  Status open();
+  /// In a fiber.
+  Result<uint64_t> next();
+  Engine& engine() { return engine_; }
+
+ private:
+  Status draw_block();
+  /// Tries once; kConflict: another client was faster.
+  Status try_draw();
+  Result<Version> write(wire::WriteKind kind, Version expected, uint64_t next);
+
+  Engine& engine_;
+  const Table table_;
+  const std::string name_;
+  const uint64_t block_size_;
+  Key key_;
+  uint64_t next_ = 0;  // of the block; next_ == end_: used up
+  uint64_t end_ = 0;
+  fiber::FiberMutex drawing_;
+};
+
+}  // namespace loam::client

@@ -1,0 +1,39 @@
+// What the public calls have in common.
+#pragma once
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <loam/client/table.h>
+
+#include "client-lib/src/driver/engine.h"
+#include "common/base/status.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::client {
+
+/// Runs `function` in a fiber of the client and waits; at once if the caller is one. `function` returns a Status or a
+/// Result. kOverloaded if there is no fiber for it.
+template <class Function>
+auto in_fiber(Engine& engine, Function&& function) -> std::invoke_result_t<Function> {
+  std::optional<std::invoke_result_t<Function>> result;
+  engine.worker().call([&] { result.emplace(function()); });
+  if (result) return std::move(*result);
+  return Status(StatusCode::kOverloaded, "the client has no fiber left for this call; use fewer threads, or run()");
+}
+
+/// What every access by an application must satisfy.
+inline Status check_access(const Table& table, TableKind kind) {
+  if (table.id() < wire::kFirstUserTableId) {
+    return {StatusCode::kInvalidArgument, "table " + table.name() + " is the system's own"};
+  }
+  if (table.kind() != kind) {
+    return {StatusCode::kWrongTableKind,
+            "table " + table.name() + " is " + std::string(to_string(table.kind())) +
+                (kind == TableKind::kTransactional ? ": use Client::plain()" : ": use a transaction")};
+  }
+  return ok_status();
+}
+
+}  // namespace loam::client

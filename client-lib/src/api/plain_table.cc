@@ -1,0 +1,66 @@
+#include <utility>
+
+#include <loam/client/plain_table.h>
+
+#include "client-lib/src/api/fiber_call.h"
+#include "client-lib/src/api/plain_table_impl.h"
+#include "client-lib/src/core/describe.h"
+#include "client-lib/src/driver/point_reads.h"
+
+namespace loam::client {
+namespace {
+
+Result<Version> write(Engine& engine, const Table& table, Key key, wire::WriteKind kind, Version expected,
+                      const Record& record) {
+  if (record.table().id() != table.id()) {
+    return Status(StatusCode::kInvalidArgument,
+                  describe(table, key) + ": the record given belongs to table " + record.table().name());
+  }
+  return in_fiber(engine, [&] { return PlainWriteOnce::write(engine, table, key, kind, expected, record.bytes()); });
+}
+
+}  // namespace
+
+PlainTable::PlainTable(Table table, std::shared_ptr<Impl> impl) : table_(std::move(table)), impl_(std::move(impl)) {}
+
+Result<Record> PlainTable::get(Key key) { return std::move(get_many(std::span(&key, 1))[0]); }
+
+std::vector<Result<Record>> PlainTable::get_many(std::span<const Key> keys) {
+  std::vector<Result<Record>> results;
+  results.reserve(keys.size());
+  const Status status = in_fiber(impl_->engine, [&] {
+    auto reads = std::make_shared<PointReads>(impl_->engine, table_, nullptr);
+    reads->start(keys);
+    reads->wait();
+    for (size_t i = 0; i < keys.size(); ++i) results.push_back(reads->take(i));
+    return ok_status();
+  });
+  if (!status.ok()) results.assign(keys.size(), Result<Record>(status));
+  return results;
+}
+
+Result<Version> PlainTable::insert(Key key, const Record& record) {
+  return write(impl_->engine, table_, key, wire::WriteKind::kInsert, Version(), record);
+}
+
+Result<Version> PlainTable::insert(Key key, std::initializer_list<Value> values) {
+  LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(table_, values));
+  return insert(key, record);
+}
+
+Result<Version> PlainTable::update(Key key, Version expected, const Record& record) {
+  return write(impl_->engine, table_, key, wire::WriteKind::kUpdate, expected, record);
+}
+
+Result<Version> PlainTable::update(Key key, Version expected, std::initializer_list<Value> values) {
+  LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(table_, values));
+  return update(key, expected, record);
+}
+
+Status PlainTable::remove(Key key, Version expected) {
+  return in_fiber(impl_->engine, [&] {
+    return PlainWriteOnce::write(impl_->engine, table_, key, wire::WriteKind::kRemove, expected, {}).status();
+  });
+}
+
+}  // namespace loam::client

@@ -1,0 +1,229 @@
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <loam/client/scan.h>
+
+#include "client-lib/src/api/fiber_call.h"
+#include "client-lib/src/api/scan_impl.h"
+#include "common/wire/storage.h"
+
+namespace loam::client {
+
+ScanRun::ScanRun(Engine& engine, Table table, const Query& query, const ScanOptions& options,
+                 std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease)
+    : engine_(engine),
+      table_(std::move(table)),
+      options_(options),
+      snapshot_(std::move(snapshot)),
+      lease_(std::move(lease)),
+      query_(query),
+      merger_(table_.schema(), query, [this](std::shared_ptr<const Chunk> chunk) {
+        merged_.push_back(std::move(chunk));
+        return ok_status();
+      }) {}
+
+Status ScanRun::start() {
+  const auto catalog = engine_.catalog().catalog();
+  const std::set<NodeId> owners(catalog->shards.owners.begin(), catalog->shards.owners.end());
+  if (owners.empty() || owners.contains(NodeId())) {
+    return {StatusCode::kUnavailable, "table " + table_.name() + ": some of its shards have no storage node"};
+  }
+  started_ns_ = engine_.worker().now_ns();
+  wire::Scan message;
+  message.table = table_.id();
+  if (snapshot_ != nullptr) message.snapshot = *snapshot_;
+  message.map_version = catalog->shards.version;
+  message.credits = options_.credits;
+  message.query = query_;
+  nodes_.resize(owners.size());
+  engine_.counters().scans.add(1);
+  uint32_t number = 0;
+  for (NodeId id : owners) {
+    Node& node = nodes_[number];
+    const auto link = engine_.node(id);
+    // A scan may take as long as it takes: a lost connection ends the wait.
+    const auto sent =
+        link.ok() ? (*link)->request(message, this, number, kNoDeadline) : Result<uint64_t>(link.status());
+    if (!sent.ok()) {
+      fail(sent.status());
+      return status_;
+    }
+    node = {*link, *sent, true, 0, 0};
+    if (open_++ == 0) self_ = shared_from_this();
+    ++number;
+  }
+  statistics_.nodes = owners.size();
+  return ok_status();
+}
+
+Status ScanRun::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
+  const auto number = static_cast<uint32_t>(token);
+  if (opcode == wire::Opcode::kScanChunk) return on_chunk(number, body);
+  if (opcode != wire::Opcode::kScanDone) {
+    const Status status = unexpected_reply(opcode, body);
+    on_done(number, status);
+    return status.code() == StatusCode::kMalformed ? status : ok_status();
+  }
+  wire::ScanDone done;
+  if (Status valid = wire::decode_body(body, done); !valid.ok()) {
+    on_done(number, valid);
+    return valid;
+  }
+  statistics_.pages += done.statistics.pages;
+  statistics_.pages_total += done.statistics.pages_total;
+  statistics_.records += done.statistics.records;
+  statistics_.rows += done.statistics.rows;
+  on_done(number, done.status);
+  return ok_status();
+}
+
+Status ScanRun::on_chunk(uint32_t number, ByteReader& body) {
+  wire::ScanChunk message;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
+  Node& node = nodes_[number];
+  if (cancelling_) return ok_status();
+  if (node.waiting == options_.credits) {
+    return {StatusCode::kMalformed, "a storage node sent more chunks than it was given credits for"};
+  }
+  auto chunk = Chunk::decode(message.chunk, merger_.partial_schema());
+  if (!chunk.ok()) return chunk.status();
+  ++statistics_.chunks;
+  statistics_.bytes += message.chunk.size();
+  ++node.waiting;
+  arrived_.push_back({std::move(chunk).value(), number});
+  changed_.notify();
+  return ok_status();
+}
+
+void ScanRun::on_done(uint32_t number, const Status& status) {
+  const auto self = shared_from_this();
+  nodes_[number].open = false;
+  if (!status.ok()) fail(status);
+  if (--open_ == 0) self_.reset();
+  changed_.notify();
+}
+
+void ScanRun::on_failure(uint64_t token, const Status& status, bool) { on_done(static_cast<uint32_t>(token), status); }
+
+void ScanRun::fail(const Status& status) {
+  // A node that was told to stop says kCancelled: that is no news.
+  if (cancelling_ || !status_.ok()) return;
+  status_ = {status.code(), "scan of table " + table_.name() + ": " + std::string(status.message())};
+  if (status.code() == StatusCode::kWrongShard) engine_.session().refresh_soon();
+  cancel_nodes();
+}
+
+void ScanRun::cancel_nodes() {
+  cancelling_ = true;
+  arrived_.clear();
+  for (Node& node : nodes_) {
+    if (node.open) node.link->tell_about(node.sequence, wire::ScanCancel{});
+  }
+}
+
+void ScanRun::cancel() {
+  if (ended_) return;
+  if (status_.ok()) status_ = {StatusCode::kCancelled, "scan of table " + table_.name() + " was cancelled"};
+  cancel_nodes();
+  merged_.clear();
+  lease_.reset();
+  changed_.notify();
+}
+
+Status ScanRun::merge(Arrived arrived) {
+  Node& node = nodes_[arrived.node];
+  --node.waiting;
+  // Credits go back in halves of the window: fewer messages, and the node never runs dry.
+  if (node.open && ++node.owed >= (options_.credits + 1) / 2) {
+    node.link->tell_about(node.sequence, wire::ScanCredit{std::exchange(node.owed, 0)});
+  }
+  LOAM_RETURN_IF_ERROR(merger_.add(arrived.chunk));
+  if (merger_.satisfied() && !cancelling_) cancel_nodes();
+  return ok_status();
+}
+
+Result<std::shared_ptr<const Chunk>> ScanRun::next() {
+  for (;;) {
+    if (!status_.ok()) {
+      lease_.reset();
+      return status_;
+    }
+    if (!merged_.empty()) {
+      std::shared_ptr<const Chunk> chunk = std::move(merged_.front());
+      merged_.pop_front();
+      return chunk;
+    }
+    if (ended_) return std::shared_ptr<const Chunk>();
+    if (!arrived_.empty()) {
+      Arrived arrived = std::move(arrived_.front());
+      arrived_.pop_front();
+      if (Status status = merge(std::move(arrived)); !status.ok()) fail(status);
+    } else if (open_ == 0) {
+      ended_ = true;
+      lease_.reset();
+      statistics_.elapsed_ns = engine_.worker().now_ns() - started_ns_;
+      if (Status status = merger_.finish(); !status.ok()) {
+        status_ = {status.code(), "scan of table " + table_.name() + ": " + std::string(status.message())};
+      }
+    } else {
+      changed_.wait();
+    }
+  }
+}
+
+// ---- ScanStream ----------------------------------------------------------------------------------------------------
+
+Result<ScanStream> ScanStream::Impl::start(Engine& engine, const Table& table, const Query& query,
+                                           const ScanOptions& options, std::shared_ptr<const Snapshot> snapshot,
+                                           std::shared_ptr<SnapshotLease> lease) {
+  if (Status status = query.check(table.schema()); !status.ok()) {
+    return Status(status.code(), "table " + table.name() + ": " + std::string(status.message()));
+  }
+  if (options.credits == 0) return Status(StatusCode::kInvalidArgument, "a scan needs at least one credit");
+  auto run = std::make_shared<ScanRun>(engine, table, query, options, std::move(snapshot), std::move(lease));
+  LOAM_RETURN_IF_ERROR(run->start());
+  return ScanStream(std::make_unique<Impl>(engine, std::move(run)));
+}
+
+ScanStream::Impl::~Impl() {
+  engine_.worker().call([this] {
+    run_->cancel();
+    run_.reset();
+  });
+}
+
+ScanStream::ScanStream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ScanStream::~ScanStream() = default;
+ScanStream::ScanStream(ScanStream&&) noexcept = default;
+ScanStream& ScanStream::operator=(ScanStream&&) noexcept = default;
+
+const ResultSchema& ScanStream::schema() const { return *impl_->run().result_schema(); }
+
+Result<std::shared_ptr<const Chunk>> ScanStream::next() {
+  return in_fiber(impl_->engine(), [&] { return impl_->run().next(); });
+}
+
+Result<std::vector<std::shared_ptr<const Chunk>>> ScanStream::collect() {
+  using Chunks = std::vector<std::shared_ptr<const Chunk>>;
+  return in_fiber(impl_->engine(), [&]() -> Result<Chunks> {
+    Chunks chunks;
+    for (;;) {
+      LOAM_ASSIGN_OR_RETURN(std::shared_ptr<const Chunk> chunk, impl_->run().next());
+      if (chunk == nullptr) return chunks;
+      chunks.push_back(std::move(chunk));
+    }
+  });
+}
+
+void ScanStream::cancel() {
+  impl_->engine().worker().call([&] { impl_->run().cancel(); });
+}
+
+ScanStatistics ScanStream::statistics() const {
+  ScanStatistics statistics;
+  impl_->engine().worker().call([&] { statistics = impl_->run().statistics(); });
+  return statistics;
+}
+
+}  // namespace loam::client

@@ -1,0 +1,94 @@
+// The inside of a scan's stream.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include <loam/client/scan.h>
+
+#include "client-lib/src/driver/engine.h"
+#include "client-lib/src/driver/link.h"
+#include "common/fiber/wait.h"
+#include "common/schema/merge.h"
+
+namespace loam::client {
+
+/// One query on its way through all nodes. Worker's thread only. Held by the stream, and by itself while nodes work
+/// for it.
+///
+/// Chunks of a node wait here, at most as many as it was given credits for; the stream's reader merges them, and each
+/// chunk that it takes gives a credit back: so a slow reader slows the nodes' work for its own query.
+class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Asker {
+ public:
+  ScanRun(Engine& engine, Table table, const Query& query, const ScanOptions& options,
+          std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease);
+
+  Status start();
+  /// In a fiber.
+  Result<std::shared_ptr<const Chunk>> next();
+  void cancel();
+
+  const std::shared_ptr<const ResultSchema>& result_schema() const { return merger_.result_schema(); }
+  const ScanStatistics& statistics() const { return statistics_; }
+
+ private:
+  struct Node {
+    Link* link = nullptr;
+    uint64_t sequence = 0;
+    bool open = false;
+    uint32_t waiting = 0;  // chunks received and not yet taken
+    uint32_t owed = 0;     // credits to give back
+  };
+  struct Arrived {
+    std::shared_ptr<const Chunk> chunk;
+    uint32_t node = 0;
+  };
+
+  Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
+  void on_failure(uint64_t token, const Status& status, bool sent) override;
+  Status on_chunk(uint32_t number, ByteReader& body);
+  void on_done(uint32_t number, const Status& status);
+  void fail(const Status& status);
+  void cancel_nodes();
+  Status merge(Arrived arrived);
+
+  Engine& engine_;
+  const Table table_;
+  const ScanOptions options_;
+  const std::shared_ptr<const Snapshot> snapshot_;
+  std::shared_ptr<SnapshotLease> lease_;
+  const Query query_;
+  ResultMerger merger_;
+  std::vector<Node> nodes_;
+  std::deque<Arrived> arrived_;
+  std::deque<std::shared_ptr<const Chunk>> merged_;
+  uint32_t open_ = 0;
+  bool cancelling_ = false;  // chunks that still come are dropped
+  bool ended_ = false;
+  Status status_;
+  fiber::WaitPoint changed_;
+  uint64_t started_ns_ = 0;
+  ScanStatistics statistics_;
+  std::shared_ptr<ScanRun> self_;
+};
+
+class ScanStream::Impl {
+ public:
+  /// In a fiber. `lease` keeps the snapshot, if it is not a transaction's.
+  static Result<ScanStream> start(Engine& engine, const Table& table, const Query& query, const ScanOptions& options,
+                                  std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease);
+
+  Impl(Engine& engine, std::shared_ptr<ScanRun> run) : engine_(engine), run_(std::move(run)) {}
+  ~Impl();
+
+  Engine& engine() { return engine_; }
+  ScanRun& run() { return *run_; }
+
+ private:
+  Engine& engine_;
+  std::shared_ptr<ScanRun> run_;
+};
+
+}  // namespace loam::client

@@ -1,0 +1,253 @@
+#include <algorithm>
+#include <utility>
+
+#include <loam/client/transaction.h>
+
+#include "client-lib/src/api/fiber_call.h"
+#include "client-lib/src/api/scan_impl.h"
+#include "client-lib/src/api/transaction_impl.h"
+#include "client-lib/src/core/describe.h"
+#include "client-lib/src/driver/commit_run.h"
+#include "client-lib/src/driver/point_reads.h"
+
+namespace loam::client {
+namespace {
+
+/// An answer that is known already, or comes.
+class PendingRecord final : public Pending<Record> {
+ public:
+  explicit PendingRecord(Result<Record> known) : known_(std::move(known)) {}
+  PendingRecord(Engine& engine, std::shared_ptr<PointReads> reads) : engine_(&engine), reads_(std::move(reads)) {}
+  ~PendingRecord() override {
+    // The reads live and die on the worker's thread.
+    if (reads_ != nullptr) engine_->worker().call([this] { reads_.reset(); });
+  }
+
+  bool ready() const override {
+    bool done = known_.has_value();
+    if (!done) engine_->worker().call([&] { done = reads_->done(); });
+    return done;
+  }
+  Result<Record> take() override {
+    if (known_) return std::move(*known_);
+    return in_fiber(*engine_, [&] {
+      reads_->wait();
+      return reads_->take(0);
+    });
+  }
+
+ private:
+  std::optional<Result<Record>> known_;
+  Engine* engine_ = nullptr;
+  std::shared_ptr<PointReads> reads_;
+};
+
+}  // namespace
+
+// ---- Transaction::Impl ---------------------------------------------------------------------------------------------
+
+Result<Transaction> Transaction::Impl::begin(Engine& engine, bool read_only) {
+  engine.counters().round_trips.add(1);
+  if (read_only) {
+    LOAM_ASSIGN_OR_RETURN(std::shared_ptr<SnapshotLease> lease, engine.lease_snapshot());
+    engine.counters().read_only.add(1);
+    auto snapshot = lease->snapshot();
+    return Transaction(std::make_unique<Impl>(engine, TransactionId(), std::move(snapshot), std::move(lease)));
+  }
+  BeginAnswer answer = engine.session().begin(false);
+  if (!answer.status.ok()) return std::move(answer.status);
+  engine.counters().begun.add(1);
+  return Transaction(std::make_unique<Impl>(engine, answer.id, std::move(answer.snapshot), nullptr));
+}
+
+Transaction::Impl::~Impl() {
+  if (!finished_) engine_.worker().call([this] { abort(); });
+}
+
+Status Transaction::Impl::check_read(const Table& table) const {
+  if (finished_) return {StatusCode::kInvalidArgument, "the transaction is finished; begin a new one"};
+  return check_access(table, TableKind::kTransactional);
+}
+
+Status Transaction::Impl::check_write(const Table& table) const {
+  LOAM_RETURN_IF_ERROR(check_read(table));
+  if (!read_only()) return ok_status();
+  return {StatusCode::kInvalidArgument, "table " + table.name() + ": a read-only transaction cannot write"};
+}
+
+std::optional<Result<Record>> Transaction::Impl::own(const Table& table, Key key) const {
+  Bytes row;
+  switch (writes_.find(table.id(), key, row)) {
+    case WriteBuffer::Own::kPresent:
+      return Record(table, key, Version(), Buffer(row.begin(), row.end()));
+    case WriteBuffer::Own::kRemoved:
+      return Status(StatusCode::kNotFound, describe(table, key) + " was removed by this transaction");
+    default:
+      return std::nullopt;
+  }
+}
+
+Status Transaction::Impl::write(wire::WriteKind kind, const Table& table, Key key, const Record* record) {
+  LOAM_RETURN_IF_ERROR(check_write(table));
+  if (record != nullptr && record->table().id() != table.id()) {
+    return {StatusCode::kInvalidArgument,
+            describe(table, key) + ": the record given belongs to table " + record->table().name()};
+  }
+  switch (kind) {
+    case wire::WriteKind::kInsert:
+      return writes_.insert(table, key, record->bytes());
+    case wire::WriteKind::kUpdate:
+      return writes_.update(table, key, record->bytes());
+    default:
+      return writes_.remove(table, key);
+  }
+}
+
+Status Transaction::Impl::commit() {
+  if (finished_) return {StatusCode::kInvalidArgument, "the transaction is finished; begin a new one"};
+  finished_ = true;
+  if (read_only()) {
+    lease_.reset();
+    return ok_status();
+  }
+  if (writes_.empty()) {
+    // Nothing to be seen by anybody: the commit manager is told, nobody waits for its word.
+    engine_.session().complete(id_, true, nullptr);
+    engine_.session().cleared(id_);
+    engine_.counters().committed.add(1);
+    return ok_status();
+  }
+  if (!engine_.session().status().ok()) {
+    engine_.counters().aborted.add(1);
+    return engine_.session().status();
+  }
+  return CommitRun::commit(engine_, {id_, engine_.session().id(), snapshot_, engine_.catalog().catalog()},
+                           std::move(writes_));
+}
+
+void Transaction::Impl::abort() {
+  if (std::exchange(finished_, true)) return;
+  lease_.reset();
+  if (read_only()) return;
+  // Nothing was sent yet: the id is all there is to give back.
+  engine_.session().complete(id_, false, nullptr);
+  engine_.session().cleared(id_);
+  engine_.counters().aborted.add(1);
+}
+
+// ---- Transaction ---------------------------------------------------------------------------------------------------
+
+Transaction::Transaction(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Transaction::~Transaction() = default;
+Transaction::Transaction(Transaction&&) noexcept = default;
+Transaction& Transaction::operator=(Transaction&&) noexcept = default;
+
+TransactionId Transaction::id() const { return impl_->id(); }
+bool Transaction::read_only() const { return impl_->read_only(); }
+bool Transaction::finished() const { return impl_->finished(); }
+
+Result<Record> Transaction::get(const Table& table, Key key) {
+  LOAM_RETURN_IF_ERROR(impl_->check_read(table));
+  if (auto own = impl_->own(table, key)) return std::move(*own);
+  return in_fiber(impl_->engine(), [&] {
+    auto reads = std::make_shared<PointReads>(impl_->engine(), table, impl_->snapshot());
+    reads->start(std::span(&key, 1));
+    reads->wait();
+    return reads->take(0);
+  });
+}
+
+Future<Record> Transaction::get_async(const Table& table, Key key) {
+  if (Status status = impl_->check_read(table); !status.ok()) {
+    return Future<Record>(std::make_shared<PendingRecord>(std::move(status)));
+  }
+  if (auto own = impl_->own(table, key)) return Future<Record>(std::make_shared<PendingRecord>(std::move(*own)));
+  std::shared_ptr<PointReads> reads;
+  const Status started = in_fiber(impl_->engine(), [&] {
+    reads = std::make_shared<PointReads>(impl_->engine(), table, impl_->snapshot());
+    reads->start(std::span(&key, 1));
+    return ok_status();
+  });
+  if (!started.ok()) return Future<Record>(std::make_shared<PendingRecord>(started));
+  return Future<Record>(std::make_shared<PendingRecord>(impl_->engine(), std::move(reads)));
+}
+
+std::vector<Result<Record>> Transaction::get_many(const Table& table, std::span<const Key> keys) {
+  if (Status status = impl_->check_read(table); !status.ok()) return {keys.size(), Result<Record>(status)};
+  std::vector<std::optional<Result<Record>>> found(keys.size());
+  std::vector<Key> missing;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    found[i] = impl_->own(table, keys[i]);
+    if (!found[i]) missing.push_back(keys[i]);
+  }
+  const Status status = missing.empty() ? ok_status() : in_fiber(impl_->engine(), [&] {
+    auto reads = std::make_shared<PointReads>(impl_->engine(), table, impl_->snapshot());
+    reads->start(missing);
+    reads->wait();
+    size_t next = 0;
+    for (auto& slot : found) {
+      if (!slot) slot = reads->take(next++);
+    }
+    return ok_status();
+  });
+  std::vector<Result<Record>> results;
+  results.reserve(keys.size());
+  for (auto& slot : found) results.push_back(slot ? std::move(*slot) : Result<Record>(status));
+  return results;
+}
+
+Result<Record> Transaction::get_for_update(const Table& table, Key key) {
+  LOAM_RETURN_IF_ERROR(impl_->check_write(table));
+  LOAM_ASSIGN_OR_RETURN(Record record, get(table, key));
+  LOAM_RETURN_IF_ERROR(impl_->writes().touch(table, key, record.bytes()));
+  return record;
+}
+
+Status Transaction::insert(const Table& table, Key key, const Record& record) {
+  return impl_->write(wire::WriteKind::kInsert, table, key, &record);
+}
+Status Transaction::insert(const Table& table, Key key, std::initializer_list<Value> values) {
+  return insert(table, key, std::span<const Value>(values.begin(), values.size()));
+}
+Status Transaction::insert(const Table& table, Key key, std::span<const Value> values) {
+  LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(table, values));
+  return insert(table, key, record);
+}
+Status Transaction::update(const Table& table, Key key, const Record& record) {
+  return impl_->write(wire::WriteKind::kUpdate, table, key, &record);
+}
+Status Transaction::update(const Table& table, Key key, std::initializer_list<Value> values) {
+  return update(table, key, std::span<const Value>(values.begin(), values.size()));
+}
+Status Transaction::update(const Table& table, Key key, std::span<const Value> values) {
+  LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(table, values));
+  return update(table, key, record);
+}
+Status Transaction::remove(const Table& table, Key key) {
+  return impl_->write(wire::WriteKind::kRemove, table, key, nullptr);
+}
+
+Result<ScanStream> Transaction::scan(const Table& table, const Query& query, const ScanOptions& options) {
+  LOAM_RETURN_IF_ERROR(impl_->check_read(table));
+  if (impl_->writes().writes_to(table.id())) {
+    return Status(StatusCode::kInvalidArgument, "table " + table.name() +
+                                                    ": this transaction has written to it, and a scan would not see "
+                                                    "that; scan first, or commit");
+  }
+  return in_fiber(impl_->engine(), [&] {
+    return ScanStream::Impl::start(impl_->engine(), table, query, options, impl_->snapshot(), impl_->lease());
+  });
+}
+
+Status Transaction::commit() {
+  return in_fiber(impl_->engine(), [&] { return impl_->commit(); });
+}
+
+Status Transaction::abort() {
+  return in_fiber(impl_->engine(), [&] {
+    impl_->abort();
+    return ok_status();
+  });
+}
+
+}  // namespace loam::client

@@ -1,0 +1,53 @@
+// The inside of a transaction.
+#pragma once
+
+#include <memory>
+
+#include <loam/client/transaction.h>
+
+#include "client-lib/src/core/write_buffer.h"
+#include "client-lib/src/driver/engine.h"
+
+namespace loam::client {
+
+/// State of one transaction. What touches the network runs on the worker's thread; the write buffer belongs to whoever
+/// uses the transaction, one at a time.
+class Transaction::Impl {
+ public:
+  /// In a fiber.
+  static Result<Transaction> begin(Engine& engine, bool read_only);
+
+  Impl(Engine& engine, TransactionId id, std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease)
+      : engine_(engine), id_(id), snapshot_(std::move(snapshot)), lease_(std::move(lease)) {}
+  ~Impl();
+
+  Engine& engine() { return engine_; }
+  TransactionId id() const { return id_; }
+  bool read_only() const { return id_ == TransactionId(); }
+  bool finished() const { return finished_; }
+  const std::shared_ptr<const Snapshot>& snapshot() const { return snapshot_; }
+  const std::shared_ptr<SnapshotLease>& lease() const { return lease_; }
+  WriteBuffer& writes() { return writes_; }
+
+  /// Reading is possible: not finished, and the table is a transactional one of an application.
+  Status check_read(const Table& table) const;
+  /// The same for writing.
+  Status check_write(const Table& table) const;
+  /// The own write of a record, if there is one.
+  std::optional<Result<Record>> own(const Table& table, Key key) const;
+  Status write(wire::WriteKind kind, const Table& table, Key key, const Record* record);
+
+  /// In a fiber.
+  Status commit();
+  void abort();
+
+ private:
+  Engine& engine_;
+  const TransactionId id_;
+  std::shared_ptr<const Snapshot> snapshot_;
+  std::shared_ptr<SnapshotLease> lease_;  // of read-only ones
+  WriteBuffer writes_;
+  bool finished_ = false;
+};
+
+}  // namespace loam::client

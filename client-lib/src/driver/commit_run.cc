@@ -1,0 +1,158 @@
+#include "client-lib/src/driver/commit_run.h"
+
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace loam::client {
+
+Status CommitRun::commit(Engine& engine, CommitMachine::Context context, WriteBuffer writes) {
+  auto run = std::make_shared<CommitRun>(engine, std::move(context), std::move(writes));
+  engine.clears().enter();
+  engine.run_started();
+  run->self_ = run;
+  run->machine_.start();
+  run->pump();
+  run->answered_.wait();
+  const Status& result = *run->machine_.result();
+  run->count(result);
+  return result;
+}
+
+void CommitRun::count(const Status& result) {
+  EngineCounters& counters = engine_.counters();
+  if (machine_.resolved()) counters.resolved.add(1);
+  if (result.ok()) {
+    counters.committed.add(1);
+  } else if (result.code() == StatusCode::kUnknownOutcome) {
+    counters.unknown_outcomes.add(1);
+  } else {
+    counters.aborted.add(1);
+    if (result.code() == StatusCode::kWrongShard) engine_.session().refresh_soon();
+    if (machine_.conflicted()) counters.conflicts.add(1);
+  }
+}
+
+void CommitRun::pump() {
+  if (pumping_) return;  // called back by what send() found out; the loop below goes on
+  pumping_ = true;
+  const bool waited = open_ > 0;
+  Outgoing out;
+  while (machine_.next(out)) {
+    if (out.delay_ns != 0) {
+      send_later(std::move(out));
+    } else {
+      send(out);
+    }
+  }
+  pumping_ = false;
+  const bool known = machine_.result().has_value();
+  if (!waited && open_ > 0 && !answered_.happened()) engine_.counters().round_trips.add(1);
+  if (machine_.session_given_up()) engine_.session().give_up(*machine_.result());
+  if (known && !answered_.happened()) answered_.notify();
+  if (machine_.finished() && open_ == 0 && self_ != nullptr) {
+    engine_.clears().leave();
+    engine_.run_ended();
+    self_.reset();  // may be the end of this object
+  }
+}
+
+void CommitRun::send_later(Outgoing out) {
+  // Repetitions are rare: a fiber each is cheap enough.
+  ++open_;
+  auto later = std::make_shared<Outgoing>(std::move(out));
+  const Status spawned = engine_.worker().scheduler().spawn([this, later] {
+    engine_.worker().scheduler().sleep_for(later->delay_ns);
+    --open_;
+    send(*later);
+    pump();
+  });
+  if (spawned.ok()) return;
+  --open_;
+  send(*later);
+}
+
+void CommitRun::send(const Outgoing& out) {
+  std::visit(
+      [&](const auto& message) {
+        using M = std::decay_t<decltype(message)>;
+        if constexpr (std::is_same_v<M, wire::Complete>) {
+          ++open_;
+          engine_.session().complete(message.outcomes[0].id, message.outcomes[0].committed, this);
+        } else if constexpr (std::is_same_v<M, wire::Cleared>) {
+          engine_.session().cleared(message.ids[0]);
+        } else {
+          request(out, message);
+        }
+      },
+      out.message);
+}
+
+template <wire::Message M>
+void CommitRun::request(const Outgoing& out, const M& message) {
+  const auto link = engine_.node(out.node);
+  if (!link.ok()) return machine_.on_refused(out.token, link.status());
+  const auto sent = (*link)->request(message, this, out.token, engine_.commit_deadline());
+  if (!sent.ok()) return machine_.on_refused(out.token, sent.status());
+  ++open_;
+}
+
+Status CommitRun::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
+  const auto self = shared_from_this();
+  const auto number = static_cast<uint32_t>(token);
+  --open_;
+  Status valid;
+  if (opcode == wire::Opcode::kPlainWriteReply) {
+    valid = wire::decode_body(body, plain_reply_);
+    if (valid.ok()) machine_.on_answer(number, plain_reply_.results, plain_reply_.detail);
+  } else if (opcode == wire::Opcode::kWriteReply) {
+    valid = wire::decode_body(body, write_reply_);
+    if (valid.ok()) machine_.on_answer(number, write_reply_.results, write_reply_.detail);
+  } else if (opcode == wire::Opcode::kRevertReply) {
+    valid = wire::decode_body(body, revert_reply_);
+    if (valid.ok()) machine_.on_answer(number, revert_reply_.results, {});
+  } else {
+    const Status status = unexpected_reply(opcode, body);
+    if (status.code() == StatusCode::kMalformed) {
+      valid = status;
+    } else {
+      machine_.on_refused(number, status);
+    }
+  }
+  // A server that talks nonsense may have done anything.
+  if (!valid.ok()) machine_.on_lost(number, valid);
+  pump();
+  return valid;
+}
+
+void CommitRun::on_failure(uint64_t token, const Status& status, bool sent) {
+  const auto self = shared_from_this();
+  const auto number = static_cast<uint32_t>(token);
+  --open_;
+  if (sent) {
+    machine_.on_lost(number, status);
+  } else {
+    machine_.on_refused(number, status);
+  }
+  pump();
+}
+
+void CommitRun::on_completed() {
+  const auto self = shared_from_this();
+  --open_;
+  machine_.on_answer(0, {}, {});
+  pump();
+}
+
+void CommitRun::on_completion_failure(const Status& status, bool sent) {
+  const auto self = shared_from_this();
+  --open_;
+  if (sent) {
+    machine_.on_lost(0, status);
+  } else {
+    machine_.on_refused(0, status);
+  }
+  pump();
+}
+
+}  // namespace loam::client

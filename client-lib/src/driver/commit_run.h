@@ -1,0 +1,51 @@
+// Runs a commit machine over the links.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "client-lib/src/core/commit_machine.h"
+#include "client-lib/src/driver/engine.h"
+#include "client-lib/src/driver/link.h"
+#include "client-lib/src/driver/manager_session.h"
+#include "common/fiber/wait.h"
+
+namespace loam::client {
+
+/// One commit. Owns itself from start() until the machine has finished and nothing of it is under way; the fiber that
+/// commits holds it too, until it has the result. Worker's thread only.
+class CommitRun final : public std::enable_shared_from_this<CommitRun>, private Asker, private CompletionWaiter {
+ public:
+  /// In a fiber: commits, and waits for the answer that the application gets. What is left to do then goes on without
+  /// a fiber. Counts the outcome.
+  static Status commit(Engine& engine, CommitMachine::Context context, WriteBuffer writes);
+
+  CommitRun(Engine& engine, CommitMachine::Context context, WriteBuffer writes)
+      : engine_(engine), machine_(std::move(context), std::move(writes)) {}
+
+ private:
+  Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
+  void on_failure(uint64_t token, const Status& status, bool sent) override;
+  void on_completed() override;
+  void on_completion_failure(const Status& status, bool sent) override;
+
+  /// Sends all that the machine wants sent, and sees whether it is done.
+  void pump();
+  void send(const Outgoing& out);
+  void send_later(Outgoing out);
+  template <wire::Message M>
+  void request(const Outgoing& out, const M& message);
+  void count(const Status& result);
+
+  Engine& engine_;
+  CommitMachine machine_;
+  fiber::Event answered_;
+  uint32_t open_ = 0;  // requests under way, delayed ones included
+  bool pumping_ = false;
+  std::shared_ptr<CommitRun> self_;
+  wire::WriteReply write_reply_;
+  wire::PlainWriteReply plain_reply_;
+  wire::RevertReply revert_reply_;
+};
+
+}  // namespace loam::client

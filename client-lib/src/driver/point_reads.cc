@@ -1,0 +1,190 @@
+#include "client-lib/src/driver/point_reads.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "client-lib/src/core/describe.h"
+
+namespace loam::client {
+namespace {
+
+/// Rows that one answer is asked to carry, counted at the largest that the schema allows: nodes answer in messages of a
+/// few MiB. What does not fit is answered kOverloaded and asked for again.
+constexpr size_t kReplyBytes = 2 << 20;
+
+size_t batch_limit(const Schema& schema) {
+  const size_t row = schema.variable_fields().empty() ? schema.fixed_size() : 4'096;
+  return std::clamp<size_t>(kReplyBytes / std::max<size_t>(row, 1), 1, wire::kMaxOperations);
+}
+
+}  // namespace
+
+PointReads::PointReads(Engine& engine, Table table, std::shared_ptr<const Snapshot> snapshot)
+    : engine_(engine),
+      table_(std::move(table)),
+      snapshot_(std::move(snapshot)),
+      batch_limit_(batch_limit(table_.schema())) {}
+
+void PointReads::start(std::span<const Key> keys) {
+  slots_.resize(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) slots_[i].key = keys[i];
+  send_unsettled();
+}
+
+void PointReads::send_unsettled() {
+  std::map<NodeId, Batch> by_node;
+  const wire::ShardMap& shards = engine_.catalog().catalog()->shards;
+  for (uint32_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].settled) continue;
+    Batch& batch = by_node[shards.owners.empty() ? NodeId() : shards.owner(table_.id(), slots_[i].key)];
+    batch.push_back(i);
+    if (batch.size() == batch_limit_) {
+      send(shards.owner(table_.id(), slots_[i].key), std::exchange(batch, {}));
+    }
+  }
+  for (auto& [node, batch] : by_node) {
+    if (!batch.empty()) send(node, std::move(batch));
+  }
+}
+
+void PointReads::send(NodeId node, Batch batch) {
+  const auto link = engine_.node(node);
+  if (!link.ok()) return fail(batch, link.status());
+  std::vector<wire::RecordId> records;
+  records.reserve(batch.size());
+  for (uint32_t index : batch) records.push_back({table_.id(), slots_[index].key});
+  const uint64_t token = batches_.size();
+  const uint64_t deadline_ns = engine_.request_deadline();
+  const auto sent = snapshot_ != nullptr
+                        ? (*link)->request(wire::Read{*snapshot_, std::move(records)}, this, token, deadline_ns)
+                        : (*link)->request(wire::PlainRead{std::move(records)}, this, token, deadline_ns);
+  if (!sent.ok()) return fail(batch, sent.status());
+  batches_.push_back(std::move(batch));
+  if (open_++ == 0) self_ = shared_from_this();
+}
+
+void PointReads::fail(const Batch& batch, const Status& status) {
+  for (uint32_t index : batch) {
+    slots_[index].settled = true;
+    slots_[index].status = {status.code(), describe(table_, slots_[index].key) + ": " + std::string(status.message())};
+  }
+}
+
+void PointReads::settle(uint32_t index, const wire::ReadResult& result) {
+  Slot& slot = slots_[index];
+  if (result.code == StatusCode::kOk) {
+    slot.version = result.version;
+    slot.row.assign(result.row.begin(), result.row.end());
+  } else {
+    slot.status = refused(table_, slot.key, result.code);
+    if (result.code == StatusCode::kWrongShard) engine_.session().refresh_soon();
+  }
+  slot.settled = true;
+}
+
+Status PointReads::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
+  const Batch batch = std::move(batches_[token]);
+  Status valid;
+  if (opcode == wire::Opcode::kReadReply || opcode == wire::Opcode::kPlainReadReply) {
+    wire::ReadReply reply;  // both replies are alike but for the number
+    valid = wire::decode_body(body, reply);
+    if (valid.ok() && reply.results.size() != batch.size()) {
+      valid = {StatusCode::kMalformed, "a storage node answered another number of reads than were asked"};
+    }
+    if (valid.ok()) {
+      // What was left out for the size of the answer is asked for again, if the answer brought anything.
+      const bool progress = std::any_of(reply.results.begin(), reply.results.end(),
+                                        [](const auto& result) { return result.code != StatusCode::kOverloaded; });
+      for (size_t i = 0; i < batch.size() && valid.ok(); ++i) {
+        const wire::ReadResult& result = reply.results[i];
+        if (result.code == StatusCode::kOk) valid = validate_row(table_.schema(), result.row);
+        if (!valid.ok() || (result.code == StatusCode::kOverloaded && progress)) continue;
+        settle(batch[i], result);
+      }
+    }
+    if (!valid.ok()) fail(batch, valid);
+  } else {
+    const Status status = unexpected_reply(opcode, body);
+    if (status.code() == StatusCode::kMalformed) valid = status;
+    fail(batch, status);
+  }
+  ended();
+  return valid;
+}
+
+void PointReads::on_failure(uint64_t token, const Status& status, bool) {
+  fail(batches_[token], status);
+  ended();
+}
+
+void PointReads::ended() {
+  if (--open_ > 0) return;
+  changed_.notify();
+  self_.reset();  // may be the end of this object
+}
+
+void PointReads::wait() {
+  for (;;) {
+    if (open_ > 0) engine_.counters().round_trips.add(1);
+    while (open_ > 0) changed_.wait();
+    if (std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.settled; })) return;
+    batches_.clear();
+    send_unsettled();
+  }
+}
+
+Result<Record> PointReads::take(size_t index) {
+  Slot& slot = slots_[index];
+  if (!slot.status.ok()) return std::move(slot.status);
+  return Record(table_, slot.key, slot.version, std::move(slot.row));
+}
+
+// ---- writes --------------------------------------------------------------------------------------------------------
+
+Result<Version> PlainWriteOnce::write(Engine& engine, const Table& table, Key key, wire::WriteKind kind,
+                                      Version expected, Bytes row) {
+  const auto named = [&](const Status& status) {
+    return Status(status.code(), describe(table, key) + ": " + std::string(status.message()));
+  };
+  const auto link = engine.owner(table.id(), key);
+  if (!link.ok()) return named(link.status());
+  wire::PlainWrite message;
+  message.operations.push_back({kind, false, {table.id(), key}, expected, row});
+  PlainWriteOnce write;
+  const auto sent = (*link)->request(message, &write, 0, engine.request_deadline());
+  if (!sent.ok()) return named(sent.status());
+  write.answered_.wait();
+  if (!write.status_.ok()) return named(write.status_);
+  if (write.result_.code == StatusCode::kWrongShard) engine.session().refresh_soon();
+  if (write.result_.code == StatusCode::kOk) return write.result_.version;
+  return refused(table, key, write.result_.code);
+}
+
+Status PlainWriteOnce::on_reply(uint64_t, wire::Opcode opcode, ByteReader& body) {
+  Status valid;
+  if (opcode == wire::Opcode::kPlainWriteReply) {
+    wire::PlainWriteReply reply;
+    valid = wire::decode_body(body, reply);
+    if (valid.ok() && reply.results.size() != 1) {
+      valid = {StatusCode::kMalformed, "a storage node answered another number of writes than were asked"};
+    }
+    if (valid.ok()) result_ = reply.results[0];
+  } else {
+    status_ = unexpected_reply(opcode, body);
+    if (status_.code() == StatusCode::kMalformed) valid = status_;
+  }
+  if (!valid.ok()) status_ = {StatusCode::kUnknownOutcome, std::string(valid.message())};
+  answered_.notify();
+  return valid;
+}
+
+void PlainWriteOnce::on_failure(uint64_t, const Status& status, bool sent) {
+  status_ = sent ? Status(StatusCode::kUnknownOutcome,
+                          "the answer was lost, read the record to see what happened: " + std::string(status.message()))
+                 : status;
+  answered_.notify();
+}
+
+}  // namespace loam::client

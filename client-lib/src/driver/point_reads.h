@@ -1,0 +1,85 @@
+// Reads of records by key, of both kinds of tables.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <loam/client/record.h>
+#include <loam/client/table.h>
+
+#include "client-lib/src/driver/engine.h"
+#include "client-lib/src/driver/link.h"
+#include "common/fiber/wait.h"
+#include "common/wire/storage.h"
+
+namespace loam::client {
+
+/// Some records of one table, read at once: one message to each node that owns some of them (more where one would be
+/// too large). Held by who asks, and by itself while requests are under way, so that it may be dropped. Worker's thread
+/// only. Reads have no effects: a lost answer is just an error.
+class PointReads final : public std::enable_shared_from_this<PointReads>, private Asker {
+ public:
+  /// With a snapshot for a transactional table, without one for the other kind.
+  PointReads(Engine& engine, Table table, std::shared_ptr<const Snapshot> snapshot);
+
+  /// Sends. Once.
+  void start(std::span<const Key> keys);
+  bool done() const { return open_ == 0; }
+  /// In a fiber: until all answers are in. Asks again for what did not fit into a node's answer.
+  void wait();
+  /// After wait().
+  Result<Record> take(size_t index);
+
+ private:
+  struct Slot {
+    Key key;
+    Status status;  // kOk: the row is there
+    Version version;
+    Buffer row;
+    bool settled = false;
+  };
+  /// The slots of one message, by the token of its request.
+  using Batch = std::vector<uint32_t>;
+
+  Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
+  void on_failure(uint64_t token, const Status& status, bool sent) override;
+
+  void send_unsettled();
+  void send(NodeId node, Batch batch);
+  void settle(uint32_t index, const wire::ReadResult& result);
+  void fail(const Batch& batch, const Status& status);
+  void ended();
+
+  Engine& engine_;
+  const Table table_;
+  const std::shared_ptr<const Snapshot> snapshot_;
+  const size_t batch_limit_;
+  std::vector<Slot> slots_;
+  std::vector<Batch> batches_;
+  uint32_t open_ = 0;
+  fiber::WaitPoint changed_;
+  std::shared_ptr<PointReads> self_;
+};
+
+/// Exact-version writes of non-transactional tables, one at a time.
+class PlainWriteOnce final : private Asker {
+ public:
+  /// In a fiber. The new version; kConflict, kAlreadyExists, kNotFound and so on name the record. kUnknownOutcome if
+  /// the answer was lost.
+  static Result<Version> write(Engine& engine, const Table& table, Key key, wire::WriteKind kind, Version expected,
+                               Bytes row);
+
+ private:
+  Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
+  void on_failure(uint64_t token, const Status& status, bool sent) override;
+
+  fiber::Event answered_;
+  wire::WriteResult result_;
+  Status status_;
+};
+
+}  // namespace loam::client

@@ -1,0 +1,147 @@
+#include "client-lib/src/driver/worker.h"
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <string>
+#include <utility>
+
+#include "common/net/tcp_transport.h"
+
+namespace loam::client {
+namespace {
+
+/// Where an ordinary thread waits for its fiber.
+struct Call {
+  std::atomic<uint32_t> ended{0};
+  bool ran = false;
+};
+
+/// Ends the wait also if the fiber's body is destroyed uncalled.
+class CallEnd {
+ public:
+  explicit CallEnd(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+  CallEnd(CallEnd&&) noexcept = default;
+  CallEnd& operator=(CallEnd&&) = delete;
+  ~CallEnd() {
+    if (call_ == nullptr) return;
+    call_->ended.store(1, std::memory_order_release);  // pairs with the acquire in Worker::call()
+    call_->ended.notify_all();
+  }
+  void ran() { call_->ran = true; }
+
+ private:
+  std::shared_ptr<Call> call_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Worker>> Worker::start(const WorkerOptions& options) {
+  std::unique_ptr<Worker> worker(new Worker(options));
+  std::promise<Status> started;
+  std::future<Status> status = started.get_future();
+  worker->thread_ = std::thread([w = worker.get(), &started] {
+    if (Status made = w->set_up(); !made.ok()) return started.set_value(std::move(made));
+    started.set_value(ok_status());
+    w->scheduler_->run();
+    w->scheduler_.reset();
+    w->transport_.reset();
+  });
+  if (Status made = status.get(); !made.ok()) {
+    worker->thread_.join();
+    return made;
+  }
+  return worker;
+}
+
+Worker::~Worker() { stop(); }
+
+Status Worker::set_up() {
+  if (options_.scheme != net::Scheme::kTcp) {
+    return {StatusCode::kInvalidArgument,
+            "this build connects by tcp:// only, not " + std::string(net::to_string(options_.scheme)) + "://"};
+  }
+  net::TransportOptions transport;
+  transport.spin_ns = options_.spin_ns;
+  LOAM_ASSIGN_OR_RETURN(transport_, net::make_tcp_transport(transport));
+  fiber::SchedulerOptions scheduler;
+  scheduler.stack_bytes = options_.stack_bytes;
+  scheduler.max_fibers = options_.max_fibers;
+  scheduler.idle = [this](uint64_t timeout_ns) { run_round(timeout_ns); };
+  scheduler.wake = [t = transport_.get()] { t->wake(); };
+  scheduler.on_long_hold = [this](const fiber::LongHold& hold) { warn_of_long_hold(hold); };
+  scheduler_ = std::make_unique<fiber::FiberScheduler>(std::move(scheduler));
+  return ok_status();
+}
+
+void Worker::run_round(uint64_t timeout_ns) {
+  if (hook_ == nullptr) {
+    transport_->poll(timeout_ns);
+    return;
+  }
+  const uint64_t deadline_ns = hook_->before_poll();
+  if (timeout_ns != 0 && deadline_ns != net::kForever) {
+    const uint64_t now_ns = scheduler_->now_ns();
+    timeout_ns = std::min(timeout_ns, deadline_ns > now_ns ? deadline_ns - now_ns : 0);
+  }
+  transport_->poll(timeout_ns);
+  if (hook_ != nullptr) hook_->after_poll(scheduler_->now_ns());
+}
+
+void Worker::warn_of_long_hold(const fiber::LongHold& hold) {
+  constexpr uint64_t kBetweenWarningsNs = 1'000'000'000;
+  const uint64_t now_ns = scheduler_->now_ns();
+  if (!options_.on_warning || now_ns - last_warning_ns_ < kBetweenWarningsNs) return;
+  last_warning_ns_ = now_ns;
+  options_.on_warning("fiber " + std::to_string(hold.fiber) + " held the client's thread for " +
+                      std::to_string(hold.held_ns / 1'000'000) + " ms without waiting; all others stood still");
+}
+
+bool Worker::call(const std::function<void()>& function) {
+  if (on_worker() && fiber::FiberScheduler::in_fiber()) {
+    function();
+    return true;
+  }
+  auto call = std::make_shared<Call>();
+  scheduler_->spawn_remote([end = CallEnd(call), &function]() mutable {
+    function();
+    end.ran();
+  });
+  call->ended.wait(0, std::memory_order_acquire);
+  return call->ran;
+}
+
+void Worker::spawn(fiber::Task body) {
+  if (on_worker()) {
+    static_cast<void>(scheduler_->spawn(std::move(body)));  // a body that was not taken tells by its destruction
+  } else {
+    scheduler_->spawn_remote(std::move(body));
+  }
+}
+
+void Worker::stop() {
+  if (!thread_.joinable()) return;
+  scheduler_->stop();
+  thread_.join();
+}
+
+void Gate::enter() {
+  if (free_ > 0) {
+    --free_;
+    return;
+  }
+  fiber::Event turn;
+  waiting_.push_back(&turn);
+  turn.wait();
+}
+
+void Gate::leave() {
+  if (waiting_.empty()) {
+    ++free_;
+    return;
+  }
+  waiting_.front()->notify();  // the place goes to the first that waits
+  waiting_.pop_front();
+}
+
+}  // namespace loam::client

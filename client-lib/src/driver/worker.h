@@ -1,0 +1,95 @@
+// The client's thread: fibers, and the transport that wakes them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <thread>
+
+#include "common/base/status.h"
+#include "common/fiber/scheduler.h"
+#include "common/fiber/wait.h"
+#include "common/net/transport.h"
+
+namespace loam::client {
+
+struct WorkerOptions {
+  net::Scheme scheme = net::Scheme::kTcp;
+  size_t max_fibers = 0;
+  size_t stack_bytes = 0;
+  uint64_t spin_ns = 0;
+  std::function<void(std::string_view)> on_warning;
+};
+
+/// What the worker's thread does beside its fibers, outside of them; must not wait.
+class RoundHook {
+ public:
+  /// Before the network is polled: what was gathered during the round is sent now. Returns when the poll must end at
+  /// the latest.
+  virtual uint64_t before_poll() = 0;
+  /// After it.
+  virtual void after_poll(uint64_t now_ns) = 0;
+
+ protected:
+  ~RoundHook() = default;
+};
+
+/// One thread with a fiber scheduler whose idle hook polls one transport.
+///
+/// Owner: the client. start() returns when the thread runs; stop() ends it when its last fiber has ended. Threads:
+/// call(), spawn(), on_worker() and stop() from any, the rest from the worker's own.
+class Worker {
+ public:
+  static Result<std::unique_ptr<Worker>> start(const WorkerOptions& options);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  /// Runs `function` in a fiber and waits for its end; at once if the caller is a fiber of this worker. False if no
+  /// fiber could be made, or the worker has stopped: the function did not run.
+  bool call(const std::function<void()>& function);
+  /// A fiber from any thread; false as call(). `body` is destroyed uncalled then.
+  void spawn(fiber::Task body);
+  bool on_worker() const { return std::this_thread::get_id() == thread_.get_id(); }
+  /// Ends the thread when no fiber lives any more.
+  void stop();
+
+  void set_hook(RoundHook* hook) { hook_ = hook; }
+  fiber::FiberScheduler& scheduler() { return *scheduler_; }
+  net::Transport& transport() { return *transport_; }
+  uint64_t now_ns() const { return scheduler_->now_ns(); }
+  /// Counters may be read by any thread.
+  const net::TransportCounters& transport_counters() const { return transport_->counters(); }
+
+ private:
+  explicit Worker(const WorkerOptions& options) : options_(options) {}
+  Status set_up();
+  void run_round(uint64_t timeout_ns);
+  void warn_of_long_hold(const fiber::LongHold& hold);
+
+  const WorkerOptions options_;
+  std::thread thread_;
+  // The worker's thread only; the pointers do not change between start() and stop().
+  std::unique_ptr<net::Transport> transport_;
+  std::unique_ptr<fiber::FiberScheduler> scheduler_;
+  RoundHook* hook_ = nullptr;
+  uint64_t last_warning_ns_ = 0;
+};
+
+/// A number of places that fibers take and give back; whoever finds none waits, first come, first served. One thread.
+class Gate {
+ public:
+  explicit Gate(size_t places) : free_(places) {}
+
+  /// May suspend.
+  void enter();
+  void leave();
+
+ private:
+  size_t free_;
+  std::deque<fiber::Event*> waiting_;  // in the frames of the waiting fibers
+};
+
+}  // namespace loam::client
