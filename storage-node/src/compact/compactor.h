@@ -38,7 +38,7 @@ struct CompactorOptions {
   /// Jobs under way at one time: one waits for an epoch while another one moves.
   size_t max_jobs = 4;
   /// A page whose superseded versions are still seen is left alone for so many publications, twice as long each time.
-  uint64_t backoff_publications = 8;
+  uint64_t backoff_publications = 2;
 };
 
 /// Counters since start; read by any thread.

@@ -56,7 +56,7 @@ size_t TableCompactor::choose(uint64_t turn, bool pressure) {
     if (!page->sealed() || resting(page)) continue;
     garbage += page_garbage;
     if (static_cast<double>(page_garbage) > options_.min_page_dead_share * static_cast<double>(page_filled)) {
-      sources_.push_back({page, {}, 0});
+      sources_.push_back({.page = page});
     }
   }
   const TableCounters counters = table_->counters();
@@ -116,7 +116,7 @@ bool TableCompactor::step(ThreadContext& thread, size_t budget) {
       return false;
     case Phase::kWalk: {
       const EpochGuard guard(thread.epochs());
-      if (for_each_entry(budget, [&](const Entry& entry) { count_kept(entry); })) plan();
+      if (for_each_entry(budget, [&](const Entry& entry) { count(entry); })) plan();
       return true;
     }
     case Phase::kMove: {
@@ -141,24 +141,38 @@ bool TableCompactor::step(ThreadContext& thread, size_t budget) {
   return false;
 }
 
-bool TableCompactor::kept(const Entry& entry) const {
-  const Link link = entry.load_link();
-  if (!link.live()) return false;
-  if (!transactional_ || publication_ == nullptr) return true;
-  if (!link.open()) return !publication_->garbage(entry.version(), Version(link.valid_to));
-  return !(entry.tombstone() && link.address == nullptr && publication_->tombstone_garbage(entry.version()));
+bool TableCompactor::garbage(const Entry& entry, const Link& link) const {
+  if (!link.live()) return true;
+  return transactional_ && publication_ != nullptr && !link.open() &&
+         publication_->garbage(entry.version(), Version(link.valid_to));
 }
 
-void TableCompactor::count_kept(const Entry& entry) {
-  if (!kept(entry)) return;
-  sources_[source_].kept.push_back(entry.size_bytes);
-  sources_[source_].kept_bytes += entry.size_bytes;
+/// With everything under it, so that the move will find it alone.
+bool TableCompactor::garbage_tombstone(const Entry& entry, const Link& link) const {
+  if (!entry.tombstone() || !link.open() || publication_ == nullptr) return false;
+  if (!publication_->tombstone_garbage(entry.version())) return false;
+  for (const Entry* older = link.address; older != nullptr;) {
+    const Link seen = older->load_link();
+    if (!garbage(*older, seen)) return false;
+    older = seen.address;
+  }
+  return true;
+}
+
+void TableCompactor::count(const Entry& entry) {
+  Source& source = sources_[source_];
+  const Link link = entry.load_link();
+  const bool gone = garbage(entry, link);
+  if (gone || garbage_tombstone(entry, link)) source.garbage_bytes += entry.size_bytes;
+  if (gone) return;
+  source.kept.push_back(entry.size_bytes);
+  source.kept_bytes += entry.size_bytes;
 }
 
 void TableCompactor::plan() {
   std::erase_if(sources_, [&](const Source& source) {
     const auto filled = static_cast<double>(source.page->filled_bytes());
-    if (filled - static_cast<double>(source.kept_bytes) > options_.min_page_dead_share * filled) return false;
+    if (static_cast<double>(source.garbage_bytes) > options_.min_page_dead_share * filled) return false;
     rest(source.page);
     ++statistics_.futile_walks;
     return true;
@@ -222,7 +236,7 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
     link = seen;
     copied->link.init(link.encode());
   }
-  if (!link.open()) Page::of(copied)->add_garbage(copied->size_bytes);
+  if (!link.open() || entry.tombstone()) Page::of(copied)->add_garbage(copied->size_bytes);
   ++statistics_.entries_moved;
   statistics_.bytes_moved += entry.size_bytes;
   chain.refresh();

@@ -70,8 +70,11 @@ class TableCompactor {
  private:
   struct Source {
     Page* page = nullptr;
-    std::vector<uint32_t> kept;  ///< sizes of the entries that must be kept
+    /// Sizes of the entries that may have to be kept. Tombstones are among them: an insert may claim one before its
+    /// turn.
+    std::vector<uint32_t> kept = {};
     size_t kept_bytes = 0;
+    size_t garbage_bytes = 0;  ///< what the walk takes for garbage
   };
   struct Retired {
     Page* page = nullptr;
@@ -87,14 +90,15 @@ class TableCompactor {
   void enter(Phase phase);
   template <class F>
   bool for_each_entry(size_t budget, F&& f);
-  void count_kept(const Entry& entry);
+  void count(const Entry& entry);
   void plan();
   bool take_targets();
   void move_entry(ThreadContext& thread, Entry& entry);
   Entry* copy(const Entry& entry, Link link);
   void publish(ThreadContext& thread);
   void end_job();
-  bool kept(const Entry& entry) const;
+  bool garbage(const Entry& entry, const Link& link) const;
+  bool garbage_tombstone(const Entry& entry, const Link& link) const;
 
   const std::shared_ptr<Table> table_;
   const CompactorOptions& options_;

@@ -33,8 +33,8 @@ enum class PageState : uint8_t {
 /// Invariants:
 /// 1. Entries below the fill mark are complete but for their links, and whole (the mark is at an entry's end, R22).
 /// 2. The state only rises. The fill mark only rises, and stands still from kSealed on.
-/// 3. garbage_bytes never falls, and is an estimate from above: versions that are superseded count, also if an open
-///    snapshot still sees them, and one that a revert re-opened.
+/// 3. garbage_bytes never falls, and is an estimate from above: superseded versions and tombstones count also while an
+///    open snapshot sees them, and a version that a revert re-opened counts.
 class Page {
  public:
   static constexpr size_t kHeaderBytes = 128;
@@ -105,7 +105,7 @@ class Page {
     return state_.load(std::memory_order_acquire) == PageState::kSealed;
   }
 
-  /// An entry of this page was superseded or killed. Any thread.
+  /// An entry of this page was superseded or killed, or is a tombstone. Any thread.
   void add_garbage(size_t bytes) {
     // Relaxed: a statistic that steers the compactor, which counts for itself.
     garbage_bytes_.fetch_add(bytes, std::memory_order_relaxed);

@@ -1,7 +1,6 @@
 #include "storage-node/src/version/chain.h"
 
 #include "common/base/assert.h"
-#include "storage-node/src/log/page.h"
 
 namespace loam::storage {
 namespace {
@@ -88,9 +87,7 @@ bool Chain::kill_lone_tombstone(Entry* entry, const Publication& publication) {
   const Link link = entry->load_link();
   if (!entry->tombstone() || !link.live() || !link.open() || link.address != nullptr) return false;
   if (!publication.tombstone_garbage(entry->version())) return false;
-  if (!kill(entry, link)) return false;
-  Page::of(entry)->add_garbage(entry->size_bytes);
-  return true;
+  return kill(entry, link);
 }
 
 void Chain::link(Entry* claimed, Entry* entry) {

@@ -38,7 +38,7 @@ struct TableOptions {
   size_t writers = 1;
   /// Slots of the index at first.
   size_t index_slots = 1024;
-  LogOptions log;
+  LogOptions log = {};
 };
 
 /// What a node's tables share; outlives them.

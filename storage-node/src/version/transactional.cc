@@ -94,13 +94,15 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
     if (newest.entry != nullptr) {
       if (!Chain::claim(newest, version)) continue;
       chain.link(newest.entry, entry);
-      Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
+      if (!newest.entry->tombstone()) Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
       break;
     }
     const InsertOutcome inserted = chain.insert(entry, request.reserve);
     if (inserted == InsertOutcome::kInserted) break;
     if (inserted == InsertOutcome::kNoSpace) return give_up(StatusCode::kNoSpace, {});
   }
+  // A tombstone counts from the beginning: it goes as soon as everybody sees it.
+  if (entry->tombstone()) Page::of(entry)->add_garbage(entry->size_bytes);
   count(counters.writes);
   if (chain.helped() > 0) count(counters.helped, chain.helped());
   return {StatusCode::kOk, version};
@@ -119,7 +121,7 @@ WriteOutcome Table::revert(ThreadContext& thread, Key key, TransactionId transac
     }
     if (!newest.link.open()) return {StatusCode::kConflict, version};
     if (!Chain::kill(newest.entry, newest.link)) continue;
-    Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
+    if (!newest.entry->tombstone()) Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
     chain.newest();  // unlinks
     if (newest.link.address != nullptr) Chain::reopen(newest.link.address, version);
     count(counters.reverts);

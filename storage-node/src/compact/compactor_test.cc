@@ -1,0 +1,271 @@
+#include "storage-node/src/compact/compactor.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "storage-node/src/version/table_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+/// A table under a compactor with background work as the node does it, on one thread.
+class CompactorTest : public testing::Test {
+ protected:
+  explicit CompactorTest(const FixtureOptions& options = {.writers = 2}) : fixture_(options) {
+    compactor_.add(fixture_.table);
+  }
+  void put(uint64_t key, std::string_view row) {
+    const EpochGuard guard(thread_);
+    const auto t = manager_.begin();
+    const bool there = table_.get(me_, Key(key), t.snapshot).code == StatusCode::kOk;
+    const WriteOutcome outcome = there ? table_.update(me_, Key(key), t.snapshot, t.id, as_bytes(row))
+                                       : table_.insert(me_, Key(key), t.snapshot, t.id, as_bytes(row));
+    ASSERT_EQ(outcome.code, StatusCode::kOk);
+    manager_.complete(t.id);
+  }
+  void remove(uint64_t key) {
+    const EpochGuard guard(thread_);
+    const auto t = manager_.begin();
+    ASSERT_EQ(table_.remove(me_, Key(key), t.snapshot, t.id).code, StatusCode::kOk);
+    manager_.complete(t.id);
+  }
+  std::string get(uint64_t key, const Snapshot& snapshot) {
+    const EpochGuard guard(thread_);
+    const ReadOutcome outcome = table_.get(me_, Key(key), snapshot);
+    return outcome.code == StatusCode::kOk ? std::string(as_text(outcome.row)) : std::string(to_string(outcome.code));
+  }
+  std::map<uint64_t, std::string> scan(const Snapshot* snapshot) {
+    const EpochGuard guard(thread_);
+    return scan_all(table_, snapshot);
+  }
+  /// Steps until nothing is left to do, with publications as the manager would send them.
+  void compact(int publications = 3) {
+    for (int i = 0; i < publications; ++i) {
+      compactor_.publish(manager_.publication());
+      int idle = 0;
+      for (int steps = 0; idle < 20; ++steps) {
+        ASSERT_LT(steps, 100'000) << "the compactor finds no end";
+        idle = compactor_.step(background_, 64) ? 0 : idle + 1;
+        epochs_of_background_.collect(8);
+      }
+    }
+  }
+  size_t listed_bytes() {
+    const EpochGuard guard(thread_);
+    size_t bytes = 0;
+    for (const Page* page : table_.pages().pages()) bytes += page->size_bytes();
+    return bytes;
+  }
+  void TearDown() override {
+    const EpochGuard guard(thread_);
+    EXPECT_EQ(fixture_.table->check_invariants(), "");
+    fixture_.pool->check_invariants();
+  }
+
+  TableFixture fixture_;
+  Table& table_ = *fixture_.table;
+  EpochThread thread_{fixture_.epochs, "requests"};
+  ThreadContext me_{thread_, 0};
+  EpochThread epochs_of_background_{fixture_.epochs, "background"};
+  ThreadContext background_{epochs_of_background_, 1};
+  Compactor compactor_{CompactorOptions{}, *fixture_.pool, fixture_.epochs};
+  ManagerModel manager_;
+};
+
+TEST_F(CompactorTest, FreesWhatNobodySees) {
+  const std::string row(100, 'r');
+  for (int round = 0; round < 30; ++round) {
+    for (uint64_t key = 0; key < 100; ++key) put(key, row + std::to_string(round));
+    compact();
+  }
+  // 100 entries of 160 B are live; head pages and a share of garbage come on top.
+  EXPECT_LT(listed_bytes(), 5 * 16384u);
+  EXPECT_LT(fixture_.pool->statistics().used_bytes, 6 * 16384u);
+  const CompactorStatistics statistics = compactor_.statistics();
+  EXPECT_GT(statistics.versions_collected, 2000u);
+  EXPECT_GT(statistics.pages_freed, 10u);
+  EXPECT_EQ(statistics.pages_waiting, 0u);
+  const Snapshot now = manager_.now();
+  for (uint64_t key = 0; key < 100; ++key) EXPECT_EQ(get(key, now), row + "29");
+  EXPECT_EQ(scan(&now).size(), 100u);
+}
+
+TEST_F(CompactorTest, ALongSnapshotKeepsItsVersionsAndNoOthers) {
+  for (uint64_t key = 0; key < 100; ++key) put(key, "old");
+  uint64_t handle = 0;
+  const Snapshot old = manager_.open_snapshot(handle);
+  for (int round = 0; round < 50; ++round) {
+    for (uint64_t key = 0; key < 100; ++key) put(key, "new " + std::to_string(round));
+    compact();
+  }
+  size_t versions = 0;
+  {
+    const EpochGuard guard(thread_);
+    table_.index().for_each([&](Entry* head) {
+      for (Entry* e = head; e != nullptr; e = e->load_link().address) ++versions;
+    });
+  }
+  // Interval rule: what lies between the snapshot's versions and the newest goes too.
+  EXPECT_LE(versions, 100u * 6);
+  EXPECT_GE(versions, 200u);
+  const auto found = scan(&old);
+  EXPECT_EQ(found.size(), 100u);
+  for (uint64_t key = 0; key < 100; ++key) {
+    EXPECT_EQ(get(key, old), "old");
+    EXPECT_EQ(found.at(key), "old");
+  }
+  manager_.close_snapshot(handle);
+  compact(40);
+}
+
+TEST_F(CompactorTest, RemovedKeysLeaveNothing) {
+  for (int round = 0; round < 5; ++round) {
+    for (uint64_t key = 0; key < 200; ++key) put(key, "row");
+    for (uint64_t key = 0; key < 200; ++key) remove(key);
+    compact(16);
+  }
+  EXPECT_GT(compactor_.statistics().tombstones_collected, 700u);
+  EXPECT_LE(table_.keys(), 200u) << "at most those of the last round, whose pages are not sealed yet";
+  EXPECT_LT(listed_bytes(), 4 * 16384u);
+}
+
+TEST_F(CompactorTest, ATombstoneStaysForWhoMustConflictWithIt) {
+  put(1, "row");
+  const auto early = manager_.begin();  // read-write, does not see the removal
+  remove(1);
+  for (uint64_t key = 100; key < 400; ++key) put(key, "x"), put(key, "y");
+  compact();
+  {
+    const EpochGuard guard(thread_);
+    EXPECT_EQ(table_.insert(me_, Key(1), early.snapshot, early.id, {}).code, StatusCode::kConflict);
+  }
+  EXPECT_EQ(get(1, early.snapshot), "row");
+  manager_.complete(early.id);
+}
+
+TEST_F(CompactorTest, APinnedPageAndWhatItLeadsToStay) {
+  for (uint64_t key = 0; key < 300; ++key) put(key, "first");
+  uint64_t handle = 0;
+  const Snapshot snapshot = manager_.open_snapshot(handle);
+  PinnedPages pinned;
+  {
+    const EpochGuard guard(thread_);
+    pinned = table_.pages().pin();
+  }
+  for (int round = 0; round < 20; ++round) {
+    for (uint64_t key = 0; key < 300; ++key) put(key, "later");
+    compact();
+  }
+  EXPECT_GT(compactor_.statistics().pages_waiting, 0u);
+  // The scan goes on in its old pages, through forward pointers over several moves.
+  size_t rows = 0;
+  size_t moved = 0;
+  for (size_t i = 0; i < pinned.size(); ++i) {
+    pinned[i]->for_each([&](const Entry& entry) {
+      moved += entry.load_link().state == EntryState::kMoved;
+      if (!judge(entry).visible(snapshot, entry.valid_from)) return;
+      ++rows;
+      EXPECT_EQ(as_text(entry.row()), "first");
+    });
+    pinned.unpin(i);
+  }
+  EXPECT_EQ(rows, 300u);
+  EXPECT_GT(moved, 0u);
+  manager_.close_snapshot(handle);
+  compact(10);
+  EXPECT_EQ(compactor_.statistics().pages_waiting, 0u);
+}
+
+TEST_F(CompactorTest, AnOpenTransactionsClaimSurvivesTheMove) {
+  for (uint64_t key = 0; key < 200; ++key) put(key, "committed");
+  const auto writer = manager_.begin();
+  {
+    const EpochGuard guard(thread_);
+    for (uint64_t key = 0; key < 200; key += 2) {
+      ASSERT_EQ(table_.update(me_, Key(key), writer.snapshot, writer.id, as_bytes("mine")).code, StatusCode::kOk);
+    }
+  }
+  for (int round = 0; round < 10; ++round) {
+    for (uint64_t key = 1; key < 200; key += 2) put(key, "committed");
+    compact();
+  }
+  EXPECT_GT(compactor_.statistics().entries_moved, 0u);
+  {
+    const EpochGuard guard(thread_);
+    for (uint64_t key = 0; key < 200; key += 2) {
+      ASSERT_EQ(table_.revert(me_, Key(key), writer.id).code, StatusCode::kOk);
+    }
+  }
+  manager_.complete(writer.id);
+  const Snapshot now = manager_.now();
+  for (uint64_t key = 0; key < 200; ++key) EXPECT_EQ(get(key, now), "committed");
+  EXPECT_EQ(scan(&now).size(), 200u);
+}
+
+TEST_F(CompactorTest, WithoutAPublicationNothingIsGarbage) {
+  for (int round = 0; round < 10; ++round) {
+    for (uint64_t key = 0; key < 100; ++key) put(key, std::to_string(round));
+  }
+  for (int i = 0; i < 100; ++i) compactor_.step(background_, 64);
+  EXPECT_EQ(compactor_.statistics().versions_collected, 0u);
+  EXPECT_GT(compactor_.statistics().futile_walks, 0u);
+  EXPECT_EQ(compactor_.statistics().pages_rewritten, 0u);
+}
+
+TEST_F(CompactorTest, ADroppedTableGivesItsMemoryBack) {
+  for (uint64_t key = 0; key < 300; ++key) put(key, "row"), put(key, "again");
+  PinnedPages pinned;
+  {
+    const EpochGuard guard(thread_);
+    pinned = table_.pages().pin();
+  }
+  compactor_.publish(manager_.publication());
+  for (int i = 0; i < 30; ++i) compactor_.step(background_, 16);  // in the midst of a job
+  std::weak_ptr<Table> alive = fixture_.table;
+  fixture_.table = Table::create({.id = TableId(2), .writers = 2}, {*fixture_.pool, fixture_.versions}).value();
+  compactor_.drop(TableId(1));
+  for (int i = 0; i < 50; ++i) compactor_.step(background_, 16);
+  EXPECT_FALSE(alive.expired()) << "a scan reads it";
+  pinned = PinnedPages();
+  for (int i = 0; i < 50; ++i) {
+    compactor_.step(background_, 16);
+    epochs_of_background_.collect(8);
+  }
+  EXPECT_TRUE(alive.expired());
+}
+
+class PlainCompactorTest : public CompactorTest {
+ protected:
+  PlainCompactorTest() : CompactorTest({.kind = TableKind::kNonTransactional, .writers = 2}) {}
+  void SetUp() override { versions_.resize(100); }
+  std::vector<Version> versions_;
+};
+
+TEST_F(PlainCompactorTest, SupersededVersionsAreGarbageAtOnce) {
+  for (int round = 0; round < 50; ++round) {
+    {
+      const EpochGuard guard(thread_);
+      for (uint64_t key = 0; key < 100; ++key) {
+        const WriteOutcome outcome =
+            table_.plain_put(me_, Key(key), versions_[key], as_bytes("row " + std::to_string(round)));
+        ASSERT_EQ(outcome.code, StatusCode::kOk);
+        versions_[key] = outcome.version;
+        if (key % 5 == 0) {
+          ASSERT_EQ(table_.plain_remove(me_, Key(key), versions_[key]).code, StatusCode::kOk);
+          versions_[key] = Version();
+        }
+      }
+    }
+    for (int i = 0; i < 200; ++i) compactor_.step(background_, 64);  // no publication
+  }
+  EXPECT_LT(fixture_.pool->statistics().used_bytes, 8 * 16384u);
+  EXPECT_GT(compactor_.statistics().pages_freed, 10u);
+  EXPECT_EQ(compactor_.statistics().futile_walks, 0u);
+  const auto found = scan(nullptr);
+  EXPECT_EQ(found.size(), 80u);
+  for (const auto& [key, row] : found) EXPECT_EQ(row, "row 49");
+}
+
+}  // namespace
+}  // namespace loam::storage

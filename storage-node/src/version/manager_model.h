@@ -1,0 +1,75 @@
+// For tests: a commit manager in a few lines. Gives ids and snapshots, and publications about them (R12, R13).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/snapshot/publication.h"
+#include "common/snapshot/snapshot.h"
+
+namespace loam::storage {
+
+/// Not thread-safe: concurrent tests guard it.
+class ManagerModel {
+ public:
+  struct Transaction {
+    TransactionId id;
+    Snapshot snapshot;
+  };
+
+  Transaction begin() {
+    const Snapshot snapshot = now();
+    const TransactionId id(++last_);
+    open_.insert(id.value);
+    snapshots_.emplace(id.value, OldSnapshot{snapshot, true});
+    return {id, snapshot};
+  }
+  /// Committed, or aborted with all its writes reverted.
+  void complete(TransactionId id) {
+    open_.erase(id.value);
+    snapshots_.erase(id.value);
+  }
+  /// A registered read-only snapshot; `handle` closes it.
+  Snapshot open_snapshot(uint64_t& handle) {
+    handle = kReadOnly + ++readers_;
+    const Snapshot snapshot = now();
+    snapshots_.emplace(handle, OldSnapshot{snapshot, false});
+    return snapshot;
+  }
+  void close_snapshot(uint64_t handle) { snapshots_.erase(handle); }
+
+  /// What a snapshot taken now sees.
+  Snapshot now() const {
+    std::vector<Version> open;
+    for (const uint64_t id : open_) open.emplace_back(id);
+    return Snapshot::make(Version(open.empty() ? last_ : open.front().value - 1), Version(last_), open).value();
+  }
+  std::shared_ptr<const Publication> publication() {
+    auto publication = std::make_shared<Publication>();
+    publication->number = ++number_;
+    publication->cm_epoch = 1;
+    publication->later = now();
+    publication->floor = publication->later.base();
+    for (const auto& [handle, snapshot] : snapshots_) {
+      if (!snapshot.snapshot.sees_all_of(publication->later)) publication->old.push_back(snapshot);
+    }
+    return publication;
+  }
+  size_t open_snapshots() const { return snapshots_.size(); }
+
+ private:
+  static constexpr uint64_t kReadOnly = uint64_t{1} << 60;
+
+  uint64_t last_ = 0;
+  uint64_t readers_ = 0;
+  uint64_t number_ = 0;
+  std::set<uint64_t> open_;
+  std::map<uint64_t, OldSnapshot> snapshots_;
+};
+
+}  // namespace loam::storage

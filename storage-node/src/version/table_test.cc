@@ -1,0 +1,281 @@
+#include "storage-node/src/version/table.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "storage-node/src/version/batch.h"
+#include "storage-node/src/version/table_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+constexpr Key kKey(7);
+
+class TableTest : public testing::Test {
+ protected:
+  std::string get(const Snapshot& snapshot, Key key = kKey) {
+    const ReadOutcome outcome = table_.get(me_, key, snapshot);
+    return outcome.code == StatusCode::kOk ? std::string(as_text(outcome.row)) : std::string(to_string(outcome.code));
+  }
+  StatusCode insert(const ManagerModel::Transaction& t, std::string_view row, Key key = kKey) {
+    return table_.insert(me_, key, t.snapshot, t.id, as_bytes(row)).code;
+  }
+  StatusCode update(const ManagerModel::Transaction& t, std::string_view row, Key key = kKey) {
+    return table_.update(me_, key, t.snapshot, t.id, as_bytes(row)).code;
+  }
+  StatusCode remove(const ManagerModel::Transaction& t, Key key = kKey) {
+    return table_.remove(me_, key, t.snapshot, t.id).code;
+  }
+  StatusCode revert(const ManagerModel::Transaction& t, Key key = kKey) { return table_.revert(me_, key, t.id).code; }
+  void put(std::string_view row) {
+    const auto t = manager_.begin();
+    const bool there = table_.get(me_, kKey, t.snapshot).code == StatusCode::kOk;
+    ASSERT_EQ(there ? update(t, row) : insert(t, row), StatusCode::kOk);
+    manager_.complete(t.id);
+  }
+  void TearDown() override { EXPECT_EQ(table_.check_invariants(), ""); }
+
+  TableFixture fixture_;
+  Table& table_ = *fixture_.table;
+  EpochThread thread_{fixture_.epochs, "test"};
+  ThreadContext me_{thread_, 0};
+  EpochGuard guard_{thread_};
+  ManagerModel manager_;
+};
+
+TEST_F(TableTest, EachSnapshotReadsItsOwnVersion) {
+  const Snapshot s0 = manager_.now();
+  put("one");
+  const Snapshot s1 = manager_.now();
+  put("two");
+  const Snapshot s2 = manager_.now();
+  const auto t = manager_.begin();
+  EXPECT_EQ(remove(t), StatusCode::kOk);
+  manager_.complete(t.id);
+  EXPECT_EQ(get(s0), "kNotFound");
+  EXPECT_EQ(get(s1), "one");
+  EXPECT_EQ(get(s2), "two");
+  EXPECT_EQ(get(manager_.now()), "kNotFound");
+  EXPECT_EQ(get(s2, Key(8)), "kNotFound");
+  put("three");
+  EXPECT_EQ(get(manager_.now()), "three");
+  EXPECT_EQ(get(s1), "one");
+}
+
+TEST_F(TableTest, AWriteNeedsTheNewestVersionInItsSnapshot) {
+  put("one");
+  const auto late = manager_.begin();
+  put("two");
+  EXPECT_EQ(update(late, "x"), StatusCode::kConflict);
+  EXPECT_EQ(remove(late), StatusCode::kConflict);
+  EXPECT_EQ(insert(late, "x"), StatusCode::kConflict);
+  const auto now = manager_.begin();
+  EXPECT_EQ(insert(now, "x"), StatusCode::kAlreadyExists);
+  EXPECT_EQ(update(now, "x", Key(8)), StatusCode::kNotFound);
+  EXPECT_EQ(remove(now, Key(8)), StatusCode::kNotFound);
+  EXPECT_EQ(remove(now), StatusCode::kOk);
+  const auto other = manager_.begin();
+  EXPECT_EQ(insert(other, "y"), StatusCode::kConflict) << "a removal of an open transaction";
+  manager_.complete(now.id);
+  const auto after = manager_.begin();
+  EXPECT_EQ(update(after, "z"), StatusCode::kNotFound) << "over a visible removal";
+  EXPECT_EQ(remove(after), StatusCode::kNotFound);
+  EXPECT_EQ(insert(after, "z"), StatusCode::kOk);
+}
+
+TEST_F(TableTest, ARepeatedWriteIsTheSameWrite) {
+  const auto t = manager_.begin();
+  EXPECT_EQ(insert(t, "one"), StatusCode::kOk);
+  EXPECT_EQ(insert(t, "one"), StatusCode::kOk);
+  EXPECT_EQ(table_.counters().writes, 1u);
+}
+
+TEST_F(TableTest, ARevertBringsTheOlderVersionBack) {
+  put("one");
+  const auto t = manager_.begin();
+  ASSERT_EQ(update(t, "two"), StatusCode::kOk);
+  EXPECT_EQ(revert(t), StatusCode::kOk);
+  EXPECT_EQ(revert(t), StatusCode::kOk) << "a second time";
+  EXPECT_EQ(revert(t, Key(8)), StatusCode::kOk) << "nothing there";
+  manager_.complete(t.id);
+  EXPECT_EQ(get(manager_.now()), "one");
+  put("three");
+  EXPECT_EQ(get(manager_.now()), "three");
+  const auto inserted = manager_.begin();
+  ASSERT_EQ(insert(inserted, "x", Key(8)), StatusCode::kOk);
+  EXPECT_EQ(revert(inserted, Key(8)), StatusCode::kOk);
+  EXPECT_EQ(table_.keys(), 1u) << "the insert's key is gone from the index";
+}
+
+TEST_F(TableTest, AVersionThatOthersBuiltUponCannotBeReverted) {
+  const auto first = manager_.begin();
+  ASSERT_EQ(insert(first, "one"), StatusCode::kOk);
+  manager_.complete(first.id);
+  put("two");
+  EXPECT_EQ(revert(first), StatusCode::kConflict);
+  EXPECT_EQ(get(manager_.now()), "two");
+}
+
+TEST_F(TableTest, RefusesWhatNoClientMayAsk) {
+  put("one");
+  put("two");
+  const auto t = manager_.begin();
+  const Snapshot all(Version(1000));
+  EXPECT_EQ(table_.update(me_, kKey, all, TransactionId(1), {}).code, StatusCode::kInvalidArgument)
+      << "an id below a version that its snapshot sees";
+  EXPECT_EQ(table_.update(me_, kKey, all, TransactionId(0), {}).code, StatusCode::kInvalidArgument);
+  EXPECT_EQ(table_.update(me_, kKey, all, TransactionId(kOpen), {}).code, StatusCode::kInvalidArgument);
+  const std::string large(table_.max_row_bytes() + 1, 'x');
+  EXPECT_EQ(update(t, large), StatusCode::kInvalidArgument);
+  EXPECT_EQ(update(t, std::string_view(large).substr(1)), StatusCode::kOk) << "the limit itself";
+  EXPECT_EQ(table_.plain_get(me_, kKey).code, StatusCode::kWrongTableKind);
+  EXPECT_EQ(table_.plain_put(me_, kKey, {}, {}).code, StatusCode::kWrongTableKind);
+  EXPECT_EQ(table_.plain_remove(me_, kKey, Version(1)).code, StatusCode::kWrongTableKind);
+}
+
+TEST_F(TableTest, SequencesOfAKeyRise) {
+  put("one");
+  put("two");
+  put("three");
+  uint64_t before = UINT64_MAX;
+  Entry* entry = table_.index().find(kKey).head;
+  size_t versions = 0;
+  for (; entry != nullptr; entry = entry->load_link().address, ++versions) {
+    EXPECT_LT(entry->sequence, before);
+    before = entry->sequence;
+  }
+  EXPECT_EQ(versions, 3u);
+}
+
+TEST_F(TableTest, AScanSeesWhatGetsSee) {
+  for (int round = 0; round < 3; ++round) {
+    for (uint64_t k = 0; k < 100; ++k) {
+      const auto t = manager_.begin();
+      const std::string row = std::to_string(k) + "/" + std::to_string(round);
+      const StatusCode code = round == 0 ? insert(t, row, Key(k)) : update(t, row, Key(k));
+      ASSERT_EQ(code, StatusCode::kOk);
+      if (k % 10 == 9) {
+        ASSERT_EQ(revert(t, Key(k)), StatusCode::kOk);
+      }
+      manager_.complete(t.id);
+      if (round == 0 && k % 10 == 9) {
+        const auto again = manager_.begin();
+        ASSERT_EQ(insert(again, "kept", Key(k)), StatusCode::kOk);
+        manager_.complete(again.id);
+      }
+    }
+  }
+  const Snapshot now = manager_.now();
+  const auto found = scan_all(table_, &now);
+  EXPECT_EQ(found.size(), 100u);
+  for (const auto& [key, row] : found) EXPECT_EQ(row, get(now, Key(key)));
+}
+
+TEST_F(TableTest, ABatchDoesWhatSingleOperationsDo) {
+  const auto t = manager_.begin();
+  std::vector<PointOperation> operations;
+  std::vector<std::string> rows;
+  for (uint64_t k = 0; k < 40; ++k) rows.push_back("row " + std::to_string(k));
+  const auto op = [&](PointKind kind, uint64_t key, const Snapshot* snapshot, Bytes row = {}) {
+    PointOperation& made = operations.emplace_back();
+    made.kind = kind;
+    made.table = &table_;
+    made.key = Key(key);
+    made.snapshot = snapshot;
+    made.transaction = t.id;
+    made.row = row;
+  };
+  const Snapshot own(version_of(t.id));  // sees the transaction's own writes
+  for (uint64_t k = 0; k < 40; ++k) op(PointKind::kInsert, k, &t.snapshot, as_bytes(rows[k]));
+  op(PointKind::kGet, 3, &t.snapshot);
+  op(PointKind::kGet, 3, &own);
+  op(PointKind::kRevert, 3, nullptr);
+  op(PointKind::kGet, 3, &own);
+  op(PointKind::kRemove, 5, &own);
+  op(PointKind::kPlainGet, 5, nullptr);
+  op(PointKind::kUpdate, 77, &own);
+  op(PointKind::kInsert, 88, &own, as_bytes("x"));
+  op(PointKind::kGet, 88, &own);
+  execute(me_, operations);
+  for (size_t i = 0; i < 40; ++i) EXPECT_EQ(operations[i].code, StatusCode::kOk);
+  EXPECT_EQ(operations[40].code, StatusCode::kNotFound);
+  EXPECT_EQ(operations[41].code, StatusCode::kOk);
+  EXPECT_EQ(as_text(operations[41].result), "row 3");
+  EXPECT_EQ(operations[42].code, StatusCode::kOk);
+  EXPECT_EQ(operations[43].code, StatusCode::kNotFound);
+  EXPECT_EQ(operations[44].code, StatusCode::kOk) << "a repeated write of this id: the insert";
+  EXPECT_EQ(operations[45].code, StatusCode::kWrongTableKind);
+  EXPECT_EQ(operations[46].code, StatusCode::kNotFound);
+  EXPECT_EQ(operations[47].code, StatusCode::kOk);
+  EXPECT_EQ(operations[48].code, StatusCode::kOk) << "an absence seen when the group was fetched is looked up again";
+}
+
+class PlainTableTest : public testing::Test {
+ protected:
+  void TearDown() override { EXPECT_EQ(table_.check_invariants(), ""); }
+
+  TableFixture fixture_{{.kind = TableKind::kNonTransactional}};
+  Table& table_ = *fixture_.table;
+  EpochThread thread_{fixture_.epochs, "test"};
+  ThreadContext me_{thread_, 0};
+  EpochGuard guard_{thread_};
+};
+
+TEST_F(PlainTableTest, WritesNameTheExactVersion) {
+  EXPECT_EQ(table_.plain_get(me_, kKey).code, StatusCode::kNotFound);
+  EXPECT_EQ(table_.plain_put(me_, kKey, Version(1), as_bytes("x")).code, StatusCode::kConflict);
+  const WriteOutcome one = table_.plain_put(me_, kKey, {}, as_bytes("one"));
+  ASSERT_EQ(one.code, StatusCode::kOk);
+  const WriteOutcome again = table_.plain_put(me_, kKey, {}, as_bytes("x"));
+  EXPECT_EQ(again.code, StatusCode::kConflict);
+  EXPECT_EQ(again.version, one.version);
+  const WriteOutcome two = table_.plain_put(me_, kKey, one.version, as_bytes("two"));
+  ASSERT_EQ(two.code, StatusCode::kOk);
+  EXPECT_GT(two.version, one.version);
+  EXPECT_EQ(table_.plain_put(me_, kKey, one.version, as_bytes("x")).code, StatusCode::kConflict);
+  EXPECT_EQ(table_.plain_put(me_, kKey, Version(two.version.value + 1), as_bytes("x")).code, StatusCode::kConflict)
+      << "exact, not less or equal";
+  const ReadOutcome read = table_.plain_get(me_, kKey);
+  EXPECT_EQ(as_text(read.row), "two");
+  EXPECT_EQ(read.version, two.version);
+  EXPECT_EQ(scan_all(table_, nullptr), (std::map<uint64_t, std::string>{{kKey.value, "two"}}));
+  EXPECT_EQ(table_.plain_remove(me_, kKey, one.version).code, StatusCode::kConflict);
+  EXPECT_EQ(table_.plain_remove(me_, kKey, two.version).code, StatusCode::kOk);
+  EXPECT_EQ(table_.plain_remove(me_, kKey, two.version).code, StatusCode::kConflict);
+  EXPECT_EQ(table_.plain_get(me_, kKey).code, StatusCode::kNotFound);
+  const WriteOutcome three = table_.plain_put(me_, kKey, {}, as_bytes("three"));
+  EXPECT_GT(three.version, two.version) << "a number never comes back";
+}
+
+TEST_F(PlainTableTest, RefusesTheOtherKind) {
+  const Snapshot all(Version(9));
+  EXPECT_EQ(table_.get(me_, kKey, all).code, StatusCode::kWrongTableKind);
+  EXPECT_EQ(table_.insert(me_, kKey, all, TransactionId(10), {}).code, StatusCode::kWrongTableKind);
+  EXPECT_EQ(table_.revert(me_, kKey, TransactionId(10)).code, StatusCode::kWrongTableKind);
+  EXPECT_EQ(table_.plain_remove(me_, kKey, {}).code, StatusCode::kInvalidArgument);
+  EXPECT_EQ(table_.plain_put(me_, kKey, {}, std::vector<std::byte>(table_.max_row_bytes() + 1)).code,
+            StatusCode::kInvalidArgument);
+}
+
+TEST(VersionSourceTest, EndsRatherThanRepeats) {
+  VersionSource source(Incarnation(3), VersionSource::kMaxCount);
+  const Version last = source.next();
+  EXPECT_EQ(last.value >> VersionSource::kCountBits, 3u);
+  EXPECT_EQ(source.next(), Version());
+  EXPECT_EQ(source.next(), Version());
+  VersionSource next(Incarnation(4));
+  EXPECT_GT(next.next(), last);
+}
+
+TEST(TableOptionsTest, WrongOnesAreRefused) {
+  TableFixture fixture;
+  EXPECT_EQ(Table::create({.id = TableId(2), .writers = 0}, {*fixture.pool, fixture.versions}).code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      Table::create({.id = TableId(2), .log = {.first_page_bytes = 5000}}, {*fixture.pool, fixture.versions}).code(),
+      StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace loam::storage
