@@ -1,0 +1,88 @@
+#include <gtest/gtest.h>
+
+#include <loam/storage/node.h>
+
+#include "common/net/tcp_transport.h"
+
+namespace loam::storage {
+namespace {
+
+/// Plays a commit manager that accepts and answers what it is told to.
+class ScriptedManager : public net::Handler {
+ public:
+  ScriptedManager() : transport_(net::make_tcp_transport().value()) {
+    listener_ = transport_->listen(net::Address::parse("tcp://127.0.0.1:0").value(), *this).value();
+  }
+  std::string address() const { return listener_->address().to_string(); }
+  net::Transport& transport() { return *transport_; }
+
+  void on_messages(net::Connection&, std::span<const Bytes>) override {}
+  void on_closed(net::Connection&, const Status&) override {}
+
+ private:
+  std::unique_ptr<net::Transport> transport_;
+  net::Listener* listener_ = nullptr;
+};
+
+NodeOptions small() {
+  NodeOptions options;
+  options.memory_bytes = 16u << 20;
+  options.page_bytes = 256u << 10;
+  options.huge_pages = false;
+  options.register_timeout_ns = 100'000'000;
+  return options;
+}
+
+Status start(const NodeOptions& options) { return StorageNode::start(options).status(); }
+
+TEST(StorageNode, OptionsOutOfRangeAreNamed) {
+  NodeOptions options = small();
+  options.page_bytes = 3000;
+  EXPECT_TRUE(start(options) == StatusCode::kInvalidArgument);
+  EXPECT_NE(start(options).message().find("page_bytes"), std::string_view::npos);
+  options = small();
+  options.network_threads = 0;
+  EXPECT_NE(start(options).message().find("network_threads"), std::string_view::npos);
+  options = small();
+  options.listen = "127.0.0.1";
+  EXPECT_TRUE(start(options) == StatusCode::kInvalidArgument) << start(options).to_string();
+}
+
+TEST(StorageNode, TooLittleMemoryIsAClearError) {
+  NodeOptions options = small();
+  options.memory_bytes = 1u << 20;  // four pages
+  const Status status = start(options);
+  EXPECT_TRUE(status == StatusCode::kNoSpace) << status.to_string();
+  EXPECT_FALSE(status.message().empty());
+  options = small();
+  options.memory_bytes = uint64_t{1} << 42;  // 4 TiB
+  EXPECT_TRUE(start(options) == StatusCode::kNoSpace) << start(options).to_string();
+}
+
+TEST(StorageNode, PortInUseNamesThePort) {
+  const ScriptedManager other;
+  NodeOptions options = small();
+  options.listen = other.address();
+  const Status status = start(options);
+  EXPECT_TRUE(status == StatusCode::kUnavailable) << status.to_string();
+  const std::string port = other.address().substr(other.address().rfind(':') + 1);
+  EXPECT_NE(status.message().find(port), std::string_view::npos) << status.to_string();
+}
+
+TEST(StorageNode, AbsentCommitManagerIsNamed) {
+  NodeOptions options = small();
+  {
+    const ScriptedManager gone;
+    options.manager = gone.address();
+  }
+  const Status refused = start(options);
+  EXPECT_TRUE(refused == StatusCode::kUnavailable) << refused.to_string();
+  EXPECT_NE(refused.message().find(options.manager), std::string_view::npos) << refused.to_string();
+
+  const ScriptedManager silent;  // listens, and is never polled
+  options.manager = silent.address();
+  EXPECT_TRUE(start(options) == StatusCode::kTimeout) << start(options).to_string();
+}
+
+}  // namespace
+}  // namespace loam::storage
