@@ -13,8 +13,21 @@
 
 #include "common/base/assert.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace loam {
 namespace {
+
+// Under AddressSanitizer free blocks are poisoned: a use after release is reported like one of malloc's memory.
+#ifdef __SANITIZE_ADDRESS__
+void poison(const std::byte* begin, size_t bytes) { ASAN_POISON_MEMORY_REGION(begin, bytes); }
+void unpoison(const std::byte* begin, size_t bytes) { ASAN_UNPOISON_MEMORY_REGION(begin, bytes); }
+#else
+void poison(const std::byte*, size_t) {}
+void unpoison(const std::byte*, size_t) {}
+#endif
 
 constexpr size_t kUnitBytes = PagePool::kMinBlockBytes;
 constexpr size_t kWordBits = 64;
@@ -150,9 +163,13 @@ PagePool::PagePool(const PagePoolOptions& options, std::byte* mapping, size_t ma
   }
   pages_in_use_.store(pages_, std::memory_order_relaxed);  // push_free() counts them down; nobody else is here yet
   for (size_t page = pages_; page-- > 0;) push_free(page * units_a_page, page_order_);
+  poison(region_, limit_bytes());
 }
 
-PagePool::~PagePool() { munmap(mapping_, mapping_bytes_); }
+PagePool::~PagePool() {
+  unpoison(region_, limit_bytes());
+  munmap(mapping_, mapping_bytes_);
+}
 
 unsigned PagePool::order_of(size_t size_bytes) const {
   LOAM_CHECK(std::has_single_bit(size_bytes) && size_bytes >= kUnitBytes && size_bytes <= page_size_,
@@ -175,6 +192,7 @@ size_t PagePool::zero_dirty(size_t unit, size_t count, size_t budget_units) {
   for_bits(dirty_, unit, count, [&](uint64_t& word, uint64_t mask, size_t first) {
     while ((word & mask) != 0 && done < budget_units) {
       const auto bit = static_cast<size_t>(std::countr_zero(word & mask));
+      unpoison(address_of(first + bit), kUnitBytes);
       std::memset(address_of(first + bit), 0, kUnitBytes);
       word &= ~(uint64_t{1} << bit);
       ++done;
@@ -252,6 +270,7 @@ std::byte* PagePool::allocate(size_t size_bytes, Reserve reserve) {
   const size_t zeroed = zero_dirty(unit, units, units);
   dirty_free_units_ -= zeroed;
   inline_zeroed_bytes_ += zeroed * kUnitBytes;
+  unpoison(address_of(unit), size_bytes);
   used_bytes_ += size_bytes;
   high_watermark_bytes_ = std::max(high_watermark_bytes_, used_bytes_);
   return address_of(unit);
@@ -270,6 +289,7 @@ void PagePool::release(std::byte* block, size_t size_bytes) {
   });
   dirty_free_units_ += size_t{1} << order;
   used_bytes_ -= size_bytes;
+  poison(block, size_bytes);
   units_[unit] = {Unit::kInside, 0};
   while (order < page_order_) {
     const size_t buddy = unit ^ (size_t{1} << order);
@@ -292,6 +312,7 @@ bool PagePool::zero_step(size_t budget_bytes) {
     const size_t units = size_t{1} << order;
     unlink_free(unit);
     const size_t zeroed = zero_dirty(unit, units, kZeroChunkBytes / kUnitBytes);
+    poison(address_of(unit), units * kUnitBytes);
     dirty_free_units_ -= zeroed;
     push_free(unit, order);
     done += zeroed * kUnitBytes;
@@ -337,8 +358,10 @@ void PagePool::check_free_list(uint32_t head, unsigned order, bool clean, std::v
       LOAM_CHECK(seen[unit + i]++ == 0, "a unit belongs to one block");
       const bool dirty = (dirty_[(unit + i) / kWordBits] >> ((unit + i) % kWordBits) & 1) != 0;
       const std::byte* bytes = address_of(unit + i);
+      unpoison(bytes, kUnitBytes);
       LOAM_CHECK(dirty || (bytes[0] == std::byte{0} && std::memcmp(bytes, bytes + 1, kUnitBytes - 1) == 0),
                  "free memory that is not marked dirty is zero");
+      poison(bytes, kUnitBytes);
     }
   }
 }

@@ -233,5 +233,14 @@ TEST(PagePoolDeathTest, RefusesAForeignOrRepeatedRelease) {
   EXPECT_DEATH(pool->release(&foreign, PagePool::kMinBlockBytes), "belongs to this pool");
 }
 
+#ifdef __SANITIZE_ADDRESS__
+TEST(PagePoolDeathTest, UseAfterReleaseIsReportedUnderASan) {
+  auto pool = small_pool();
+  std::byte* block = pool->allocate(PagePool::kMinBlockBytes, Reserve::kWrite);
+  pool->release(block, PagePool::kMinBlockBytes);
+  EXPECT_DEATH(block[100] = std::byte{1}, "use-after-poison");
+}
+#endif
+
 }  // namespace
 }  // namespace loam

@@ -22,18 +22,18 @@ namespace {
 
 namespace context = boost::context;
 
-// The explorer whose run() is under way, for the report of an assertion that fails in it.
-Explorer* running = nullptr;
+// The explorer that lives, for the report of an assertion that fails during its schedule or the checks after it.
+Explorer* present = nullptr;
 
-void report_running() {
-  if (running == nullptr) return;
-  running->check(false, "the program was aborted by a failed check");
-  std::fputs(running->message().c_str(), stderr);
+void report_present() {
+  if (present == nullptr) return;
+  present->check(false, "the program was aborted by a failed check");
+  std::fputs(present->message().c_str(), stderr);
 }
 
 void on_abort(int) {
   std::signal(SIGABRT, SIG_DFL);
-  report_running();
+  report_present();
   std::abort();
 }
 
@@ -41,7 +41,7 @@ void watch_for_aborts() {
   static const bool once = [] {
     std::signal(SIGABRT, on_abort);
 #ifdef __SANITIZE_ADDRESS__
-    __sanitizer_set_death_callback(report_running);
+    __sanitizer_set_death_callback(report_present);
 #endif
     return true;
   }();
@@ -133,6 +133,9 @@ struct Explorer::VirtualThread {
 
 Explorer::Explorer(uint64_t seed, const ExploreOptions& options)
     : seed_(seed), options_(options), random_(seed), scenario_random_(random_.fork()) {
+  LOAM_CHECK(present == nullptr, "one explorer at a time");
+  present = this;
+  watch_for_aborts();
   by_priority_ = options_.policy == Policy::kPriorities || (options_.policy == Policy::kMixed && random_.one_in(2));
   stay_ = uint64_t{1} << random_.below(4);
   if (by_priority_) {
@@ -144,7 +147,10 @@ Explorer::Explorer(uint64_t seed, const ExploreOptions& options)
   }
 }
 
-Explorer::~Explorer() { LOAM_CHECK(unfinished_ == 0, "spawned threads are run"); }
+Explorer::~Explorer() {
+  LOAM_CHECK(unfinished_ == 0, "spawned threads are run");
+  present = nullptr;
+}
 
 void Explorer::spawn(const char* name, std::function<void()> body) {
   LOAM_CHECK(current_ == kNobody, "threads are spawned before run()");
@@ -177,9 +183,8 @@ void Explorer::spawn(const char* name, std::function<void()> body) {
 }
 
 void Explorer::run() {
-  LOAM_CHECK(sim_scheduler == nullptr && running == nullptr, "one run at a time");
-  watch_for_aborts();
-  sim_scheduler = running = this;
+  LOAM_CHECK(sim_scheduler == nullptr, "one run at a time");
+  sim_scheduler = this;
   next_ = choose(Why::kEnd);
   while (unfinished_ > 0 && !livelock_) {
     current_ = next_;
@@ -192,7 +197,6 @@ void Explorer::run() {
     }
   }
   sim_scheduler = nullptr;
-  running = nullptr;
   if (livelock_) {
     abandon();
     throw ExplorationAborted(message());
@@ -308,7 +312,9 @@ ExploreReport explore(const ExploreOptions& options, const std::function<void(Ex
   if (one_schedule != nullptr) {
     for (const char* c = one_schedule; *c != '\0'; ++c) decisions.push_back(static_cast<uint8_t>(*c - '0'));
   }
-  while (report.schedules < options.schedules) {
+  const char* const factor = std::getenv("LOAM_EXPLORE_FACTOR");
+  const uint64_t schedules = options.schedules * (factor != nullptr ? std::strtoull(factor, nullptr, 0) : 1);
+  while (report.schedules < schedules) {
     Explorer ex(one_seed != nullptr ? std::strtoull(one_seed, nullptr, 0) : Random::split(state), options);
     ex.decisions_ = decisions;
     try {

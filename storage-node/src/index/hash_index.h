@@ -178,8 +178,8 @@ class HashIndex {
   /// Frees an array at times, never needs one.
   bool erase(EpochThread& thread, Cursor& cursor);
 
-  /// Background work: begins a migration that is due (an index that is only erased from shrinks here), moves up to `budget`
-  /// slots. True if more is left to do now; false also if the pool refuses.
+  /// Background work: begins a migration that is due (an index that is only erased from shrinks here), moves up to
+  /// `budget` slots. True if more is left to do now; false also if the pool refuses.
   bool step(EpochThread& thread, size_t budget);
 
   /// Off: no migration begins any more (for baselines that measure without growth). A running one completes.

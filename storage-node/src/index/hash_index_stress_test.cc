@@ -1,5 +1,6 @@
 // The index under real threads, with values that check themselves.
 #include <atomic>
+#include <barrier>
 #include <thread>
 #include <vector>
 
@@ -20,9 +21,11 @@ constexpr size_t kThreads = 4;
 template <class Fn>
 void in_threads(EpochDomain& domain, Fn&& fn) {
   std::vector<std::thread> threads;
+  std::barrier start(static_cast<std::ptrdiff_t>(kThreads));
   for (size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       EpochThread self(domain, "stress");
+      start.arrive_and_wait();
       fn(self, t);
     });
   }
