@@ -53,8 +53,7 @@ Status Core::Impl::open_session(Peer& peer, uint64_t sequence, ByteReader& reade
     peer.session = &session;
     ++sessions_opened_;
   }
-  send(peer, sequence,
-       wire::SessionOpened{peer.session->id, options_.epoch, options_.admin_address, catalog_.catalog(false)});
+  send(peer, sequence, wire::SessionOpened{peer.session->id, options_.epoch, admin_address_, catalog_.catalog(false)});
   return ok_status();
 }
 

@@ -19,8 +19,8 @@ TEST(ClientRequests, OpensSessionsWithRisingNumbers) {
   CoreOptions options = CoreHarness::open_at_once();
   options.first_session = SessionId(50);
   options.epoch = 3;
-  options.admin_address = "127.0.0.1:7410";
   CoreHarness h(options);
+  h.core.set_admin_address("127.0.0.1:7410");
   const PeerId a = h.connect();
   const PeerId b = h.connect();
   const auto first = h.call<SessionOpened>(a, OpenSession{"a"});

@@ -236,6 +236,7 @@ void Core::Impl::check_invariants() const {
 
 Core::Core(const CoreOptions& options, Outbox& outbox) : impl_(std::make_unique<Impl>(options, outbox)) {}
 Core::~Core() = default;
+void Core::set_admin_address(std::string address) { impl_->set_admin_address(std::move(address)); }
 void Core::on_messages(PeerId peer, std::span<const Bytes> messages, uint64_t now_ns) {
   impl_->on_messages(peer, messages, now_ns);
 }

@@ -32,6 +32,7 @@ class Core::Impl final : public NodeChannel {
   uint64_t next_deadline_ns() const;
   void create_table(const wire::CreateTable& request, TableChanges::CreateDone done);
   void drop_table(const wire::DropTable& request, TableChanges::DropDone done);
+  void set_admin_address(std::string address) { admin_address_ = std::move(address); }
   bool ready() const { return options_.initial_nodes == 0 || (catalog_.dealt() && !changes_.spreading_shards()); }
   Statistics statistics() const;
   void check_invariants() const;
@@ -89,6 +90,7 @@ class Core::Impl final : public NodeChannel {
   void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) override;
 
   const CoreOptions options_;
+  std::string admin_address_;
   Outbox& outbox_;
   CatalogStore catalog_;
   TableChanges changes_;

@@ -70,9 +70,6 @@ struct CoreOptions {
   uint64_t publish_interval_ns = 10'000'000;
   /// Snapshots open for longer are listed exactly in publications; the younger ones share the floor.
   uint64_t young_ns = 100'000'000;
-  /// gRPC address that clients and the CLI are told; empty if there is none.
-  std::string admin_address;
-
   size_t max_sessions = kMaxSessions;
   size_t max_open_per_session = kMaxOpenPerSession;
   size_t max_open = kMaxOpenIds;
@@ -169,6 +166,9 @@ class Core {
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
+
+  /// gRPC address that clients are told; empty (the default) if there is none.
+  void set_admin_address(std::string address);
 
   /// All messages of one frame of a peer, in order.
   void on_messages(PeerId peer, std::span<const Bytes> messages, uint64_t now_ns);

@@ -1,4 +1,4 @@
-// The commit manager as a process runs it: the core, its server thread, and the administration.
+// The commit manager as one object: what its program, `loam dev` and the tests build and run.
 #pragma once
 
 #include <cstdint>
@@ -11,49 +11,62 @@
 
 namespace loam::commit {
 
-/// Options of `loam-commit-manager`; `loam dev` fills them in itself.
+/// How a commit manager is set up. Everything here is a run-time option of the programs.
 struct ManagerOptions {
-  /// Data path. Port 0 takes a free one: see CommitManager::address(). Loopback unless told otherwise: nothing is
-  /// authenticated yet.
+  /// Data path: what clients and storage nodes connect to. Port 0 takes a free one: see address(). Loopback unless told
+  /// otherwise: nothing is authenticated yet.
   std::string listen = "tcp://127.0.0.1:7400";
-  /// gRPC administration, host:port; empty for none.
+  /// gRPC administration, host:port; port 0 takes a free one; empty: none.
   std::string admin_listen = "127.0.0.1:7410";
-  /// How long the server thread looks for messages before it sleeps.
+  /// How long the idle server thread looks for messages before it sleeps.
   uint64_t spin_ns = 20'000;
   /// An administrative request that waits for storage nodes is answered DEADLINE_EXCEEDED after this.
   uint64_t admin_timeout_ns = 10'000'000'000;
-  /// `admin_address` is filled in by start().
   CoreOptions core;
+
+  /// kInvalidArgument names the option that is out of its range.
+  Status check() const;
+};
+
+/// Counters and levels of a running commit manager.
+struct ManagerStatistics {
+  Statistics core;
+  uint64_t uptime_ns = 0;
+  uint64_t messages_out = 0;
+  uint64_t frames_in = 0, frames_out = 0;
+  uint64_t bytes_in = 0, bytes_out = 0;
 };
 
 /// A running commit manager.
 ///
-/// Owner: main(), `loam dev`, or a test. Life: start() returns when it listens; stop() (or the destructor) ends its
-/// threads and connections. Threads: its own server thread polls the transport and runs the core; gRPC's threads only
-/// post to it. Every member function may be called from any thread.
+/// Owner and life: made by main(), `loam dev` or a test; start() brings up its threads (the server's, which polls the
+/// transport and runs the core, and gRPC's own, which only post to it); stop() or the destructor ends them. What it
+/// knows is in memory: its end is the cluster's end, until restart is built (R11). Threads: stop() and the destructor
+/// from one thread; the rest from any.
 class CommitManager {
  public:
-  /// kUnavailable: a port is in use (the message names it); kInvalidArgument: an address or option is wrong.
+  /// Listens on both addresses and serves. kInvalidArgument (an option, an address), kUnavailable (a port is in use:
+  /// the message names it).
   static Result<std::unique_ptr<CommitManager>> start(const ManagerOptions& options);
   ~CommitManager();
   CommitManager(const CommitManager&) = delete;
   CommitManager& operator=(const CommitManager&) = delete;
 
-  /// Ends orderly: administration first, then the connections. Harmless the second time.
+  /// Ends the administration, then the connections. Idempotent.
   void stop();
 
-  /// "tcp://127.0.0.1:7400", with the port that was really taken.
+  /// "tcp://127.0.0.1:7400", with the port that was taken.
   const std::string& address() const;
-  /// "127.0.0.1:7410"; empty if there is none.
+  /// "127.0.0.1:7410", or empty.
   const std::string& admin_address() const;
 
-  /// As of now; waits for the server thread. After stop(): all zero.
-  Statistics statistics() const;
+  /// As of now; waits for the server thread. All zero after stop().
+  ManagerStatistics statistics() const;
 
  private:
-  struct Impl;
-  explicit CommitManager(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  struct Parts;
+  explicit CommitManager(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace loam::commit

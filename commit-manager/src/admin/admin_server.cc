@@ -1,0 +1,185 @@
+#include "commit-manager/src/admin/admin_server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "commit-manager/src/admin/convert.h"
+#include "common/wire/system_tables.h"
+#include "loam/commit/admin.grpc.pb.h"
+
+namespace loam::commit {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// How often a handler that waits looks whether its call was cancelled (by the caller, or because the server stops).
+constexpr auto kCancelCheck = 20ms;
+
+class Service final : public admin::ClusterAdmin::Service {
+ public:
+  explicit Service(AdminBackend backend) : backend_(std::move(backend)) {}
+
+  grpc::Status ListTables(grpc::ServerContext* context, const admin::ListTablesRequest* request,
+                          admin::ListTablesReply* reply) override {
+    const auto catalog = look<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
+    if (!catalog.ok()) return to_grpc(catalog.status());
+    reply->set_catalog_version(catalog->version);
+    for (const wire::TableInfo& table : catalog->tables) {
+      if (request->with_system() || !wire::is_system_name(table.name)) fill(table, *reply->add_tables());
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status DescribeTable(grpc::ServerContext* context, const admin::DescribeTableRequest* request,
+                             admin::Table* reply) override {
+    const auto catalog = look<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
+    if (!catalog.ok()) return to_grpc(catalog.status());
+    const auto table = std::find_if(catalog->tables.begin(), catalog->tables.end(),
+                                    [&](const wire::TableInfo& t) { return t.name == request->name(); });
+    if (table == catalog->tables.end()) {
+      return to_grpc({StatusCode::kNoSuchTable, "table " + request->name() + " does not exist"});
+    }
+    fill(*table, *reply);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status CreateTable(grpc::ServerContext* context, const admin::CreateTableRequest* request,
+                           admin::CreateTableReply* reply) override {
+    const auto create = from_proto(*request);
+    if (!create.ok()) return to_grpc(create.status());
+    const auto created = ask<wire::TableCreated>(
+        context, [table = create.value()](Core& core, auto done) { core.create_table(table, std::move(done)); });
+    if (!created.ok()) return to_grpc(created.status());
+    fill(created->table, *reply->mutable_table());
+    reply->set_existed(created->existed);
+    reply->set_catalog_version(created->catalog_version);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status DropTable(grpc::ServerContext* context, const admin::DropTableRequest* request,
+                         admin::DropTableReply* reply) override {
+    const auto dropped = ask<wire::TableDropped>(context, [name = request->name()](Core& core, auto done) {
+      core.drop_table(wire::DropTable{name}, std::move(done));
+    });
+    if (!dropped.ok()) return to_grpc(dropped.status());
+    reply->set_catalog_version(dropped->catalog_version);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ListNodes(grpc::ServerContext* context, const admin::ListNodesRequest*,
+                         admin::ListNodesReply* reply) override {
+    const auto nodes = look<std::vector<NodeStatus>>(context, [](const Core& core) { return core.nodes(); });
+    if (!nodes.ok()) return to_grpc(nodes.status());
+    for (const NodeStatus& node : nodes.value()) fill(node, *reply->add_nodes());
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Health(grpc::ServerContext* context, const admin::HealthRequest*, admin::HealthReply* reply) override {
+    struct Health {
+      bool ready = false;
+      commit::Statistics statistics;
+      std::string address;
+    };
+    const auto health = look<Health>(
+        context, [this](const Core& core) { return Health{core.ready(), core.statistics(), backend_.address()}; });
+    if (!health.ok()) return to_grpc(health.status());
+    reply->set_ready(health->ready);
+    reply->set_nodes_live(static_cast<uint32_t>(health->statistics.nodes_live));
+    reply->set_nodes_dead(static_cast<uint32_t>(health->statistics.nodes_dead));
+    reply->set_epoch(health->statistics.epoch);
+    reply->set_address(health->address);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Statistics(grpc::ServerContext* context, const admin::StatisticsRequest*,
+                          admin::StatisticsReply* reply) override {
+    struct Numbers {
+      ManagerStatistics statistics;
+      std::vector<Orphan> orphans;
+    };
+    const auto numbers =
+        look<Numbers>(context, [this](const Core& core) { return Numbers{backend_.statistics(core), core.orphans()}; });
+    if (!numbers.ok()) return to_grpc(numbers.status());
+    fill(numbers->statistics, *reply);
+    const size_t listed = std::min(numbers->orphans.size(), kMaxListedOrphans);
+    for (size_t i = 0; i < listed; ++i) {
+      admin::OrphanedTransaction& orphan = *reply->add_orphans();
+      orphan.set_id(numbers->orphans[i].id.value);
+      orphan.set_session(numbers->orphans[i].session.value);
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  /// Posts `start`, which calls its second argument once, now or later; waits for that.
+  template <class T, class Start>
+  Result<T> ask(grpc::ServerContext* context, Start start) {
+    // Shared with the core's callback, which may come after this call has given up.
+    const auto answer = std::make_shared<std::promise<Result<T>>>();
+    std::future<Result<T>> future = answer->get_future();
+    const bool posted = backend_.post([start = std::move(start), answer](Core& core) mutable {
+      start(core, [answer](Result<T> result) { answer->set_value(std::move(result)); });
+    });
+    if (!posted) return Status(StatusCode::kUnavailable, "the commit manager is stopping");
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(backend_.timeout_ns);
+    while (future.wait_for(kCancelCheck) != std::future_status::ready) {
+      if (context->IsCancelled()) return Status(StatusCode::kCancelled, "the call was cancelled; a change goes on");
+      if (std::chrono::steady_clock::now() > deadline) {
+        return Status(StatusCode::kUnknownOutcome,
+                      "storage nodes have not answered yet; the change goes on, ask again to learn its outcome");
+      }
+    }
+    return future.get();
+  }
+
+  /// The same for what the core can tell at once.
+  template <class T, class Look>
+  Result<T> look(grpc::ServerContext* context, Look look) {
+    return ask<T>(context, [look = std::move(look)](Core& core, auto done) { done(look(core)); });
+  }
+
+  const AdminBackend backend_;
+};
+
+}  // namespace
+
+struct AdminServer::Impl {
+  explicit Impl(AdminBackend backend) : service(std::move(backend)) {}
+
+  Service service;
+  std::unique_ptr<grpc::Server> server;
+  std::string address;
+};
+
+Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, AdminBackend backend) {
+  auto impl = std::make_unique<Impl>(std::move(backend));
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  // A second server must not share the port in silence.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.RegisterService(&impl->service);
+  impl->server = builder.BuildAndStart();
+  if (impl->server == nullptr || port == 0) {
+    return Status(StatusCode::kUnavailable, "cannot listen on " + address +
+                                                " for administration: the port is in use, or the address is not one of "
+                                                "this host; choose another one");
+  }
+  impl->address = address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+  return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
+}
+
+AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+AdminServer::~AdminServer() {
+  impl_->server->Shutdown(std::chrono::system_clock::now() + 200ms);
+  impl_->server->Wait();
+}
+
+const std::string& AdminServer::address() const { return impl_->address; }
+
+}  // namespace loam::commit

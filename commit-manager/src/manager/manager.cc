@@ -1,0 +1,139 @@
+#include <atomic>
+#include <future>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <loam/commit/manager.h>
+
+#include "commit-manager/src/admin/admin_server.h"
+#include "commit-manager/src/server/server.h"
+#include "common/base/env.h"
+#include "common/net/tcp_transport.h"
+
+namespace loam::commit {
+
+namespace {
+
+/// The server thread looks for the stop flag at least so often.
+constexpr uint64_t kIdleNs = 1'000'000'000;
+
+Status out_of_range(const std::string& option, const std::string& range) {
+  return {StatusCode::kInvalidArgument, "option " + option + " is out of its range: " + range};
+}
+
+}  // namespace
+
+Status ManagerOptions::check() const {
+  LOAM_RETURN_IF_ERROR(net::Address::parse(listen).status());
+  if (core.publish_interval_ns < 100'000 || core.publish_interval_ns > 10'000'000'000) {
+    return out_of_range("publish interval", "100 us to 10 s");
+  }
+  if (core.initial_nodes > kMaxNodes) return out_of_range("nodes", "0 to " + std::to_string(kMaxNodes));
+  if (spin_ns > 1'000'000'000) return out_of_range("spin", "0 to 1 s");
+  if (core.max_open == 0 || core.max_open > kMaxOpenIds) {
+    return out_of_range("open transactions", "1 to " + std::to_string(kMaxOpenIds));
+  }
+  if (core.first_transaction.value == 0 || core.first_session.value == 0) {
+    return out_of_range("first transaction and session", "from 1 on");
+  }
+  return ok_status();
+}
+
+struct CommitManager::Parts {
+  explicit Parts(const ManagerOptions& given) : options(given) {}
+
+  Status start();
+  void stop();
+
+  ManagerStatistics statistics(const Core& core) const {
+    ManagerStatistics all;
+    all.core = core.statistics();
+    all.uptime_ns = Env::now_ns() - started_ns;
+    const net::TransportCounters& counters = server->counters();
+    all.messages_out = counters.messages_out.read();
+    all.frames_in = counters.frames_in.read();
+    all.frames_out = counters.frames_out.read();
+    all.bytes_in = counters.bytes_in.read();
+    all.bytes_out = counters.bytes_out.read();
+    return all;
+  }
+
+  const ManagerOptions options;
+  std::string address;
+  std::string admin_address;
+  uint64_t started_ns = 0;
+
+  // In the order of construction; stop() takes them down in the other.
+  std::unique_ptr<net::Transport> transport;
+  std::unique_ptr<Server> server;
+  std::unique_ptr<AdminServer> admin;
+  // Written by stop(), read by the server thread. Relaxed: wake() and join() order everything else.
+  std::atomic<bool> stopping{false};
+  std::thread thread;
+};
+
+Status CommitManager::Parts::start() {
+  LOAM_RETURN_IF_ERROR(options.check());
+  LOAM_ASSIGN_OR_RETURN(const net::Address wanted, net::Address::parse(options.listen));
+  net::TransportOptions transport_options;
+  transport_options.spin_ns = options.spin_ns;
+  LOAM_ASSIGN_OR_RETURN(transport, net::make_tcp_transport(transport_options));
+  started_ns = Env::now_ns();
+  server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); });
+  LOAM_ASSIGN_OR_RETURN(const net::Address bound, server->listen(wanted));
+  address = bound.to_string();
+  if (!options.admin_listen.empty()) {
+    AdminBackend backend;
+    backend.post = [this](std::function<void(Core&)> task) { return server->post(std::move(task)); };
+    backend.statistics = [this](const Core& core) { return statistics(core); };
+    backend.address = [this] { return address; };
+    backend.timeout_ns = options.admin_timeout_ns;
+    LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, std::move(backend)));
+    admin_address = admin->address();
+    server->core().set_admin_address(admin_address);
+  }
+  thread = std::thread([this] {
+    while (!stopping.load(std::memory_order_relaxed)) server->step(kIdleNs);
+  });
+  return ok_status();
+}
+
+Result<std::unique_ptr<CommitManager>> CommitManager::start(const ManagerOptions& options) {
+  auto parts = std::make_unique<Parts>(options);
+  if (Status status = parts->start(); !status.ok()) {
+    parts->stop();
+    return status;
+  }
+  return std::unique_ptr<CommitManager>(new CommitManager(std::move(parts)));
+}
+
+CommitManager::CommitManager(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+CommitManager::~CommitManager() { stop(); }
+
+void CommitManager::stop() { parts_->stop(); }
+
+void CommitManager::Parts::stop() {
+  admin.reset();  // its calls still reach the server
+  if (thread.joinable()) {
+    server->close_posts();
+    stopping.store(true, std::memory_order_relaxed);
+    transport->wake();
+    thread.join();
+  }
+  transport.reset();  // drops its connections without calling the server
+}
+
+const std::string& CommitManager::address() const { return parts_->address; }
+const std::string& CommitManager::admin_address() const { return parts_->admin_address; }
+
+ManagerStatistics CommitManager::statistics() const {
+  const Parts& parts = *parts_;
+  const auto answer = std::make_shared<std::promise<ManagerStatistics>>();
+  std::future<ManagerStatistics> future = answer->get_future();
+  if (!parts.server->post([&parts, answer](Core& core) { answer->set_value(parts.statistics(core)); })) return {};
+  return future.get();
+}
+
+}  // namespace loam::commit

@@ -1,0 +1,93 @@
+#include "commit-manager/src/server/server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+
+namespace loam::commit {
+
+Server::Server(const CoreOptions& options, net::Transport& transport, Clock clock)
+    : transport_(transport), clock_(std::move(clock)), core_(options, *this) {}
+
+Server::~Server() = default;
+
+Result<net::Address> Server::listen(const net::Address& address) {
+  LOAM_ASSIGN_OR_RETURN(net::Listener * listener, transport_.listen(address, *this));
+  return listener->address();
+}
+
+void Server::step(uint64_t timeout_ns) {
+  run_tasks();
+  const uint64_t now = clock_();
+  core_.on_time(now);
+  const uint64_t deadline = core_.next_deadline_ns();
+  transport_.poll(deadline <= now ? 0 : std::min(timeout_ns, deadline - now));
+}
+
+bool Server::post(std::function<void(Core&)> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!open_) return false;
+    tasks_.push_back(std::move(task));
+  }
+  transport_.wake();
+  return true;
+}
+
+void Server::close_posts() {
+  std::vector<std::function<void(Core&)>> dropped;
+  const std::lock_guard lock(mutex_);
+  open_ = false;
+  dropped.swap(tasks_);
+}
+
+void Server::run_tasks() {
+  std::vector<std::function<void(Core&)>> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    if (tasks_.empty()) return;
+    tasks.swap(tasks_);
+  }
+  for (const auto& task : tasks) task(core_);
+}
+
+void Server::on_connected(net::Connection& connection) {
+  auto link = std::make_unique<Link>(Link{PeerId(++last_peer_), &connection});
+  connection.set_context(link.get());
+  links_.emplace(link->id, std::move(link));
+}
+
+void Server::on_messages(net::Connection& connection, std::span<const Bytes> messages) {
+  if (const Link* link = connection.context<Link>(); link != nullptr) core_.on_messages(link->id, messages, clock_());
+}
+
+void Server::on_closed(net::Connection& connection, const Status& status) {
+  const Link* link = connection.context<Link>();
+  if (link == nullptr) return;  // ended from this side, the core knows
+  if (status.code() == StatusCode::kMalformed || status.code() == StatusCode::kUnsupportedVersion) {
+    log_warning("connection from " + connection.peer().to_string() + " closed: " + status.to_string());
+  }
+  const PeerId id = link->id;
+  links_.erase(id);
+  core_.peer_lost(id);
+}
+
+bool Server::send(PeerId peer, Bytes message) {
+  const auto at = links_.find(peer);
+  return at != links_.end() && at->second->connection->send(message).ok();
+}
+
+void Server::close(PeerId peer, const Status& why) {
+  const auto at = links_.find(peer);
+  if (at == links_.end()) return;
+  net::Connection& connection = *at->second->connection;
+  log_warning("connection from " + connection.peer().to_string() + " closed: " + why.to_string());
+  connection.set_context(nullptr);
+  links_.erase(at);
+  connection.close(why);
+}
+
+void Server::note(const std::string& line) { log_info(line); }
+
+}  // namespace loam::commit

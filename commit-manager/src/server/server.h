@@ -1,0 +1,77 @@
+// The commit manager on a transport: bytes to messages, time to deadlines, and tasks from other threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <loam/commit/core.h>
+
+#include "common/net/transport.h"
+
+namespace loam::commit {
+
+/// Connects the core to a transport: each connection is a peer; all messages of a frame are executed as one batch, and
+/// their answers leave together at the end of the poll round.
+///
+/// Owner: CommitManager, which runs step() on a thread of its own; a simulator may call step() itself, with a clock of
+/// its own. Threads: everything is for the thread that calls step(), except post(), close_posts() and wake().
+///
+/// Invariants: a connection's context is the Link of its peer until the core or the network has ended it, then null;
+/// the core hears of the end of every peer exactly once, from whichever side it came.
+class Server final : public net::Handler, public Outbox {
+ public:
+  using Clock = std::function<uint64_t()>;
+
+  /// `transport` outlives the server, and is destroyed (or closes its connections) without calling it again.
+  Server(const CoreOptions& options, net::Transport& transport, Clock clock);
+  ~Server() override;
+
+  /// Begins to accept. The errors are net::Transport::listen's.
+  Result<net::Address> listen(const net::Address& address);
+
+  /// One round: posted tasks, the core's deadlines, and the network; waits up to `timeout_ns` for something to do.
+  void step(uint64_t timeout_ns);
+
+  /// Runs `task` on the server's thread, soon. False after close_posts(): the task is dropped. Any thread.
+  bool post(std::function<void(Core&)> task);
+  /// No tasks from now on; drops those that have not run. Any thread.
+  void close_posts();
+
+  Core& core() { return core_; }
+  const net::TransportCounters& counters() const { return transport_.counters(); }
+
+  // net::Handler
+  void on_connected(net::Connection& connection) override;
+  void on_messages(net::Connection& connection, std::span<const Bytes> messages) override;
+  void on_closed(net::Connection& connection, const Status& status) override;
+  // Outbox
+  bool send(PeerId peer, Bytes message) override;
+  void close(PeerId peer, const Status& why) override;
+  void note(const std::string& line) override;
+
+ private:
+  struct Link {
+    PeerId id;
+    net::Connection* connection = nullptr;
+  };
+
+  void run_tasks();
+
+  net::Transport& transport_;
+  const Clock clock_;
+  std::unordered_map<PeerId, std::unique_ptr<Link>> links_;
+  uint64_t last_peer_ = 0;
+
+  std::mutex mutex_;  // guards tasks_ and open_
+  std::vector<std::function<void(Core&)>> tasks_;
+  bool open_ = true;
+
+  Core core_;  // last: it may call the outbox while it is destroyed
+};
+
+}  // namespace loam::commit

@@ -1,0 +1,109 @@
+// For tests: one end of a connection to a commit manager, speaking whole messages.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/base/bytes.h"
+#include "common/base/env.h"
+#include "common/net/transport.h"
+#include "common/wire/manager.h"
+#include "common/wire/message.h"
+
+namespace loam::commit {
+
+/// Connects at once; received messages wait until they are taken. `drive` lets the world go on: a poll of this end's
+/// transport, and, where both ends share a thread, of the other.
+class TestPeer final : public net::Handler {
+ public:
+  TestPeer(net::Transport& transport, const std::string& address, std::function<void()> drive)
+      : drive_(std::move(drive)) {
+    auto connection = transport.connect(net::Address::parse(address).value(), *this);
+    if (connection.ok()) connection_ = connection.value();
+  }
+
+  void on_messages(net::Connection&, std::span<const Bytes> messages) override {
+    for (const Bytes message : messages) received_.emplace_back(message.begin(), message.end());
+  }
+  void on_closed(net::Connection&, const Status& status) override {
+    connection_ = nullptr;
+    closed_ = status;
+  }
+
+  void send_raw(Bytes message) { static_cast<void>(connection_->send(message)); }
+
+  template <wire::Message M>
+  uint64_t post(const M& message) {
+    Buffer bytes;
+    wire::encode_message(message, ++sequence_, bytes);
+    send_raw(bytes);
+    return sequence_;
+  }
+  template <wire::Message M>
+  void reply(uint64_t sequence, const M& message) {
+    Buffer bytes;
+    wire::encode_message(message, sequence, bytes);
+    send_raw(bytes);
+  }
+
+  /// Lets the world go on until `done`, at most ten seconds. False if it never was.
+  bool until(const std::function<bool()>& done) {
+    const uint64_t deadline = Env::now_ns() + 10'000'000'000;
+    while (!done()) {
+      if (Env::now_ns() > deadline) return false;
+      drive_();
+    }
+    return true;
+  }
+
+  /// The next message that is an M, or an Error's status; passes over Publish unless that is asked for.
+  template <wire::Message M>
+  Result<M> take(uint64_t* sequence = nullptr) {
+    while (true) {
+      if (!until([&] { return !received_.empty() || closed_.has_value(); })) {
+        return Status(StatusCode::kTimeout, "no message");
+      }
+      if (received_.empty()) return closed_.value();
+      const Buffer bytes = std::move(received_.front());
+      received_.pop_front();
+      ByteReader reader(bytes);
+      wire::Envelope envelope;
+      LOAM_RETURN_IF_ERROR(wire::decode_envelope(reader, envelope));
+      if (sequence != nullptr) *sequence = envelope.sequence;
+      if (envelope.opcode == wire::Opcode::kError) {
+        wire::Error error;
+        LOAM_RETURN_IF_ERROR(wire::decode_body(reader, error));
+        return error.status;
+      }
+      if (envelope.opcode == M::kOpcode) {
+        M message;
+        LOAM_RETURN_IF_ERROR(wire::decode_body(reader, message));
+        return message;
+      }
+      if (envelope.opcode != wire::Opcode::kPublish) {
+        return Status(StatusCode::kInternal, "got " + std::string(wire::to_string(envelope.opcode)));
+      }
+    }
+  }
+
+  template <wire::Message Reply, wire::Message M>
+  Result<Reply> call(const M& message) {
+    post(message);
+    return take<Reply>();
+  }
+
+  net::Connection* connection() { return connection_; }
+  const std::optional<Status>& closed() const { return closed_; }
+
+ private:
+  const std::function<void()> drive_;
+  net::Connection* connection_ = nullptr;
+  std::optional<Status> closed_;
+  std::deque<Buffer> received_;
+  uint64_t sequence_ = 0;
+};
+
+}  // namespace loam::commit
