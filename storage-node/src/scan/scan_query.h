@@ -42,7 +42,7 @@ struct ScanSpec {
   TableKind kind = TableKind::kTransactional;
   std::shared_ptr<const Schema> schema;
   /// Keeps the table's storage; may be null if something else does.
-  std::shared_ptr<const void> storage;
+  std::shared_ptr<const void> storage{};
   /// The page list of the moment when the query joined (R23), pinned. Shared by the parts of one scan.
   std::shared_ptr<PinnedPages> pages;
   /// This query reads the pages with index % parts == part: several scan threads share one scan, each with a scheduler
@@ -52,7 +52,7 @@ struct ScanSpec {
   Snapshot snapshot;  ///< ignored for non-transactional tables
   Query query;        ///< checked against the schema
   /// Which keys are served to this scan (R26); empty: all. Asked for selected rows only.
-  std::function<bool(Key)> owns;
+  std::function<bool(Key)> owns{};
   uint32_t credits = 0;  ///< chunks that may be sent at once
   uint64_t deadline_ns = std::numeric_limits<uint64_t>::max();
 };
