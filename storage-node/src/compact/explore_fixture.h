@@ -1,0 +1,120 @@
+// For tests: one table, its compactor and its surroundings for one explored schedule. Compiled against the simulator's
+// environment only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/testing/explorer.h"
+#include "storage-node/src/compact/compactor.h"
+#include "storage-node/src/version/manager_model.h"
+#include "storage-node/src/version/table.h"
+
+namespace loam::storage {
+
+/// A row that tells whose it is. Large, so that a page of 4 KiB holds eight.
+struct ExploreRow {
+  uint64_t key = 0;
+  uint64_t stamp = 0;   ///< the transaction's id, or what the test likes
+  uint64_t number = 0;  ///< counts up with each update
+  std::array<std::byte, 376> rest{};
+
+  Bytes bytes() const { return std::as_bytes(std::span(this, 1)); }
+  static ExploreRow of(Bytes row) {
+    ExploreRow made;
+    std::memcpy(&made, row.data(), sizeof made);
+    return made;
+  }
+};
+static_assert(sizeof(ExploreRow) == 400);
+
+/// Memory for all schedules of a program: pages of 4 KiB, so that a few entries fill one.
+inline PagePool& explore_pool() {
+  static const std::unique_ptr<PagePool> pool = PagePool::create({.limit_bytes = size_t{64} * 4096,
+                                                                  .page_size_bytes = 4096,
+                                                                  .huge_pages = false,
+                                                                  .prefault = true,
+                                                                  .limit_shares = {0.7, 0.8, 0.9, 1.0}})
+                                                    .value();
+  return *pool;
+}
+
+/// Role: the world of one schedule. Threads are virtual; numbers 1 to 3 are the test's, 0 sets up and looks afterwards.
+class ExploreWorld {
+ public:
+  static constexpr size_t kCompactor = 4;
+  static constexpr size_t kThreads = 5;
+
+  ExploreWorld(testing::Explorer& ex, TableKind kind) : ex_(ex) {
+    table_ = Table::create({.id = TableId(1), .kind = kind, .writers = kThreads, .index_slots = 16},
+                           {explore_pool(), versions_})
+                 .value();
+    for (size_t i = 0; i < kThreads; ++i) {
+      epoch_threads_[i] = std::make_unique<EpochThread>(epochs_, "thread " + std::to_string(i));
+      contexts_[i] = std::make_unique<ThreadContext>(*epoch_threads_[i], i);
+    }
+    compactor_ = std::make_unique<Compactor>(
+        CompactorOptions{.dead_share = 0.01, .min_page_dead_share = 0.01, .backoff_publications = 1}, explore_pool(),
+        epochs_);
+    compactor_->add(table_);
+  }
+
+  testing::Explorer& ex() { return ex_; }
+  Table& table() { return *table_; }
+  ManagerModel& manager() { return manager_; }
+  ThreadContext& context(size_t thread) { return *contexts_[thread]; }
+  EpochThread& epochs(size_t thread) { return *epoch_threads_[thread]; }
+
+  /// The compactor's life for a while: publications come, jobs begin and end, freed memory is overwritten.
+  void compact(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      if (i % 4 == 0) compactor_->publish(manager_.publication());
+      compactor_->step(*contexts_[kCompactor], 3);
+      epoch_threads_[kCompactor]->collect(4);
+      const uint64_t freed = compactor_->statistics().pages_freed;
+      if (freed > freed_) overwrite_free_memory();
+      freed_ = freed;
+    }
+  }
+  /// Brings every job to its end, alone.
+  void settle() {
+    compact(200);
+    ex_.check(compactor_->statistics().pages_waiting == 0, "a retired page was not freed");
+  }
+  const CompactorStatistics compactor_statistics() const { return compactor_->statistics(); }
+
+ private:
+  /// Whoever reads freed memory finds dead entries of key 1: a record goes missing.
+  void overwrite_free_memory() {
+    std::vector<std::byte*> blocks;
+    while (std::byte* const block = explore_pool().allocate(4096, Reserve::kCompactor)) blocks.push_back(block);
+    for (std::byte* const block : blocks) {
+      const uint64_t one = 1;
+      for (size_t at = 0; at < 4096; at += sizeof one) std::memcpy(block + at, &one, sizeof one);
+      explore_pool().release(block, 4096);
+    }
+  }
+
+  testing::Explorer& ex_;
+  EpochDomain epochs_;
+  VersionSource versions_{Incarnation(1)};
+  std::array<std::unique_ptr<EpochThread>, kThreads> epoch_threads_;
+  std::array<std::unique_ptr<ThreadContext>, kThreads> contexts_;
+  std::shared_ptr<Table> table_;
+  std::unique_ptr<Compactor> compactor_;
+  ManagerModel manager_;
+  uint64_t freed_ = 0;
+};
+
+/// Schedules for each case: LOAM_EXPLORE multiplies what unit tests run.
+inline uint64_t explore_schedules(uint64_t base) {
+  const char* const factor = std::getenv("LOAM_EXPLORE");
+  return factor == nullptr ? base : base * std::strtoull(factor, nullptr, 10);
+}
+
+}  // namespace loam::storage

@@ -1,0 +1,65 @@
+// For the explorer's test: writes and reverts in the thesis's order [Thesis 4.4], on the product's index, log and
+// entries.
+#pragma once
+
+#include "storage-node/src/version/chain.h"
+#include "storage-node/src/version/table.h"
+
+namespace loam::storage {
+
+/// Append, swap the head, then set the older version's valid-to. Revert: kill the head, swap it out, then clear the
+/// older version's valid-to. Writers abort while a valid-to is still set, as the thesis asks. Only updates and removes.
+class ThesisOrder {
+ public:
+  ThesisOrder(Table& table, ThreadContext& thread) : table_(table), thread_(thread) {}
+
+  WriteOutcome write(Key key, const Snapshot& snapshot, TransactionId id, bool remove, Bytes row) {
+    Cursor cursor = table_.index().find(key);
+    if (!cursor.found()) return {StatusCode::kNotFound, {}};
+    Entry* const head = cursor.head;
+    const Link seen = head->load_link();
+    if (!seen.live() || !seen.open() || !snapshot.visible(head->version())) return {StatusCode::kConflict, {}};
+    if (head->tombstone()) return {StatusCode::kNotFound, {}};
+    Entry* const entry = table_.log().append(thread_,
+                                             {remove ? EntryKind::kTombstone : EntryKind::kPut,
+                                              key,
+                                              version_of(id),
+                                              thread_.next_sequence(head->sequence),
+                                              {kOpen, head, EntryState::kLive},
+                                              remove ? Bytes() : row},
+                                             Reserve::kWrite);
+    if (!table_.index().replace(cursor, entry)) {
+      Chain::kill_unlinked(entry);
+      return {StatusCode::kConflict, {}};
+    }
+    set_valid_to(head, id.value);
+    return {StatusCode::kOk, version_of(id)};
+  }
+
+  StatusCode revert(Key key, TransactionId id) {
+    Cursor cursor = table_.index().find(key);
+    if (!cursor.found() || cursor.head->version() != version_of(id)) return StatusCode::kOk;
+    Entry* const head = cursor.head;
+    const Link link = head->load_link();
+    if (!Chain::kill(head, link)) return StatusCode::kConflict;
+    if (link.address == nullptr) {
+      table_.index().erase(thread_.epochs(), cursor);
+      return StatusCode::kOk;
+    }
+    table_.index().replace(cursor, link.address);
+    set_valid_to(link.address, kOpen);
+    return StatusCode::kOk;
+  }
+
+ private:
+  static void set_valid_to(Entry* entry, uint64_t valid_to) {
+    Link link = entry->load_link();
+    while (link.live() && !entry->compare_exchange_link(link, {valid_to, link.address, EntryState::kLive})) {
+    }
+  }
+
+  Table& table_;
+  ThreadContext& thread_;
+};
+
+}  // namespace loam::storage
