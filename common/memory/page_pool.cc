@@ -319,8 +319,9 @@ bool PagePool::zero_step(size_t budget_bytes) {
   }
 }
 
-bool PagePool::has_page(Reserve reserve) const {
-  return pages_in_use_.load(std::memory_order_relaxed) < pages_allowed(reserve);  // a hint: may be stale
+size_t PagePool::free_pages(Reserve reserve) const {
+  const size_t in_use = pages_in_use_.load(std::memory_order_relaxed);  // a hint: may be stale
+  return pages_allowed(reserve) - std::min(in_use, pages_allowed(reserve));
 }
 
 double PagePool::fill() const {

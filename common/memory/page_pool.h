@@ -102,8 +102,9 @@ class PagePool {
   /// Zeroes up to `budget_bytes` of free memory. True if more is left to do. For a background thread.
   bool zero_step(size_t budget_bytes);
 
-  /// True if allocate(page_size, reserve) would succeed now; a hint for refusing writes early.
-  bool has_page(Reserve reserve) const;
+  /// Whole pages that the class may still take; a hint, read without the lock: for refusing early what cannot succeed.
+  size_t free_pages(Reserve reserve) const;
+  bool has_page(Reserve reserve) const { return free_pages(reserve) > 0; }
   /// Pages in use / pages that kWrite may use: 1 and more means that writes are refused. Read without the lock.
   double fill() const;
 

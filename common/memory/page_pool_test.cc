@@ -66,7 +66,7 @@ TEST(PagePool, EachReserveReachesFurther) {
   const size_t expected[] = {88, 92, 96, 100};
   for (size_t i = 0; i < kReserveClasses; ++i) {
     const auto reserve = static_cast<Reserve>(i);
-    EXPECT_TRUE(pool->has_page(reserve));
+    EXPECT_EQ(pool->free_pages(reserve), expected[i] - before);
     while (std::byte* block = pool->allocate(kPage, reserve)) blocks.push_back(block);
     EXPECT_FALSE(pool->has_page(reserve));
     EXPECT_GT(blocks.size(), before);

@@ -315,12 +315,14 @@ ExploreReport explore(const ExploreOptions& options, const std::function<void(Ex
   const char* const factor = std::getenv("LOAM_EXPLORE_FACTOR");
   const uint64_t schedules = options.schedules * (factor != nullptr ? std::strtoull(factor, nullptr, 0) : 1);
   while (report.schedules < schedules) {
-    Explorer ex(one_seed != nullptr ? std::strtoull(one_seed, nullptr, 0) : Random::split(state), options);
+    // Exhaustive: the scenario is the same each time, only the schedule varies.
+    const uint64_t seed = exhaustive ? options.base_seed : Random::split(state);
+    Explorer ex(one_seed != nullptr ? std::strtoull(one_seed, nullptr, 0) : seed, options);
     ex.decisions_ = decisions;
     try {
       scenario(ex);
-    } catch (const ExplorationAborted&) {
-      // already recorded
+    } catch (const ExplorationAborted& e) {
+      ex.check(false, e.what());  // recorded already: the first failure stays
     } catch (const std::exception& e) {
       ex.check(false, std::string("the scenario threw: ") + e.what());
     }

@@ -42,7 +42,8 @@ enum class Policy : uint8_t {
   kPriorities,
   /// kRandom and kPriorities in turn.
   kMixed,
-  /// Every schedule with at most `preemptions` departures from running on. For small cases.
+  /// Every schedule with at most `preemptions` departures from running on. For small cases. Explorer::random() gives
+  /// the same numbers in each.
   kExhaustive,
 };
 

@@ -12,6 +12,8 @@ Array* Array::create(PagePool& pool, size_t capacity, Reserve reserve) {
   const size_t segment_bytes = std::clamp(capacity * sizeof(Slot), PagePool::kMinBlockBytes, pool.page_size());
   const size_t segment_slots = std::min(capacity, segment_bytes / sizeof(Slot));
   const size_t segments = capacity / segment_slots;
+  // Promptly, and without dirtying pages for nothing, if there is no room for all.
+  if (segment_bytes == pool.page_size() && pool.free_pages(reserve) < segments) return nullptr;
   void* const memory = ::operator new(sizeof(Array) + segments * sizeof(Slot*), std::align_val_t(alignof(Array)));
   auto* const array = new (memory) Array;
   array->capacity = capacity;

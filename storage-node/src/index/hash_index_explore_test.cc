@@ -17,8 +17,10 @@ namespace loam::storage {
 namespace {
 
 using testing::explore;
+using testing::ExploreOptions;
 using testing::Explorer;
 using testing::ExploreReport;
+using testing::Policy;
 
 enum class Op : uint8_t { kInsert, kFind, kReplace, kErase, kEraseAndInsert, kStep, kInsertOther };
 constexpr std::array kOps = {Op::kInsert,         Op::kFind, Op::kReplace,    Op::kErase,
@@ -199,8 +201,9 @@ class Scenario {
 
 class HashIndexExplore : public ::testing::Test {
  protected:
-  void run(std::vector<Op> ops, uint64_t schedules) {
-    const ExploreReport report = explore({.schedules = schedules}, [&](Explorer& ex) {
+  void run(std::vector<Op> ops, uint64_t schedules) { run(ops, {.schedules = schedules}); }
+  void run(const std::vector<Op>& ops, const ExploreOptions& options) {
+    const ExploreReport report = explore(options, [&](Explorer& ex) {
       Scenario scenario(ex, *pool_);
       for (const Op op : ops) scenario.spawn(op);
       ex.run();
@@ -234,6 +237,15 @@ TEST_F(HashIndexExplore, EveryTriple) {
     }
   }
   EXPECT_GE(schedules_, 84u);
+}
+
+// Systematically, from the first preemptions on.
+TEST_F(HashIndexExplore, EveryPairExhaustively) {
+  for (const Op a : kOps) {
+    for (const Op b : kOps) {
+      if (a <= b) run({a, b}, {.schedules = 2000, .policy = Policy::kExhaustive});
+    }
+  }
 }
 
 TEST_F(HashIndexExplore, FourThreadsAroundACopy) {
