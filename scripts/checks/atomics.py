@@ -8,7 +8,7 @@ from checks.tree import Finding
 WHAT = "every atomic access names its memory order"
 
 _CALL = re.compile(
-    r"(?:\.|->)(load|store|exchange|compare_exchange_\w+|fetch_\w+|test_and_set|load_low|load_high|store_low|store_high)\s*(\()"
+    r"(?:\.|->)(load|store|exchange|compare_exchange_weak|compare_exchange_strong|fetch_\w+|test_and_set|load_low|load_high|store_low|store_high)\s*(\()"
 )
 _NAMED_ORDER = re.compile(r"memory_order|\bk(?:Relaxed|Acquire|Release|AcqRel|SeqCst)\b|\border\b|\b\w+_order\b")
 # A declaration such as `std::atomic<uint64_t> next_{0};` or `Env::Atomic<Head*> head_;`

@@ -1,5 +1,6 @@
 """Just enough of C++'s lexical rules for textual checks."""
 
+import functools
 import re
 
 _TOKEN = re.compile(
@@ -15,6 +16,7 @@ _TOKEN = re.compile(
 )
 
 
+@functools.cache
 def blank(text, strings=True):
     """`text` with comments, and string literals if asked, turned to spaces: offsets and lines stay what they were."""
 

@@ -33,7 +33,18 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTI
 _EVERYWHERE = re.compile(r"^(tests|benchmarks|common/testing)/|_(test|stress|bench|test_\w+)\.(cc|h)$")
 
 
-def _target(tree, included):
+def _test_aids(tree):
+    """Headers that tests include and no product source reaches: they may use what tests may use."""
+    includes = {path: {name for _, name in _INCLUDE.findall(tree.text(path) or "")} for path in tree.cpp()}
+    product, pending = set(), [p for p in includes if p.endswith(".cc") and not _EVERYWHERE.search(p)]
+    while pending:
+        for name in includes.get(pending.pop(), set()) - product:
+            product.add(name)
+            pending.append(name)
+    return {name for path in includes if path not in product for name in includes[path]} - product
+
+
+def _target(included):
     """(root, folder of common or None, public?) that an include leads to, or None if it is not ours."""
     parts = included.split("/")
     if parts[0] == "loam" and len(parts) > 2 and parts[1] in _PUBLIC:
@@ -43,17 +54,17 @@ def _target(tree, included):
     return None
 
 
-def _breach(tree, path, quote, included):
+def _breach(tree, path, quote, included, aids):
     """What is wrong with one include, or None."""
     if included.startswith(("./", "../")):
         return "includes start at the root of the tree"
-    target = _target(tree, included)
+    target = _target(included)
     if target is None:
         folder = path.rsplit("/", 1)[0]
         if quote == '"' and tree.exists(f"{folder}/{included}"):
             return f"includes start at the root of the tree: \"{folder}/{included}\""
         return None
-    if _EVERYWHERE.search(path):
+    if _EVERYWHERE.search(path) or path in aids:
         return None
     root, folder, public = target
     mine = path.split("/")[0]
@@ -75,10 +86,11 @@ def _breach(tree, path, quote, included):
 
 def run(tree):
     findings = []
+    aids = _test_aids(tree)
     for path in tree.cpp():
         text = tree.text(path) or ""
         for match in _INCLUDE.finditer(text):
-            breach = _breach(tree, path, match.group(1), match.group(2))
+            breach = _breach(tree, path, match.group(1), match.group(2), aids)
             if breach:
                 findings.append(Finding(path, cpp.line_of(text, match.start()), f"#include {match.group(2)}: {breach}"))
     return findings
