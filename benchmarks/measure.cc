@@ -1,0 +1,116 @@
+#include "benchmarks/measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <utility>
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "common/base/assert.h"
+#include "common/base/env.h"
+
+namespace loam::bench {
+namespace {
+
+constexpr size_t kHugePageBytes = 2 * 1024 * 1024;
+
+}  // namespace
+
+uint64_t thread_cpu_ns() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+uint64_t wall_ns() { return RealEnv::now_ns(); }
+
+double Samples::quantile(double q) const {
+  if (values.empty()) return 0;
+  std::vector<double> sorted = values;
+  std::sort(sorted.begin(), sorted.end());
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+double Samples::spread() const {
+  const double middle = median();
+  return middle == 0 ? 0 : (quantile(0.75) - quantile(0.25)) / std::abs(middle);
+}
+
+std::vector<Samples> alternate(size_t turns, std::span<const Variant> variants) {
+  std::vector<Samples> results(variants.size());
+  for (const Variant& variant : variants) keep(variant.run());  // caches, pools and predictors
+  for (size_t turn = 0; turn < turns; ++turn) {
+    for (size_t i = 0; i < variants.size(); ++i) {
+      const size_t chosen = turn % 2 == 0 ? i : variants.size() - 1 - i;
+      results[chosen].values.push_back(variants[chosen].run());
+    }
+  }
+  return results;
+}
+
+Samples ratio_of(const Samples& a, const Samples& b) {
+  LOAM_CHECK(a.values.size() == b.values.size(), "samples of one alternation");
+  Samples result;
+  for (size_t i = 0; i < a.values.size(); ++i) result.values.push_back(a.values[i] / b.values[i]);
+  return result;
+}
+
+Samples best_of(std::span<const Samples* const> probes, bool higher_is_better) {
+  Samples result = *probes.front();
+  for (const Samples* probe : probes) {
+    for (size_t i = 0; i < result.values.size(); ++i) {
+      double& best = result.values[i];
+      best = higher_is_better ? std::max(best, probe->values[i]) : std::min(best, probe->values[i]);
+    }
+  }
+  return result;
+}
+
+HugeArena::HugeArena(size_t size_bytes) {
+  const size_t size = round_up(std::max<size_t>(size_bytes, 1), kHugePageBytes);
+  // One huge page more than needed, to begin on a boundary; the rest is given back.
+  void* memory =
+      mmap(nullptr, size + kHugePageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  LOAM_CHECK(memory != MAP_FAILED, "no memory for a probe; use --quick or smaller data");
+  auto* raw = static_cast<std::byte*>(memory);
+  auto* begin = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(raw), kHugePageBytes));
+  if (begin != raw) munmap(raw, static_cast<size_t>(begin - raw));
+  std::byte* end = raw + size + kHugePageBytes;
+  if (begin + size != end) munmap(begin + size, static_cast<size_t>(end - begin) - size);
+  bytes_ = {begin, size};
+  madvise(begin, size, MADV_HUGEPAGE);
+  for (size_t at = 0; at < size; at += 4096) begin[at] = std::byte{0};
+}
+
+HugeArena::~HugeArena() { munmap(bytes_.data(), bytes_.size()); }
+
+double HugeArena::huge_share() const {
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool inside = false;
+  double huge_kb = 0;
+  while (std::getline(maps, line)) {
+    unsigned long from = 0, to = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &from, &to) == 2) {
+      const auto at = reinterpret_cast<uintptr_t>(bytes_.data());
+      inside = from < at + bytes_.size() && to > at;  // neighbours may be one mapping: an upper bound then
+    } else if (unsigned long kb = 0; inside && std::sscanf(line.c_str(), "AnonHugePages: %lu kB", &kb) == 1) {
+      huge_kb += static_cast<double>(kb);
+    }
+  }
+  return std::min(1.0, huge_kb * 1024 / static_cast<double>(bytes_.size()));
+}
+
+size_t usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return static_cast<size_t>(CPU_COUNT(&set));
+}
+
+}  // namespace loam::bench
