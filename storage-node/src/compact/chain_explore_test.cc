@@ -270,12 +270,20 @@ TEST(ChainExploreTest, EveryPair) {
 }
 
 TEST(ChainExploreTest, EveryTripleWithTheCompactorBesides) {
+  const ExploreTotals before = explore_totals;
   for (auto ops : combinations(3)) {
     if (ops.back() != Op::kCompact) ops.push_back(Op::kCompact);
     const ExploreReport report =
         explore({.schedules = explore_schedules(60)}, [&](Explorer& ex) { Scenario(ex, false).run(ops); });
     ASSERT_TRUE(report.ok()) << name(ops) << ": " << report.message;
   }
+  // The rare paths were walked.
+  EXPECT_GT(explore_totals.moved, before.moved);
+  EXPECT_GT(explore_totals.freed, before.freed);
+  EXPECT_GT(explore_totals.lost_races, before.lost_races);
+  EXPECT_GT(explore_totals.helped, before.helped);
+  EXPECT_GT(explore_totals.versions, before.versions);
+  EXPECT_GT(explore_totals.tombstones, before.tombstones);
 }
 
 TEST(ChainExploreTest, TheThesissOrderIsFoundBroken) {

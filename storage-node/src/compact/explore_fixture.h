@@ -44,6 +44,17 @@ inline PagePool& explore_pool() {
   return *pool;
 }
 
+/// What the schedules of a program have exercised, all together: probes of rare paths.
+struct ExploreTotals {
+  uint64_t moved = 0;
+  uint64_t freed = 0;
+  uint64_t versions = 0;
+  uint64_t tombstones = 0;
+  uint64_t lost_races = 0;
+  uint64_t helped = 0;
+};
+inline ExploreTotals explore_totals;
+
 /// Role: the world of one schedule. Threads are virtual; numbers 1 to 3 are the test's, 0 sets up and looks afterwards.
 class ExploreWorld {
  public:
@@ -64,7 +75,19 @@ class ExploreWorld {
     compactor_->add(table_);
   }
 
-  testing::Explorer& ex() { return ex_; }
+  ~ExploreWorld() {
+    const CompactorStatistics compacted = compactor_->statistics();
+    const TableCounters counters = table_->counters();
+    explore_totals.moved += compacted.entries_moved;
+    explore_totals.freed += compacted.pages_freed;
+    explore_totals.versions += compacted.versions_collected;
+    explore_totals.tombstones += compacted.tombstones_collected;
+    explore_totals.lost_races += counters.lost_races;
+    explore_totals.helped += counters.helped;
+  }
+  ExploreWorld(const ExploreWorld&) = delete;
+  ExploreWorld& operator=(const ExploreWorld&) = delete;
+
   Table& table() { return *table_; }
   ManagerModel& manager() { return manager_; }
   ThreadContext& context(size_t thread) { return *contexts_[thread]; }
@@ -86,7 +109,6 @@ class ExploreWorld {
     compact(200);
     ex_.check(compactor_->statistics().pages_waiting == 0, "a retired page was not freed");
   }
-  const CompactorStatistics compactor_statistics() const { return compactor_->statistics(); }
 
  private:
   /// Whoever reads freed memory finds dead entries of key 1: a record goes missing.
