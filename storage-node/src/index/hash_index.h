@@ -20,12 +20,11 @@
 //      Two inserters of k walk the same path, pass only slots that are not and (I1) never will be k's, and meet at the
 //      same first EMPTY slot, where one swap succeeds; the loser looks at that slot again.
 //  I3. No MOVED or FROZEN slot exists before array.next is set; next is set once.
-//  I4. While k's slot in the old array is FROZEN, k's slot in the next array, if it is there, is unchanged since the
-//  copy: who
-//      meets a FROZEN slot of its key completes the copy and sets MOVED_FULL before it works in the next array.
-//  I5. k enters the next array only by the copy of its FROZEN slot, or by an insert that has first found the first slot
-//      after k's path of non-empty slots in the old array MOVED_EMPTY (sealed it): no later insert into the old array
-//      can succeed (I1).
+//  I4. While k's slot in the old array is FROZEN, k's slot in the next array (if it is there yet) is as it was copied:
+//      who meets a FROZEN slot of its key and wants to change it, completes the copy and sets MOVED_FULL first.
+//  I5. k enters the next array only by the copy of its FROZEN slot, or by an insert that has first sealed the EMPTY
+//  slot
+//      at the end of k's path in the old array (found it MOVED_EMPTY): no later insert into the old array can succeed.
 //
 // Copying. Several helpers may copy one FROZEN slot; k may be copied, changed and erased in the next array while one of
 // them sleeps, and its late copy would bring k back. So a copier walks k's path in the next array to the first EMPTY
@@ -36,14 +35,16 @@
 // non-empty.
 //
 // Linearization points
-//  find       the load of k's slot with a pointer, FROZEN or not; if absent: the load of the EMPTY slot that ends the
-//  path in
-//             the last array looked at (if k was never in the next array before the old array's EMPTY slot was
-//             read, that reading).
-//  insert     the successful swap EMPTY → P; if it exists: as find.
-//  replace, erase   the successful swap; if it fails: the load of another word of that key.
-//  A find writes nothing. It goes to the next array only if it passed a MOVED slot: if the path in the old array ends
-//  in EMPTY and no slot of it is MOVED, k is in neither array (I5).
+//  insert, replace, erase   the successful swap; if the key exists, or has another head: the load of that word.
+//  find, present   the load of k's slot with a pointer, FROZEN or not.
+//  find, absent    the load of the EMPTY or MOVED_EMPTY slot that ends the path in the last array looked at; with one
+//                  exception, below.
+//  A find writes nothing. If its path in the old array ends in EMPTY and no slot of it is MOVED, k is in neither array
+//  (I5). If a slot of it is MOVED, the find goes on to the next array. Suppose that it passed such a slot, ended in
+//  EMPTY slot s, and does not find k in the next array either. If k ever was in the next array before s was read, it
+//  had been copied from a slot before s (I5, s is not sealed); an insert that could still take s must have passed that
+//  slot and would have met k or a MOVED word there: so nobody inserts k at s, and the end of the second path decides.
+//  If k never was there, then k was absent when s was read: that is the exception.
 //
 // ABA. A swap expects a word with an address. Entries are freed through the epochs (memory/epoch.h), and every
 // operation runs inside a guard, so an address it has read is not given to another entry before it ends. That an entry
