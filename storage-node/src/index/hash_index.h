@@ -23,8 +23,7 @@
 //  I4. While k's slot in the old array is FROZEN, k's slot in the next array (if it is there yet) is as it was copied:
 //      who meets a FROZEN slot of its key and wants to change it, completes the copy and sets MOVED_FULL first.
 //  I5. k enters the next array only by the copy of its FROZEN slot, or by an insert that has first sealed the EMPTY
-//  slot
-//      at the end of k's path in the old array (found it MOVED_EMPTY): no later insert into the old array can succeed.
+//      slot at the end of k's path in the old array: no later insert into the old array can succeed.
 //
 // Copying. Several helpers may copy one FROZEN slot; k may be copied, changed and erased in the next array while one of
 // them sleeps, and its late copy would bring k back. So a copier walks k's path in the next array to the first EMPTY
