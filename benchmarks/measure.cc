@@ -61,15 +61,12 @@ Samples ratio_of(const Samples& a, const Samples& b) {
   return result;
 }
 
-Samples best_of(std::span<const Samples* const> probes, bool higher_is_better) {
-  Samples result = *probes.front();
+const Samples& best_of(std::span<const Samples* const> probes, bool higher_is_better) {
+  const Samples* best = probes.front();
   for (const Samples* probe : probes) {
-    for (size_t i = 0; i < result.values.size(); ++i) {
-      double& best = result.values[i];
-      best = higher_is_better ? std::max(best, probe->values[i]) : std::min(best, probe->values[i]);
-    }
+    if (higher_is_better ? probe->median() > best->median() : probe->median() < best->median()) best = probe;
   }
-  return result;
+  return *best;
 }
 
 HugeArena::HugeArena(size_t size_bytes) {

@@ -51,8 +51,9 @@ std::vector<Samples> alternate(size_t turns, std::span<const Variant> variants);
 
 /// a over b, turn by turn.
 Samples ratio_of(const Samples& a, const Samples& b);
-/// The better of several probes, turn by turn: the ceiling is what the best of them reaches.
-Samples best_of(std::span<const Samples* const> probes, bool higher_is_better);
+/// The probe with the best median: the ceiling is what the best of several reaches. (Not the best of each turn: that
+/// would count the noise of all of them in the ceiling's favour.)
+const Samples& best_of(std::span<const Samples* const> probes, bool higher_is_better);
 
 /// Zeroed memory on huge pages where the system gives them, faulted in. For probes: the product has its own page pool.
 class HugeArena {

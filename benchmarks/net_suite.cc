@@ -224,7 +224,7 @@ class NetSuite final : public Suite {
     for (Samples& samples : cpu) samples.values.erase(samples.values.begin());  // the turn that does not count
     const std::vector<const Samples*> probes = {&rates[1], &rates[2]};
     const std::vector<const Samples*> cpu_probes = {&cpu[1], &cpu[2]};
-    const Samples ceiling = best_of(probes, true);
+    const Samples& ceiling = best_of(probes, true);
     const nlohmann::ordered_json options = {{"connections", load.connections},
                                             {"batch", load.batch},
                                             {"message_bytes", load.message_bytes},
