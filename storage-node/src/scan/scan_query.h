@@ -49,8 +49,8 @@ struct ScanSpec {
   /// of its own. Their results are merged where those of several nodes are.
   size_t part = 0;
   size_t parts = 1;
-  Snapshot snapshot;  ///< ignored for non-transactional tables
-  Query query;        ///< checked against the schema
+  Snapshot snapshot{};  ///< ignored for non-transactional tables
+  Query query;          ///< checked against the schema
   /// Which keys are served to this scan (R26); empty: all. Asked for selected rows only.
   std::function<bool(Key)> owns{};
   uint32_t credits = 0;  ///< chunks that may be sent at once

@@ -1,0 +1,292 @@
+// Scans while transactions write and the compactor rewrites pages: every query sees every visible record exactly once.
+
+#include <atomic>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "storage-node/src/compact/compactor.h"
+#include "storage-node/src/scan/scan_fixture.h"
+#include "storage-node/src/version/table_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+Schema account() {
+  return Schema::make({{"balance", FieldType::kInt64, false}, {"pad", FieldType::kText, false}}).value();
+}
+
+Buffer account_row(const Schema& schema, int64_t balance) {
+  return testing::build_row(schema, {Value::int64(balance), Value::text(std::string(40, 'p'))});
+}
+
+Query sum_and_count() {
+  Query query;
+  query.aggregates = {{AggregateOp::kSum, 0}, {AggregateOp::kCountAll, 0}};
+  return query;
+}
+
+Query keys_and_balances() {
+  Query query;
+  query.with_key = true;
+  query.select = {0};
+  return query;
+}
+
+/// Model test: one thread, one seed; after each small step of anything, perhaps a step of everything else.
+struct ChangingTable {
+  explicit ChangingTable(uint64_t seed) : random(seed), fixture({.pages = 256, .page_bytes = 4096}) {
+    compactor.add(fixture.table);
+  }
+
+  struct Transaction {
+    ManagerModel::Transaction handle;
+    std::map<uint64_t, std::optional<int64_t>> writes;
+    bool doomed = false;
+  };
+
+  void write(Transaction& t) {
+    const EpochGuard guard(epoch_thread);
+    const uint64_t key = random.below(40);
+    if (t.writes.contains(key)) return;
+    const auto balance = static_cast<int64_t>(random.below(1'000));
+    const Buffer row = account_row(*schema, balance);
+    WriteOutcome outcome;
+    std::optional<int64_t> after = balance;
+    switch (random.below(3)) {
+      case 0:
+        outcome = fixture.table->insert(me, Key(key), t.handle.snapshot, t.handle.id, row);
+        break;
+      case 1:
+        outcome = fixture.table->update(me, Key(key), t.handle.snapshot, t.handle.id, row);
+        break;
+      default:
+        outcome = fixture.table->remove(me, Key(key), t.handle.snapshot, t.handle.id);
+        after = std::nullopt;
+    }
+    if (outcome.code == StatusCode::kOk) t.writes[key] = after;
+    t.doomed = t.doomed || outcome.code == StatusCode::kConflict;
+  }
+
+  void end(Transaction& t, bool commit) {
+    const EpochGuard guard(epoch_thread);
+    for (const auto& [key, after] : t.writes) {
+      if (!commit) {
+        ASSERT_EQ(fixture.table->revert(me, Key(key), t.handle.id).code, StatusCode::kOk);
+      } else if (after) {
+        committed[key] = *after;
+      } else {
+        committed.erase(key);
+      }
+    }
+    manager.complete(t.handle.id);
+  }
+
+  void publish() {
+    publication = manager.publication();
+    compactor.publish(publication);
+  }
+
+  testing::Random random;
+  std::shared_ptr<const Schema> schema = std::make_shared<const Schema>(account());
+  TableFixture fixture;
+  Compactor compactor{{.dead_share = 0.1, .min_page_dead_share = 0.01}, *fixture.pool, fixture.epochs};
+  EpochThread epoch_thread{fixture.epochs, "test"};
+  ThreadContext me{epoch_thread, 0};
+  ManagerModel manager;
+  std::shared_ptr<const Publication> publication = manager.publication();
+  std::map<uint64_t, int64_t> committed;
+};
+
+TEST(ScanChange, EveryQuerySeesItsSnapshotExactly) {
+  const uint64_t seed = testing::test_seed(std::random_device()());
+  size_t queries = 0, rewritten = 0;
+  for (uint64_t round = 0; round < 25; ++round) {
+    ChangingTable t(seed + round);
+    ScanScheduler scans({});
+    std::vector<ChangingTable::Transaction> open;
+    struct Running {
+      std::map<uint64_t, int64_t> expected;
+      std::unique_ptr<QueryResult> result;
+      uint64_t snapshot;
+    };
+    std::map<ScanId, Running> running;
+    ScanId next_id = 0;
+    for (uint64_t step = 0; step < 4'000; ++step) {
+      const uint64_t dice = t.random.below(16);
+      if (dice < 2 && open.size() < 4) open.push_back({t.manager.begin(), {}});
+      if (dice < 8 && !open.empty()) t.write(open[t.random.below(open.size())]);
+      if (dice == 8 && !open.empty()) {
+        const size_t i = t.random.below(open.size());
+        t.end(open[i], !open[i].doomed && !t.random.one_in(4));
+        open.erase(open.begin() + static_cast<ptrdiff_t>(i));
+      }
+      if (dice == 9) t.publish();
+      if (dice < 12) t.compactor.step(t.me, t.random.between(1, 30));
+      if (dice == 12 && running.size() < 5) {
+        Running& r = running[next_id];
+        r.expected = t.committed;
+        r.result = std::make_unique<QueryResult>(*t.schema, keys_and_balances());
+        ScanSpec spec{.table = TableId(1), .schema = t.schema, .pages = nullptr, .query = keys_and_balances()};
+        const EpochGuard guard(t.epoch_thread);
+        spec.snapshot = t.manager.open_snapshot(r.snapshot);
+        spec.pages = std::make_shared<PinnedPages>(t.fixture.table->pages().pin());
+        spec.credits = 1'000;
+        ASSERT_TRUE(scans.join(next_id++, std::move(spec), *r.result, step).ok());
+      }
+      if (dice > 12) {
+        const EpochGuard guard(t.epoch_thread);
+        scans.step(step, *t.publication, t.random.between(1, 400));
+      }
+      std::erase_if(running, [&](const auto& item) {
+        const Running& r = item.second;
+        if (!r.result->ended()) return false;
+        EXPECT_TRUE(r.result->status.ok()) << r.result->status.to_string();
+        std::map<uint64_t, int64_t> got;
+        for (const ResultRow& row : r.result->rows) {
+          EXPECT_TRUE(got.emplace(row[0].as_uint64(), row[1].as_int64()).second) << "twice: " << row[0].to_string();
+        }
+        EXPECT_EQ(got, r.expected) << "seed " << seed + round << " step " << step;
+        t.manager.close_snapshot(r.snapshot);
+        ++queries;
+        return true;
+      });
+      ASSERT_FALSE(HasFailure()) << "seed " << seed + round << " step " << step;
+    }
+    rewritten += t.compactor.statistics().pages_rewritten;
+    for (auto& [id, r] : running) scans.cancel(id, Status(StatusCode::kCancelled, "end of the test"), 0);
+    for (auto& transaction : open) t.end(transaction, false);
+  }
+  EXPECT_GT(queries, 500u);
+  EXPECT_GT(rewritten, 100u) << "the compactor was at work";
+}
+
+/// Threads: money moves between accounts, and a scan's sum is always the same.
+class Bank {
+  template <class F>
+  auto locked(F f) {
+    const std::scoped_lock lock(mutex_);
+    return f();
+  }
+
+ public:
+  static constexpr uint64_t kAccounts = 200;
+  static constexpr int64_t kBalance = 100;
+
+  Bank() : fixture_({.pages = 256, .page_bytes = 16384, .writers = 3}) {
+    compactor_.add(fixture_.table);
+    EpochThread thread(fixture_.epochs, "load");
+    ThreadContext me(thread, 0);
+    const EpochGuard guard(thread);
+    const auto load = manager_.begin();
+    for (uint64_t key = 0; key < kAccounts; ++key) {
+      const Buffer row = account_row(*schema_, kBalance);
+      LOAM_CHECK(fixture_.table->insert(me, Key(key), load.snapshot, load.id, row).code == StatusCode::kOk, "loads");
+    }
+    manager_.complete(load.id);
+    publication_ = manager_.publication();
+  }
+
+  void transfer(ThreadContext& me, testing::Random& random) {
+    const EpochGuard guard(me.epochs());
+    const auto t = locked([&] { return manager_.begin(); });
+    const uint64_t a = random.below(kAccounts), b = (a + 1 + random.below(kAccounts - 1)) % kAccounts;
+    std::vector<uint64_t> written;
+    bool ok = true;
+    for (const auto& [key, change] : {std::pair{a, int64_t{-1}}, std::pair{b, int64_t{1}}}) {
+      const ReadOutcome read = fixture_.table->get(me, Key(key), t.snapshot);
+      ok = ok && read.code == StatusCode::kOk;
+      if (!ok) break;
+      const Buffer row = account_row(*schema_, RowView(*schema_, read.row).int64(0) + change);
+      ok = fixture_.table->update(me, Key(key), t.snapshot, t.id, row).code == StatusCode::kOk;
+      if (!ok) break;
+      written.push_back(key);
+    }
+    if (!ok || random.one_in(8)) {
+      for (const uint64_t key : written) {
+        LOAM_CHECK(fixture_.table->revert(me, Key(key), t.id).code == StatusCode::kOk, "a revert never fails");
+      }
+    }
+    locked([&] { manager_.complete(t.id); });
+    ++transfers_;
+  }
+
+  void compact(ThreadContext& me) {
+    const auto publication = locked([&] { return publication_ = manager_.publication(); });
+    compactor_.publish(publication);
+    for (int i = 0; i < 20; ++i) compactor_.step(me, 64);
+    const EpochGuard guard(me.epochs());
+  }
+
+  /// Runs one sum over a snapshot of its own; the number of rows and their sum must be right.
+  void scan(EpochThread& thread, ScanScheduler& scans) {
+    uint64_t handle = 0;
+    QueryResult result(*schema_, sum_and_count());
+    {
+      const EpochGuard guard(thread);
+      ScanSpec spec{.table = TableId(1), .schema = schema_, .pages = nullptr, .query = sum_and_count()};
+      spec.snapshot = locked([&] { return manager_.open_snapshot(handle); });
+      spec.pages = std::make_shared<PinnedPages>(fixture_.table->pages().pin());
+      spec.credits = 10;
+      ASSERT_TRUE(scans.join(handle, std::move(spec), result, 0).ok());
+    }
+    while (!result.ended()) {
+      const EpochGuard guard(thread);
+      scans.step(0, *locked([&] { return publication_; }), 2'000);
+    }
+    ASSERT_TRUE(result.status.ok()) << result.status.to_string();
+    ASSERT_EQ(result.rows[0][1], Value::int64(kAccounts));
+    ASSERT_EQ(result.rows[0][0], Value::int64(kAccounts * kBalance));
+    locked([&] { manager_.close_snapshot(handle); });
+  }
+
+  EpochDomain& epochs() { return fixture_.epochs; }
+  uint64_t transfers() const { return transfers_; }
+  CompactorStatistics compacted() const { return compactor_.statistics(); }
+
+ private:
+  TableFixture fixture_;
+  Compactor compactor_{{.dead_share = 0.1}, *fixture_.pool, fixture_.epochs};
+  std::shared_ptr<const Schema> schema_ = std::make_shared<const Schema>(account());
+  std::mutex mutex_;
+  ManagerModel manager_;                            // guarded by mutex_
+  std::shared_ptr<const Publication> publication_;  // guarded by mutex_
+  std::atomic<uint64_t> transfers_{0};
+};
+
+TEST(ScanChange, SumsAreExactUnderThreads) {
+  const uint64_t seed = testing::test_seed(std::random_device()());
+  Bank bank;
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (size_t writer = 0; writer < 2; ++writer) {
+    threads.emplace_back([&, writer] {
+      EpochThread thread(bank.epochs(), "writer");
+      ThreadContext me(thread, writer);
+      testing::Random random(seed + writer);
+      while (!stop.load(std::memory_order_relaxed)) bank.transfer(me, random);
+    });
+  }
+  threads.emplace_back([&] {
+    EpochThread thread(bank.epochs(), "compactor");
+    ThreadContext me(thread, 2);
+    while (!stop.load(std::memory_order_relaxed)) bank.compact(me);
+  });
+  {
+    EpochThread thread(bank.epochs(), "scan");
+    ScanScheduler scans({});
+    for (int i = 0; i < 4'000 && !HasFatalFailure(); ++i) {
+      bank.scan(thread, scans);
+      if (i >= 300 && bank.transfers() > 3'000 && bank.compacted().pages_rewritten > 20) break;
+    }
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(bank.transfers(), 1'000u);
+  EXPECT_GT(bank.compacted().pages_rewritten, 5u);
+}
+
+}  // namespace
+}  // namespace loam::storage
