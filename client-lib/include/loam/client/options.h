@@ -18,7 +18,7 @@ inline constexpr size_t kMaxScanBatch = 256;
 
 struct ClientOptions {
   /// For operators: shown in the commit manager's list of sessions. Empty: the program's name.
-  std::string name;
+  std::string name{};
   /// Until the session is open. A cluster whose storage nodes are still starting is waited for.
   uint64_t connect_timeout_ns = 5'000'000'000;
   /// For one request and its answer: kTimeout (a plain write that may have happened: kUnknownOutcome).
@@ -33,7 +33,7 @@ struct ClientOptions {
   uint64_t spin_ns = 20'000;
   /// Told, on the worker's thread, what an operator should know: a fiber that held the thread for over 10 ms, at most
   /// once a second. Empty: written to stderr.
-  std::function<void(std::string_view)> on_warning;
+  std::function<void(std::string_view)> on_warning{};
 };
 
 /// Bounded exponential back-off with full jitter: attempt n waits a random time below min(max, initial * 2^n).
@@ -46,7 +46,7 @@ struct RetryOptions {
 struct TransactionOptions {
   /// A registered snapshot and no id: writes are refused, nothing is logged, commit() costs no round trip.
   bool read_only = false;
-  RetryOptions retry;  ///< of run_transaction() only
+  RetryOptions retry{};  ///< of run_transaction() only
 };
 
 struct ScanOptions {

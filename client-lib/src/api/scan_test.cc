@@ -1,0 +1,219 @@
+#include <map>
+#include <set>
+
+#include <loam/client/scan.h>
+
+#include "client-lib/src/api/cluster_test_fixture.h"
+
+namespace loam::client {
+namespace {
+
+using ScanTest = ClusterTest;
+
+/// Keys 0 … n - 1: balance = key, note = "n<key % 3>" or NULL for every seventh.
+void fill_mixed(Client& client, const Table& table, uint64_t count) {
+  ASSERT_TRUE(client
+                  .run_transaction([&](Transaction& tx) -> Status {
+                    for (uint64_t key = 0; key < count; ++key) {
+                      LOAM_RETURN_IF_ERROR(
+                          tx.insert(table, Key(key),
+                                    {Value::int64(static_cast<int64_t>(key)),
+                                     key % 7 == 0 ? Value::null() : Value::text("n" + std::to_string(key % 3))}));
+                    }
+                    return ok_status();
+                  })
+                  .ok());
+}
+
+TEST_F(ScanTest, ProjectsSelectedRowsOnce) {
+  const Table table = accounts();
+  fill_mixed(*client_, table, 5'000);
+  Query query;
+  query.with_key = true;
+  query.select = {1};
+  query.where.where(0, PredicateOp::kGreaterEqual, {Value::int64(4'000)});
+  auto stream = client_->scan(table, query).value();
+  ASSERT_EQ(stream.schema().size(), 2u);
+  std::map<uint64_t, Value> rows;
+  for (;;) {
+    auto chunk = stream.next();
+    ASSERT_TRUE(chunk.ok()) << chunk.status().to_string();
+    if (*chunk == nullptr) break;
+    for (size_t row = 0; row < (*chunk)->rows(); ++row) {
+      const bool fresh = rows.emplace((*chunk)->view().get<uint64_t>(0, row), (*chunk)->view().value(1, row)).second;
+      EXPECT_TRUE(fresh) << "a record came twice";
+    }
+  }
+  ASSERT_EQ(rows.size(), 1'000u);
+  for (const auto& [key, note] : rows) {
+    EXPECT_GE(key, 4'000u);
+    EXPECT_EQ(note, key % 7 == 0 ? Value::null() : Value::text("n" + std::to_string(key % 3)));
+  }
+  EXPECT_EQ(stream.next().value(), nullptr) << "the end stays the end";
+  const ScanStatistics statistics = stream.statistics();
+  EXPECT_EQ(statistics.nodes, 2u);
+  EXPECT_EQ(statistics.rows, 1'000u);
+  EXPECT_GE(statistics.records, 5'000u);
+  EXPECT_GT(statistics.bytes, 0u);
+  EXPECT_GT(statistics.elapsed_ns, 0u);
+}
+
+TEST_F(ScanTest, MergesAggregatesAndGroupsOverNodes) {
+  const Table table = accounts();
+  fill_mixed(*client_, table, 2'100);
+  Query query;
+  query.group_by = {1};
+  query.aggregates = {{AggregateOp::kCountAll, 0},
+                      {AggregateOp::kSum, 0},
+                      {AggregateOp::kMin, 0},
+                      {AggregateOp::kMax, 0},
+                      {AggregateOp::kAvg, 0}};
+  auto chunks = client_->scan(table, query)->collect();
+  ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
+  struct Group {
+    int64_t count = 0, sum = 0, min = INT64_MAX, max = INT64_MIN;
+  };
+  std::map<std::string, Group> expected;
+  for (int64_t key = 0; key < 2'100; ++key) {
+    Group& group = expected[key % 7 == 0 ? "NULL" : "n" + std::to_string(key % 3)];
+    ++group.count;
+    group.sum += key;
+    group.min = std::min(group.min, key);
+    group.max = std::max(group.max, key);
+  }
+  size_t groups = 0;
+  for (const auto& chunk : *chunks) {
+    const ChunkView& view = chunk->view();
+    for (size_t row = 0; row < chunk->rows(); ++row, ++groups) {
+      const Group& group = expected.at(view.is_null(0, row) ? "NULL" : std::string(view.text(0, row)));
+      EXPECT_EQ(view.get<int64_t>(1, row), group.count);
+      EXPECT_EQ(view.get<int64_t>(2, row), group.sum);
+      EXPECT_EQ(view.get<int64_t>(3, row), group.min);
+      EXPECT_EQ(view.get<int64_t>(4, row), group.max);
+      EXPECT_DOUBLE_EQ(view.get<double>(5, row), static_cast<double>(group.sum) / static_cast<double>(group.count));
+    }
+  }
+  EXPECT_EQ(groups, expected.size());
+}
+
+TEST_F(ScanTest, TopRowsAndLimits) {
+  const Table table = accounts();
+  fill_mixed(*client_, table, 3'000);
+  Query top;
+  top.select = {0};
+  top.top_k = TopK{0, 5, true};
+  auto chunks = client_->scan(table, top)->collect().value();
+  std::vector<int64_t> values;
+  for (const auto& chunk : chunks) {
+    for (int64_t value : chunk->view().values<int64_t>(0)) values.push_back(value);
+  }
+  EXPECT_EQ(values, (std::vector<int64_t>{2'999, 2'998, 2'997, 2'996, 2'995}));
+  Query limited;
+  limited.select = {0};
+  limited.limit = 17;
+  size_t rows = 0;
+  chunks = client_->scan(table, limited)->collect().value();
+  for (const auto& chunk : chunks) rows += chunk->rows();
+  EXPECT_EQ(rows, 17u);
+}
+
+TEST_F(ScanTest, ManyChunksThroughFewCredits) {
+  const Table table = accounts();
+  const std::string note(4'000, 'z');
+  constexpr uint64_t kRows = 3'000;  // 12 MB: dozens of chunks
+  for (uint64_t begin = 0; begin < kRows; begin += 500) {
+    ASSERT_TRUE(client_
+                    ->run_transaction([&](Transaction& tx) -> Status {
+                      for (uint64_t key = begin; key < begin + 500; ++key) {
+                        LOAM_RETURN_IF_ERROR(tx.insert(table, Key(key), {Value::int64(1), Value::text(note)}));
+                      }
+                      return ok_status();
+                    })
+                    .ok());
+  }
+  Query query;
+  query.with_key = true;
+  query.select = {0, 1};
+  for (uint32_t credits : {1u, 2u, 8u}) {
+    auto stream = client_->scan(table, query, {.credits = credits}).value();
+    std::set<uint64_t> keys;
+    size_t chunks = 0;
+    for (;; ++chunks) {
+      auto chunk = stream.next();
+      ASSERT_TRUE(chunk.ok()) << chunk.status().to_string();
+      if (*chunk == nullptr) break;
+      for (uint64_t key : (*chunk)->view().values<uint64_t>(0)) EXPECT_TRUE(keys.insert(key).second);
+    }
+    EXPECT_EQ(keys.size(), kRows);
+    EXPECT_GT(chunks, 10u);
+  }
+  // A reader that goes away in the middle holds up nobody.
+  {
+    auto stream = client_->scan(table, query, {.credits = 1}).value();
+    ASSERT_TRUE(stream.next().ok());
+  }
+  auto cancelled = client_->scan(table, query, {.credits = 1}).value();
+  cancelled.cancel();
+  EXPECT_EQ(cancelled.next().code(), StatusCode::kCancelled);
+  auto sum = client_->scan(table, sum_query()).value();
+  EXPECT_EQ(sum_of(sum).count, static_cast<int64_t>(kRows));
+}
+
+TEST_F(ScanTest, BatchesShareOneSnapshot) {
+  const Table a = accounts(), b = accounts();
+  fill(a, 1, 0);
+  fill(b, 1, 0);
+  std::atomic<bool> stop{false};
+  Task writer = client_->spawn([&] {
+    for (int64_t n = 1; !stop; ++n) {
+      EXPECT_TRUE(client_
+                      ->run_transaction([&](Transaction& tx) -> Status {
+                        LOAM_RETURN_IF_ERROR(tx.update(a, Key(0), {Value::int64(n), Value::null()}));
+                        return tx.update(b, Key(0), {Value::int64(-n), Value::null()});
+                      })
+                      .ok());
+    }
+  });
+  for (int round = 0; round < 50; ++round) {
+    auto streams = client_->scan({{a, sum_query()}, {b, sum_query()}}).value();
+    EXPECT_EQ(sum_of(streams[0]).sum, -sum_of(streams[1]).sum);
+  }
+  stop = true;
+  writer.join();
+}
+
+TEST_F(ScanTest, RefusesBadQueries) {
+  const Table table = accounts();
+  Query nothing;
+  EXPECT_EQ(client_->scan(table, nothing).code(), StatusCode::kInvalidArgument);
+  Query unknown;
+  unknown.select = {9};
+  const auto refused = client_->scan(table, unknown);
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.status().message().find(table.name()), std::string::npos);
+  EXPECT_EQ(client_->scan(table, sum_query(), {.credits = 0}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(client_->scan(std::vector<ScanRequest>{}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(client_->scan(std::vector<ScanRequest>(kMaxScanBatch + 1, {table, sum_query()})).code(),
+            StatusCode::kInvalidArgument);
+  auto tx = client_->begin().value();
+  ASSERT_TRUE(tx.insert(table, Key(1), {Value::int64(1), Value::null()}).ok());
+  EXPECT_EQ(tx.scan(table, sum_query()).code(), StatusCode::kInvalidArgument) << "own writes would be missing";
+}
+
+TEST_F(ScanTest, OverflowIsAnError) {
+  const Table table = accounts();
+  fill(table, 3, INT64_MAX);
+  EXPECT_EQ(client_->scan(table, sum_query())->next().code(), StatusCode::kOverflow);
+}
+
+TEST_F(ScanTest, EmptyTables) {
+  const Table table = accounts();
+  auto stream = client_->scan(table, sum_query()).value();
+  EXPECT_EQ(sum_of(stream).count, 0);
+  Query query;
+  query.select = {0};
+  EXPECT_TRUE(client_->scan(table, query)->collect().value().empty());
+}
+
+}  // namespace
+}  // namespace loam::client
