@@ -95,7 +95,13 @@ TEST(Core, WhatFollowsABadMessageInItsFrameIsNotExecuted) {
 TEST(Core, OversizedRequestsAreMalformed) {
   CoreHarness h;
   const PeerId peer = h.client();
-  h.deliver(peer, Buffer(kMaxRequestBytes + 1, std::byte{42}));
+  wire::Cleared cleared;
+  for (uint64_t id = 1; id <= 300'000; ++id) cleared.ids.emplace_back(id);
+  h.post(peer, cleared);
+  EXPECT_FALSE(h.outbox.closed.contains(peer)) << "large, and within the limit";
+  for (uint64_t id = 1; id <= 100'000; ++id) cleared.ids.emplace_back(id);
+  h.post(peer, cleared);
+  ASSERT_TRUE(h.outbox.closed.contains(peer));
   EXPECT_EQ(h.outbox.closed.at(peer), StatusCode::kMalformed);
 }
 

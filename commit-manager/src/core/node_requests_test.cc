@@ -284,6 +284,7 @@ TEST(NodeRequests, AFullNodeGetsTheNextPublication) {
   EXPECT_EQ(h.core.statistics().publications_skipped, 1u);
   EXPECT_FALSE(h.outbox.closed.contains(node));
   h.outbox.stuck.clear();
+  ASSERT_EQ(h.core.next_deadline_ns(), h.now_ns + CoreOptions().publish_interval_ns) << "it is tried again";
   h.now_ns = h.core.next_deadline_ns();
   h.core.on_time(h.now_ns);
   EXPECT_TRUE(h.take<Publish>(node).ok());

@@ -280,6 +280,10 @@ TEST_F(TransactionsTest, ReleasesOnlyItsOwn) {
   transactions().release(SessionId(8), other, std::vector<uint64_t>{number});
   transactions().check_invariants();
   EXPECT_EQ(load.snapshots, 1u);
+  EXPECT_EQ(other.snapshots, 0u);
+  Statistics statistics;
+  transactions().report(statistics);
+  EXPECT_EQ(statistics.read_only_snapshots, 1u);
 }
 
 TEST_F(TransactionsTest, LimitsBegins) {
@@ -401,6 +405,26 @@ TEST_F(TransactionsTest, PublishesTheYoungAsAFloorAndTheOldExactly) {
   transactions().publish(12 * kMs, publication);
   EXPECT_TRUE(publication.old.empty());
   EXPECT_TRUE(publication.garbage(Version(1), Version(2)));
+}
+
+TEST_F(TransactionsTest, PublicationsAreBounded) {
+  options.young_ns = 0;
+  options.max_publication_bytes = 2'000;
+  for (uint64_t id = 1; id <= 1'000; ++id) {
+    begin(1, true, id * kMs);  // a different snapshot each, and all stay open
+    if (id > 100) {
+      ASSERT_TRUE(complete({{TransactionId(id - 100), true}}).ok());
+    }
+  }
+  Publication publication;
+  transactions().publish(5'000 * kMs, publication);
+  EXPECT_TRUE(publication.check().ok());
+  EXPECT_TRUE(publication.young_open) << "the floor stands for the rest";
+  EXPECT_GT(publication.old.size(), 5u);
+  Buffer encoded;
+  ByteWriter writer(encoded);
+  publication.encode(writer);
+  EXPECT_LE(encoded.size(), 2'000u + 2 * 100 + 64) << "the limit, `later` and the rest";
 }
 
 TEST_F(TransactionsTest, AnOldOpenTransactionDoesNotHoldTheFloorDown) {
