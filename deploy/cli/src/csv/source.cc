@@ -66,7 +66,33 @@ class TextSource final : public ByteSource {
   size_t at_ = 0;
 };
 
+class PrependedSource final : public ByteSource {
+ public:
+  PrependedSource(std::string text, std::unique_ptr<ByteSource> rest)
+      : text_(std::move(text)), rest_(std::move(rest)) {}
+
+  Result<size_t> read(std::span<char> into) override {
+    if (at_ == text_.size()) return rest_->read(into);
+    const size_t count = std::min(into.size(), text_.size() - at_);
+    std::memcpy(into.data(), text_.data() + at_, count);
+    at_ += count;
+    return count;
+  }
+  uint64_t taken_bytes() const override { return rest_->taken_bytes(); }
+  uint64_t total_bytes() const override { return rest_->total_bytes(); }
+  const std::string& name() const override { return rest_->name(); }
+
+ private:
+  std::string text_;
+  std::unique_ptr<ByteSource> rest_;
+  size_t at_ = 0;
+};
+
 }  // namespace
+
+std::unique_ptr<ByteSource> prepend(std::string text, std::unique_ptr<ByteSource> rest) {
+  return std::make_unique<PrependedSource>(std::move(text), std::move(rest));
+}
 
 Result<std::unique_ptr<ByteSource>> open_source(const std::string& path) {
   const bool standard_input = path == "-";

@@ -30,6 +30,9 @@ class ByteSource {
 /// opened is kNotFound, with the system's reason.
 Result<std::unique_ptr<ByteSource>> open_source(const std::string& path);
 
+/// What was read of `rest` already, and then the rest of it.
+std::unique_ptr<ByteSource> prepend(std::string text, std::unique_ptr<ByteSource> rest);
+
 /// Text in memory, for tests; gives at most `step` bytes at a time.
 std::unique_ptr<ByteSource> source_of_text(std::string text, size_t step = SIZE_MAX);
 

@@ -63,6 +63,14 @@ TEST_F(SourceTest, ReadsPlainAndCompressedFilesWhateverTheirName) {
   EXPECT_EQ(read(write("empty.csv", "")).value(), "");
 }
 
+TEST_F(SourceTest, GivesWhatWasReadAheadOnceMore) {
+  auto source = prepend("abc", source_of_text("defgh", 2));
+  std::string text;
+  std::vector<char> buffer(2);
+  while (const size_t got = source->read(buffer).value()) text.append(buffer.data(), got);
+  EXPECT_EQ(text, "abcdefgh");
+}
+
 TEST_F(SourceTest, NamesTheFileThatCannotBeOpened) {
   const std::string path = directory_ + "/none.csv";
   EXPECT_EQ(open_source(path).status().to_string(),

@@ -92,10 +92,8 @@ Finding processor(const DoctorOptions& options) {
 }
 
 Finding memory(const DoctorOptions& options) {
-  const std::string path = options.root + "/proc/meminfo";
-  const auto text = read_file(path);
-  const auto available = text ? meminfo(*text, "MemAvailable") : std::nullopt;
-  if (!available) return unknown("memory", path);
+  const auto available = available_memory(options.root);
+  if (!available) return unknown("memory", options.root + "/proc/meminfo");
   const std::string found = fmt::format("{} available, a node takes {}", bytes_for_people(*available),
                                         bytes_for_people(options.memory_bytes));
   if (*available < options.memory_bytes) {
@@ -213,6 +211,11 @@ std::vector<Finding> examine(const DoctorOptions& options) {
                                    overcommit(options),    clock_source(options), time_of_day()};
   for (const uint16_t number : options.ports) findings.push_back(port(number));
   return findings;
+}
+
+std::optional<uint64_t> available_memory(const std::string& root) {
+  const auto text = read_file(root + "/proc/meminfo");
+  return text ? meminfo(*text, "MemAvailable") : std::nullopt;
 }
 
 uint64_t locked_memory_limit() { return limit_of(RLIMIT_MEMLOCK); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct DoctorOptions {
 /// May bind each port for an instant.
 std::vector<Finding> examine(const DoctorOptions& options);
 
+/// Bytes that programs can still take without swapping, by the kernel's estimate; nothing if it cannot be told.
+std::optional<uint64_t> available_memory(const std::string& root = "");
 /// The limits of this process.
 uint64_t locked_memory_limit();
 uint64_t open_files_limit();

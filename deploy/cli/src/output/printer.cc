@@ -159,9 +159,9 @@ class CsvPrinter final : public RowPrinter {
 
 }  // namespace
 
-void RowPrinter::chunk(const ChunkView& chunk) {
+void RowPrinter::rows(const ChunkView& chunk, size_t count) {
   std::vector<Value> values(chunk.columns());
-  for (size_t i = 0; i < chunk.rows(); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     for (size_t c = 0; c < values.size(); ++c) values[c] = chunk.value(c, i);
     row(values);
   }

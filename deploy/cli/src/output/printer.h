@@ -36,7 +36,8 @@ class RowPrinter {
   /// After the last row.
   virtual void finish() = 0;
 
-  void chunk(const ChunkView& chunk);
+  /// The first `count` rows of a chunk.
+  void rows(const ChunkView& chunk, size_t count);
 };
 
 inline constexpr size_t kMeasuredRows = 1'000;

@@ -1,0 +1,118 @@
+#include "deploy/cli/src/admin/admin_client.h"
+
+#include <chrono>
+#include <memory>
+
+#include <fmt/format.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <grpcpp/grpcpp.h>
+#include <nlohmann/json.hpp>
+
+#include <loam/commit/admin.grpc.pb.h>
+#include <loam/storage/admin.grpc.pb.h>
+
+namespace loam::cli {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using Json = nlohmann::ordered_json;
+
+constexpr std::chrono::seconds kAnswerWithin{5};
+
+Json to_json(const Message& message);
+
+// One value; `index` is -1 for a field that is not repeated.
+Json value_of(const Message& message, const FieldDescriptor* field, int index) {
+  const auto* reflection = message.GetReflection();
+  const bool one = index < 0;
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return one ? reflection->GetUInt64(message, field) : reflection->GetRepeatedUInt64(message, field, index);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return one ? reflection->GetUInt32(message, field) : reflection->GetRepeatedUInt32(message, field, index);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return one ? reflection->GetInt64(message, field) : reflection->GetRepeatedInt64(message, field, index);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return one ? reflection->GetInt32(message, field) : reflection->GetRepeatedInt32(message, field, index);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return one ? reflection->GetDouble(message, field) : reflection->GetRepeatedDouble(message, field, index);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return one ? reflection->GetFloat(message, field) : reflection->GetRepeatedFloat(message, field, index);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return one ? reflection->GetBool(message, field) : reflection->GetRepeatedBool(message, field, index);
+    case FieldDescriptor::CPPTYPE_STRING:
+      return one ? reflection->GetString(message, field) : reflection->GetRepeatedString(message, field, index);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return (one ? reflection->GetEnum(message, field) : reflection->GetRepeatedEnum(message, field, index))->name();
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return to_json(one ? reflection->GetMessage(message, field)
+                         : reflection->GetRepeatedMessage(message, field, index));
+  }
+  return nullptr;
+}
+
+// All fields, those with their default too: a script finds every name. (Protocol Buffers' own JSON writes 64-bit
+// numbers as text.)
+Json to_json(const Message& message) {
+  Json object = Json::object();
+  const auto* descriptor = message.GetDescriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const FieldDescriptor* field = descriptor->field(i);
+    if (!field->is_repeated()) {
+      object[field->name()] = value_of(message, field, -1);
+      continue;
+    }
+    Json list = Json::array();
+    const int size = message.GetReflection()->FieldSize(message, field);
+    for (int k = 0; k < size; ++k) list.push_back(value_of(message, field, k));
+    object[field->name()] = std::move(list);
+  }
+  return object;
+}
+
+// Calls one method of a service and turns the reply into JSON.
+template <class Service, class Request, class Reply>
+Result<Json> call(const std::string& address, const Request& request,
+                  grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Reply*)) {
+  const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+  const auto stub = Service::NewStub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kAnswerWithin);
+  Reply reply;
+  const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
+  if (!status.ok()) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("the administration at {} does not answer: {}", address, status.error_message()));
+  }
+  return to_json(reply);
+}
+
+}  // namespace
+
+Result<Json> cluster_statistics(const std::string& admin_address) {
+  namespace manager = commit::admin;
+  namespace node = storage::admin;
+  Json result;
+  LOAM_ASSIGN_OR_RETURN(result["manager"],
+                        (call<manager::ClusterAdmin, manager::StatisticsRequest, manager::StatisticsReply>(
+                            admin_address, {}, &manager::ClusterAdmin::Stub::Statistics)));
+  LOAM_ASSIGN_OR_RETURN(Json nodes, (call<manager::ClusterAdmin, manager::ListNodesRequest, manager::ListNodesReply>(
+                                        admin_address, {}, &manager::ClusterAdmin::Stub::ListNodes)));
+  for (Json& one : nodes["nodes"]) {
+    const std::string address = one["admin_address"];
+    if (address.empty() || !one["live"].get<bool>()) continue;
+    auto statistics = call<node::NodeAdmin, node::StatisticsRequest, node::StatisticsReply>(
+        address, {}, &node::NodeAdmin::Stub::Statistics);
+    if (statistics.ok()) {
+      one["statistics"] = *std::move(statistics);
+    } else {
+      one["error"] = std::string(statistics.status().message());
+    }
+  }
+  result["nodes"] = std::move(nodes["nodes"]);
+  return result;
+}
+
+}  // namespace loam::cli

@@ -1,0 +1,58 @@
+#include "deploy/cli/src/cluster/one_process.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "deploy/cli/src/host/doctor.h"
+#include "deploy/cli/src/output/figures.h"
+
+namespace loam::cli {
+namespace {
+
+Status of_part(std::string_view part, const Status& status) {
+  return Status(status.code(), fmt::format("{}: {}", part, status.message()));
+}
+
+// The pool is faulted in at start: more than the host has would end in the kernel's killer instead of an answer.
+Status check_memory(uint64_t wanted) {
+  const auto available = available_memory();
+  if (!available || *available >= wanted) return ok_status();
+  return Status(StatusCode::kNoSpace, fmt::format("it is to take {}, and only {} are available; give it less with "
+                                                  "--memory, or end other programs",
+                                                  bytes_for_people(wanted), bytes_for_people(*available)));
+}
+
+}  // namespace
+
+OneProcessOptions OneProcessOptions::on_free_ports() {
+  OneProcessOptions options;
+  options.manager.listen = "tcp://127.0.0.1:0";
+  options.manager.admin_listen = "127.0.0.1:0";
+  options.node.listen = "tcp://127.0.0.1:0";
+  options.node.admin_listen = "127.0.0.1:0";
+  return options;
+}
+
+Result<std::unique_ptr<OneProcessCluster>> OneProcessCluster::start(OneProcessOptions options) {
+  if (Status status = options.node.check(); !status.ok()) return of_part("storage node", status);
+  if (Status status = check_memory(options.node.memory_bytes); !status.ok()) return of_part("storage node", status);
+  std::unique_ptr<OneProcessCluster> cluster(new OneProcessCluster());
+  auto manager = commit::CommitManager::start(options.manager);
+  if (!manager.ok()) return of_part("commit manager", manager.status());
+  cluster->manager_ = std::move(manager).value();
+  options.node.manager = cluster->manager_->address();
+  auto node = storage::StorageNode::start(options.node);
+  if (!node.ok()) return of_part("storage node", node.status());
+  cluster->node_ = std::move(node).value();
+  return cluster;
+}
+
+OneProcessCluster::~OneProcessCluster() { stop(); }
+
+void OneProcessCluster::stop() {
+  if (node_) node_->stop();
+  if (manager_) manager_->stop();
+}
+
+}  // namespace loam::cli

@@ -1,0 +1,23 @@
+// The subcommands, one source file each.
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include "deploy/cli/src/context.h"
+
+namespace loam::cli {
+
+void add_completion(CLI::App& app, Context& context);
+void add_delete(CLI::App& app, Context& context);
+void add_demo(CLI::App& app, Context& context);
+void add_dev(CLI::App& app, Context& context);
+void add_doctor(CLI::App& app, Context& context);
+void add_get(CLI::App& app, Context& context);
+void add_import(CLI::App& app, Context& context);
+void add_put(CLI::App& app, Context& context);
+void add_scan(CLI::App& app, Context& context);
+void add_stats(CLI::App& app, Context& context);
+void add_table(CLI::App& app, Context& context);
+void add_version(CLI::App& app, Context& context);
+
+}  // namespace loam::cli

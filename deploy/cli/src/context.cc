@@ -1,0 +1,99 @@
+#include "deploy/cli/src/context.h"
+
+#include <charconv>
+#include <iostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace loam::cli {
+
+ExitCode exit_code_of(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk:
+      return kExitOk;
+    case StatusCode::kUnavailable:
+    case StatusCode::kUnsupportedVersion:
+    case StatusCode::kFenced:
+      return kExitNoConnection;
+    default:
+      return kExitFailed;
+  }
+}
+
+void add_json(CLI::App& command, Context& context) {
+  command.add_flag("--json", context.json, "Print JSON: one object a row or answer; errors too");
+}
+
+void add_connection(CLI::App& command, Context& context) {
+  command.add_option("--connect", context.connect, "Address of the commit manager")
+      ->envname("LOAM_CONNECT")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  add_json(command, context);
+}
+
+void set_body(CLI::App& command, Context& context, std::function<int()> body) {
+  command.callback([&context, body = std::move(body)] { context.run = body; });
+}
+
+std::unique_ptr<client::Client> connect(const Context& context, int& exit_code) {
+  std::string address = context.connect;
+  if (address.find("://") == std::string::npos) address = "tcp://" + address;
+  client::ClientOptions options;
+  options.name = "loam";
+  auto connected = client::Client::connect(address, options);
+  if (connected.ok()) return std::move(connected).value();
+  const Status& status = connected.status();
+  if (status == StatusCode::kInvalidArgument) {
+    exit_code = fail(context, kExitUsage, fmt::format("--connect: {}", status.message()));
+  } else {
+    exit_code = fail(context, kExitNoConnection,
+                     fmt::format("cannot connect to {}: {}\n  Is a cluster running there? `loam dev` starts one; "
+                                 "--connect or LOAM_CONNECT name another address.",
+                                 address, status.message().empty() ? to_string(status.code()) : status.message()));
+  }
+  return nullptr;
+}
+
+int fail(const Context& context, ExitCode code, std::string_view message) {
+  if (context.json) {
+    const nlohmann::ordered_json object = {{"error", {{"exit_code", static_cast<int>(code)}, {"message", message}}}};
+    std::cerr << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+  } else {
+    std::cerr << "loam: " << message << std::endl;
+  }
+  return code;
+}
+
+int fail(const Context& context, const Status& status) { return fail(context, exit_code_of(status), status); }
+
+int fail(const Context& context, ExitCode code, const Status& status) {
+  return fail(context, code, status.message().empty() ? to_string(status.code()) : status.message());
+}
+
+std::vector<OutputColumn> output_columns(const Question& question, const ResultSchema& schema) {
+  std::vector<OutputColumn> columns;
+  for (size_t i = 0; i < question.names.size(); ++i) columns.push_back({question.names[i], schema.columns[i].type});
+  return columns;
+}
+
+Result<std::pair<std::string, std::string>> split_assignment(std::string_view text) {
+  const size_t at = text.find('=');
+  if (at == std::string_view::npos || at == 0) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("'{}' is no assignment: write field=value", text));
+  }
+  return std::pair(std::string(text.substr(0, at)), std::string(text.substr(at + 1)));
+}
+
+Result<Key> parse_key(std::string_view text) {
+  uint64_t key = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), key);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("'{}' is no record key; a key is a whole number from 0 to 2^64 - 1", text));
+  }
+  return Key(key);
+}
+
+}  // namespace loam::cli

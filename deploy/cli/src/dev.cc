@@ -1,0 +1,157 @@
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "deploy/cli/src/cluster/one_process.h"
+#include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/interrupt.h"
+#include "deploy/cli/src/output/figures.h"
+
+namespace loam::cli {
+namespace {
+
+struct Options {
+  std::string listen{kDefaultAddress};
+  std::string admin{kDefaultAdminAddress};
+  std::string node_listen = "tcp://127.0.0.1:7401";
+  std::string node_admin = "127.0.0.1:7411";
+  bool free_ports = false;
+  std::string memory = "1GiB";
+  std::string page_size = "8MiB";
+  unsigned network_threads = 1;
+  unsigned scan_threads = 1;
+  uint64_t spin_us = 20;
+  bool no_huge_pages = false;
+  bool print_config = false;
+};
+
+bool is_loopback(const std::string& address) {
+  const size_t scheme = address.find("://");
+  const std::string host = scheme == std::string::npos ? address : address.substr(scheme + 3);
+  return host.starts_with("127.") || host.starts_with("localhost:") || host.starts_with("[::1]");
+}
+
+Result<OneProcessOptions> cluster_options(const Options& options) {
+  OneProcessOptions result = OneProcessOptions::on_free_ports();
+  if (!options.free_ports) {
+    result.manager.listen = options.listen;
+    result.manager.admin_listen = options.admin;
+    result.node.listen = options.node_listen;
+    result.node.admin_listen = options.node_admin;
+  }
+  const auto size = [](const std::string& text, std::string_view option, uint64_t& bytes) -> Status {
+    auto parsed = parse_bytes(text);
+    if (!parsed.ok()) return Status(parsed.code(), fmt::format("{}: {}", option, parsed.status().message()));
+    bytes = *parsed;
+    return ok_status();
+  };
+  LOAM_RETURN_IF_ERROR(size(options.memory, "--memory", result.node.memory_bytes));
+  LOAM_RETURN_IF_ERROR(size(options.page_size, "--page-size", result.node.page_bytes));
+  result.node.network_threads = options.network_threads;
+  result.node.scan_threads = options.scan_threads;
+  result.node.huge_pages = !options.no_huge_pages;
+  result.node.spin_ns = result.manager.spin_ns = options.spin_us * 1'000;
+  return result;
+}
+
+void print_config(const Context& context, const OneProcessOptions& options) {
+  const nlohmann::ordered_json config = {{"listen", options.manager.listen},
+                                         {"admin", options.manager.admin_listen},
+                                         {"node_listen", options.node.listen},
+                                         {"node_admin", options.node.admin_listen},
+                                         {"memory_bytes", options.node.memory_bytes},
+                                         {"page_bytes", options.node.page_bytes},
+                                         {"network_threads", options.node.network_threads},
+                                         {"scan_threads", options.node.scan_threads},
+                                         {"huge_pages", options.node.huge_pages},
+                                         {"spin_ns", options.node.spin_ns}};
+  if (context.json) {
+    std::cout << config.dump() << "\n";
+    return;
+  }
+  for (const auto& [name, value] : config.items()) std::cout << name << " = " << value.dump() << "\n";
+}
+
+void announce(const Context& context, const OneProcessCluster& cluster, const OneProcessOptions& options) {
+  if (context.json) {
+    const nlohmann::ordered_json object = {{"address", cluster.address()},
+                                           {"admin_address", cluster.admin_address()},
+                                           {"node_address", cluster.node().address()},
+                                           {"node_admin_address", cluster.node().admin_address()},
+                                           {"memory_bytes", options.node.memory_bytes}};
+    std::cout << object.dump() << std::endl;
+    return;
+  }
+  const bool standard = cluster.address() == kDefaultAddress;
+  std::cout << fmt::format("Loam is up: a commit manager and a storage node of {} in this process.\n\n",
+                           bytes_for_people(options.node.memory_bytes));
+  std::cout << fmt::format("  connect to      {}{}\n", cluster.address(),
+                           standard ? "  (what `loam` does by itself)" : "  (loam … --connect, or LOAM_CONNECT)");
+  std::cout << fmt::format("  administration  {}\n", cluster.admin_address());
+  std::cout << "  try             loam import flights deploy/cli/data/flights-2013-01.csv.gz\n"
+               "                  loam scan flights --aggregate 'count(*), avg(dep_delay)' --group-by carrier\n\n"
+               "The records live in memory and go with it. Ctrl-C ends it."
+            << std::endl;
+  for (const std::string& address : {cluster.address(), cluster.node().address()}) {
+    if (is_loopback(address)) continue;
+    std::cerr << fmt::format("loam: {} can be reached from other hosts, and nothing is authenticated\n", address);
+  }
+}
+
+int run(const Context& context, const Options& options) {
+  auto cluster_with = cluster_options(options);
+  if (!cluster_with.ok()) return fail(context, kExitUsage, cluster_with.status());
+  if (options.print_config) {
+    print_config(context, *cluster_with);
+    return kExitOk;
+  }
+  block_interrupts();  // before any thread starts: they inherit it
+  auto cluster = OneProcessCluster::start(*cluster_with);
+  if (!cluster.ok()) {
+    return fail(context, cluster.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitNotStarted,
+                cluster.status());
+  }
+  announce(context, **cluster, *cluster_with);
+  wait_for_interrupt();
+  if (!context.json) std::cout << "\nending" << std::endl;
+  (*cluster)->stop();
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_dev(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("dev", "Run a whole cluster in this process until Ctrl-C");
+  const auto address = [&](const char* name, std::string& value, const char* what) {
+    command->add_option(name, value, what)->type_name("ADDRESS")->capture_default_str();
+  };
+  address("--listen", options->listen, "Where clients connect; port 0 takes a free one");
+  address("--admin", options->admin, "Administration of the commit manager (gRPC)");
+  address("--node-listen", options->node_listen, "Data path of the storage node");
+  address("--node-admin", options->node_admin, "Administration of the storage node (gRPC)");
+  command->add_flag("--free-ports", options->free_ports, "Take free ports of the loopback address for all four");
+  command->add_option("--memory", options->memory, "Memory for records and indexes")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  command->add_option("--page-size", options->page_size, "Size of a log page, a power of two")
+      ->type_name("SIZE")
+      ->capture_default_str();
+  command->add_option("--network-threads", options->network_threads, "Threads that serve requests")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command->add_option("--scan-threads", options->scan_threads, "Threads that scan")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command->add_option("--spin-us", options->spin_us, "How long an idle thread polls before it sleeps, microseconds")
+      ->capture_default_str();
+  command->add_flag("--no-huge-pages", options->no_huge_pages, "Do not ask for transparent huge pages");
+  command->add_flag("--print-config", options->print_config, "Print the effective options and end");
+  add_json(*command, context);
+  set_body(*command, context, [&context, options] { return run(context, *options); });
+}
+
+}  // namespace loam::cli

@@ -1,0 +1,183 @@
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/base/env.h"
+#include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/import/importer.h"
+#include "deploy/cli/src/interrupt.h"
+#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/progress.h"
+
+namespace loam::cli {
+namespace {
+
+/// Bad rows that are shown to a person; --json lists up to kMaxListedBadRows.
+constexpr size_t kShownBadRows = 20;
+
+struct Options {
+  ImportOptions import;
+  std::string key;
+  std::string kind = "transactional";
+  std::string on_error = "stop";
+  std::string delimiter = ",";
+  std::vector<std::string> nulls;
+  std::vector<std::string> lines;
+};
+
+ExitCode exit_code_of(const ImportReport& report) {
+  if (!report.outcome.fatal.ok()) {
+    // A file that ends in the middle or is damaged is bad data; the rest is the cluster's.
+    if (report.outcome.fatal == StatusCode::kMalformed) return kExitBadData;
+    return loam::cli::exit_code_of(report.outcome.fatal);
+  }
+  if (report.interrupted) return kExitInterrupted;
+  if (report.outcome.bad == 0) return kExitOk;
+  return report.finished ? kExitPartly : kExitBadData;
+}
+
+void print_json(const Options& options, const ImportReport& report, double seconds, ExitCode code) {
+  const LoadOutcome& outcome = report.outcome;
+  nlohmann::ordered_json object = {{"table", options.import.table},
+                                   {"imported", outcome.imported},
+                                   {"bad", outcome.bad},
+                                   {"created_table", report.created_table},
+                                   {"finished", report.finished},
+                                   {"lines_imported", outcome.imported_lines.to_string()},
+                                   {"lines_left", report.left.to_string()},
+                                   {"lines_doubtful", outcome.doubtful_lines.to_string()},
+                                   {"seconds", seconds},
+                                   {"bad_rows", nlohmann::ordered_json::array()},
+                                   {"exit_code", static_cast<int>(code)}};
+  for (const BadRow& row : outcome.bad_rows)
+    object["bad_rows"].push_back({{"line", row.line}, {"message", row.message}});
+  if (!outcome.fatal.ok()) object["error"] = {{"message", outcome.fatal.to_string()}};
+  std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+}
+
+void print_text(const Options& options, const ImportReport& report, double seconds) {
+  const LoadOutcome& outcome = report.outcome;
+  const std::string& path = options.import.path;
+  for (size_t i = 0; i < std::min(outcome.bad_rows.size(), kShownBadRows); ++i) {
+    std::cerr << fmt::format("loam: {}: {}\n", path, outcome.bad_rows[i].message);
+  }
+  if (outcome.bad > kShownBadRows) {
+    std::cerr << fmt::format("loam: {}: {} more bad rows\n", path, grouped(outcome.bad - kShownBadRows));
+  }
+  if (!outcome.fatal.ok()) std::cerr << fmt::format("loam: the import stopped: {}\n", outcome.fatal.message());
+  if (report.interrupted) std::cerr << "loam: the import was interrupted\n";
+  std::cout << fmt::format("{} rows imported into {} in {:.2f} s ({} rows/s)", grouped(outcome.imported),
+                           options.import.table, seconds,
+                           grouped(static_cast<uint64_t>(static_cast<double>(outcome.imported) / seconds)));
+  if (outcome.bad > 0) std::cout << fmt::format(", {} bad", grouped(outcome.bad));
+  std::cout << std::endl;
+  if (report.left.empty()) return;
+  std::cerr << fmt::format("loam: imported lines: {}\nloam: not imported: {}\n", outcome.imported_lines.to_string(),
+                           report.left.to_string());
+  if (!outcome.doubtful_lines.empty()) {
+    std::cerr << fmt::format("loam: of those, the outcome of lines {} is unknown: look before you repeat them\n",
+                             outcome.doubtful_lines.to_string());
+  }
+  std::cerr << fmt::format("loam: to go on, mend what is wrong and run: loam import {} {} {}{}\n", options.import.table,
+                           path, report.left.to_options(), options.key.empty() ? "" : " --key " + options.key);
+}
+
+Result<ImportOptions> complete(const Options& options) {
+  ImportOptions import = options.import;
+  if (!options.key.empty()) import.key_column = options.key;
+  if (options.kind == "non-transactional") import.kind = TableKind::kNonTransactional;
+  import.skip_bad_rows = options.on_error == "skip";
+  if (!options.nulls.empty()) import.nulls.words = options.nulls;
+  const std::string delimiter = options.delimiter == "\\t" ? "\t" : options.delimiter;
+  if (delimiter.size() != 1 || delimiter == "\"" || delimiter == "\n" || delimiter == "\r") {
+    return Status(StatusCode::kInvalidArgument,
+                  "--delimiter is one character, not a quote or a line end; \\t is a tab");
+  }
+  import.delimiter = delimiter[0];
+  LOAM_ASSIGN_OR_RETURN(import.lines, LineRanges::parse(options.lines));
+  return import;
+}
+
+int run(const Context& context, const Options& options) {
+  auto import = complete(options);
+  if (!import.ok()) return fail(context, kExitUsage, import.status());
+  catch_interrupts();
+  int exit_code = 0;
+  auto client = connect(context, exit_code);
+  if (!client) return exit_code;
+
+  const bool terminal = standard_error_is_terminal();
+  ProgressOptions look;
+  look.terminal = terminal;
+  look.width = terminal_width();
+  const uint64_t begin_ns = Env::now_ns();
+  ProgressBar bar(std::cerr, look, begin_ns);
+  import->progress = [&](double fraction, uint64_t rows) {
+    if (!context.json) bar.update(fraction, rows, Env::now_ns());
+    return !interrupted();
+  };
+  auto report = import_file(*client, *import);
+  bar.clear();
+  if (!report.ok()) {
+    const StatusCode code = report.code();
+    const bool bad_data = code == StatusCode::kMalformed || code == StatusCode::kNotFound;
+    if (bad_data) return fail(context, kExitBadData, report.status());
+    if (code == StatusCode::kInvalidArgument) return fail(context, kExitUsage, report.status());
+    return fail(context, report.status());
+  }
+  const double seconds = static_cast<double>(Env::now_ns() - begin_ns) / 1e9;
+  const ExitCode code = exit_code_of(*report);
+  if (context.json) {
+    print_json(options, *report, seconds, code);
+  } else {
+    print_text(options, *report, seconds);
+  }
+  return code;
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
+  ImportOptions& import = options->import;
+  CLI::App* command = app.add_subcommand("import", "Load a CSV file, plain or gzip, into a table");
+  command->add_option("table", import.table, "Name of the table; made if it does not exist")
+      ->required()
+      ->type_name("TABLE");
+  command->add_option("file", import.path, "CSV with a header line; - is the standard input")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--key", options->key, "Column with the record's key; without it keys come from a counter")
+      ->type_name("COLUMN");
+  command
+      ->add_option("--schema", import.schema,
+                   "Fields of the table, \"id:int64,note:text?\"; without it the table's, or guessed from the file")
+      ->type_name("FIELDS");
+  command->add_option("--kind", options->kind, "Kind of a table that is made")
+      ->check(CLI::IsMember({"transactional", "non-transactional"}))
+      ->capture_default_str();
+  command->add_option("--on-error", options->on_error, "What to do at a bad row")
+      ->check(CLI::IsMember({"stop", "skip"}))
+      ->capture_default_str();
+  command->add_option("--null", options->nulls, "Unquoted fields that are NULL; without it: empty and NA")
+      ->type_name("WORD");
+  command->add_option("--delimiter", options->delimiter, "Between fields; \\t is a tab")
+      ->type_name("CHARACTER")
+      ->capture_default_str();
+  command->add_option("--lines", options->lines, "Only these lines of the file, to go on after a failure: 501- or 7")
+      ->type_name("FROM-TO");
+  command->add_option("--batch", import.batch_rows, "Rows a transaction")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  command->add_option("--in-flight", import.batches_in_flight, "Transactions at once")
+      ->check(CLI::Range(1, 1'000))
+      ->capture_default_str();
+  add_connection(*command, context);
+  set_body(*command, context, [&context, options] { return run(context, *options); });
+}
+
+}  // namespace loam::cli

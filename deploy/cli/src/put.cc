@@ -1,0 +1,163 @@
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "deploy/cli/src/commands.h"
+
+namespace loam::cli {
+namespace {
+
+struct Options {
+  std::string table;
+  std::string key;
+  std::vector<std::string> assignments;
+  std::vector<std::string> nulls;
+  bool only_new = false;
+  bool only_existing = false;
+};
+
+struct Change {
+  uint16_t field;
+  Value value;
+};
+
+// Messages of bad values begin with the field, as those of an import do.
+Result<std::vector<Change>> parse_changes(const Options& options, const Schema& schema) {
+  std::vector<Change> changes;
+  std::vector<bool> given(schema.size(), false);
+  const auto add = [&](const std::string& name, Value value) -> Status {
+    LOAM_ASSIGN_OR_RETURN(const uint16_t field, schema.require(name));
+    if (given[field]) return Status(StatusCode::kInvalidArgument, fmt::format("field {} is given twice", name));
+    given[field] = true;
+    if (value.is_null() && !schema.field(field).nullable) {
+      return Status(StatusCode::kInvalidArgument, fmt::format("field {} cannot be NULL", name));
+    }
+    changes.push_back({field, std::move(value)});
+    return ok_status();
+  };
+  for (const std::string& assignment : options.assignments) {
+    LOAM_ASSIGN_OR_RETURN(const auto pair, split_assignment(assignment));
+    LOAM_ASSIGN_OR_RETURN(const uint16_t field, schema.require(pair.first));
+    auto value = Value::parse(pair.second, schema.field(field).type);
+    if (!value.ok()) {
+      return Status(StatusCode::kInvalidArgument, fmt::format("field {}: {}", pair.first, value.status().message()));
+    }
+    LOAM_RETURN_IF_ERROR(add(pair.first, *std::move(value)));
+  }
+  for (const std::string& name : options.nulls) LOAM_RETURN_IF_ERROR(add(name, Value::null()));
+  return changes;
+}
+
+// A new record: what is not named is NULL.
+Result<client::Record> make_record(const client::Table& table, const std::vector<Change>& changes) {
+  std::vector<Value> values(table.schema().size());
+  std::vector<bool> given(values.size(), false);
+  for (const Change& change : changes) {
+    values[change.field] = change.value;
+    given[change.field] = true;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Field& field = table.schema().field(i);
+    if (!given[i] && !field.nullable) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("field {} cannot be NULL and is not given: {}=…", field.name, field.name));
+    }
+  }
+  return client::Record::make(table, values);
+}
+
+Status apply(client::Record& record, const std::vector<Change>& changes) {
+  for (const Change& change : changes) LOAM_RETURN_IF_ERROR(record.set(change.field, change.value));
+  return ok_status();
+}
+
+Status refuse_existing(const client::Table& table, Key key) {
+  return Status(StatusCode::kAlreadyExists,
+                fmt::format("table {} has a record with key {} already", table.name(), key.value));
+}
+
+// Writes by one transaction; `existed` tells whether there was a record.
+Status put_transactional(client::Client& client, const client::Table& table, Key key, const Options& options,
+                         const std::vector<Change>& changes, bool& existed) {
+  return client.run_transaction([&](client::Transaction& transaction) -> Status {
+    auto old = transaction.get(table, key);
+    existed = old.ok();
+    if (old.ok()) {
+      if (options.only_new) return refuse_existing(table, key);
+      LOAM_RETURN_IF_ERROR(apply(*old, changes));
+      return transaction.update(table, key, *old);
+    }
+    if (old.code() != StatusCode::kNotFound || options.only_existing) return old.status();
+    LOAM_ASSIGN_OR_RETURN(const client::Record record, make_record(table, changes));
+    return transaction.insert(table, key, record);
+  });
+}
+
+Status put_plain(client::Client& client, const client::Table& table, Key key, const Options& options,
+                 const std::vector<Change>& changes, bool& existed) {
+  LOAM_ASSIGN_OR_RETURN(client::PlainTable plain, client.plain(table));
+  auto old = plain.get(key);
+  existed = old.ok();
+  if (old.ok()) {
+    if (options.only_new) return refuse_existing(table, key);
+    LOAM_RETURN_IF_ERROR(apply(*old, changes));
+    return plain.update(key, old->version(), *old).status();
+  }
+  if (old.code() != StatusCode::kNotFound || options.only_existing) return old.status();
+  LOAM_ASSIGN_OR_RETURN(const client::Record record, make_record(table, changes));
+  return plain.insert(key, record).status();
+}
+
+int run(const Context& context, const Options& options) {
+  auto key = parse_key(options.key);
+  if (!key.ok()) return fail(context, kExitBadData, key.status());
+  for (const std::string& assignment : options.assignments) {
+    auto pair = split_assignment(assignment);
+    if (!pair.ok()) return fail(context, kExitUsage, pair.status());
+  }
+  int exit_code = 0;
+  auto client = connect(context, exit_code);
+  if (!client) return exit_code;
+  auto table = client->open_table(options.table);
+  if (!table.ok()) return fail(context, table.status());
+  auto changes = parse_changes(options, table->schema());
+  if (!changes.ok()) return fail(context, kExitBadData, changes.status());
+  bool existed = false;
+  const Status status = table->kind() == TableKind::kTransactional
+                            ? put_transactional(*client, *table, *key, options, *changes, existed)
+                            : put_plain(*client, *table, *key, options, *changes, existed);
+  if (status == StatusCode::kInvalidArgument) return fail(context, kExitBadData, status);
+  if (!status.ok()) return fail(context, status);
+  if (context.json) {
+    auto printer = make_printer(
+        OutputFormat::kJson, {{"table", FieldType::kText}, {"key", FieldType::kUint64}, {"written", FieldType::kText}},
+        std::cout);
+    printer->row(
+        std::vector{Value::text(options.table), Value::uint64(key->value), Value::text(existed ? "changed" : "new")});
+  } else {
+    std::cout << fmt::format("record {} of {} is {}\n", key->value, options.table, existed ? "changed" : "written");
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_put(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("put", "Write one record: a new one, or the named fields of the one that is there");
+  command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
+  command->add_option("key", options->key, "Key of the record")->required()->type_name("KEY");
+  command->add_option("values", options->assignments, "Values; a blob is written x'0a0b'")->type_name("FIELD=VALUE");
+  command->add_option("--null", options->nulls, "Fields that become NULL")->type_name("FIELD");
+  auto* only_new = command->add_flag("--new", options->only_new, "Refuse a key that has a record");
+  command->add_flag("--existing", options->only_existing, "Refuse a key that has none")->excludes(only_new);
+  add_connection(*command, context);
+  set_body(*command, context, [&context, options] { return run(context, *options); });
+}
+
+}  // namespace loam::cli

@@ -1,0 +1,148 @@
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/query/fields.h"
+
+namespace loam::cli {
+namespace {
+
+struct Options {
+  std::string name;
+  std::vector<std::string> fields;
+  std::string kind = "transactional";
+  bool yes = false;
+};
+
+// One table, a row of `table list`.
+std::vector<Value> describe(const client::Table& table) {
+  return {Value::text(table.name()), Value::uint64(table.id().value), Value::text(to_string(table.kind())),
+          Value::text(format_fields(table.schema()))};
+}
+
+const std::vector<OutputColumn> kTableColumns = {
+    {"name", FieldType::kText}, {"id", FieldType::kUint64}, {"kind", FieldType::kText}, {"fields", FieldType::kText}};
+
+int create(const Context& context, const Options& options) {
+  auto schema = parse_fields(options.fields);
+  if (!schema.ok()) return fail(context, kExitUsage, "--field: " + std::string(schema.status().message()));
+  const TableKind kind = options.kind == "transactional" ? TableKind::kTransactional : TableKind::kNonTransactional;
+  int exit_code = 0;
+  auto client = connect(context, exit_code);
+  if (!client) return exit_code;
+  auto table = client->create_table(options.name, kind, *schema);
+  if (!table.ok()) return fail(context, table.status());
+  if (context.json) {
+    auto printer = make_printer(OutputFormat::kJson, kTableColumns, std::cout);
+    printer->row(describe(*table));
+    printer->finish();
+  } else {
+    std::cout << fmt::format("table {} is there: {} with {} fields\n", table->name(), to_string(table->kind()),
+                             table->schema().size());
+  }
+  return kExitOk;
+}
+
+int list(const Context& context) {
+  int exit_code = 0;
+  auto client = connect(context, exit_code);
+  if (!client) return exit_code;
+  auto tables = client->list_tables();
+  if (!tables.ok()) return fail(context, tables.status());
+  if (tables->empty() && !context.json) {
+    std::cout << "no tables yet; `loam table create` or `loam import` makes one\n";
+    return kExitOk;
+  }
+  auto printer = make_printer(context.format(), kTableColumns, std::cout);
+  for (const client::Table& table : *tables) printer->row(describe(table));
+  printer->finish();
+  return kExitOk;
+}
+
+int describe_one(const Context& context, const Options& options) {
+  int exit_code = 0;
+  auto client = connect(context, exit_code);
+  if (!client) return exit_code;
+  auto table = client->open_table(options.name);
+  if (!table.ok()) return fail(context, table.status());
+  if (!context.json) {
+    std::cout << fmt::format("table {}, id {}, {}\n\n", table->name(), table->id().value, to_string(table->kind()));
+  }
+  auto printer = make_printer(context.format(),
+                              {{"field", FieldType::kText}, {"type", FieldType::kText}, {"nullable", FieldType::kText}},
+                              std::cout);
+  for (const Field& field : table->schema().fields()) {
+    printer->row(std::vector{Value::text(field.name), Value::text(to_string(field.type)),
+                             Value::text(field.nullable ? "yes" : "no")});
+  }
+  printer->finish();
+  return kExitOk;
+}
+
+int drop(const Context& context, const Options& options) {
+  if (!options.yes) {
+    if (isatty(STDIN_FILENO) != 1) {
+      return fail(context, kExitUsage,
+                  fmt::format("dropping {} loses its records for everyone; say --yes to do it", options.name));
+    }
+    std::cerr << fmt::format("Drop the table {} with all its records? Type its name to confirm: ", options.name);
+    std::string answer;
+    std::getline(std::cin, answer);
+    if (answer != options.name) return fail(context, kExitFailed, "nothing was dropped");
+  }
+  int exit_code = 0;
+  auto client = connect(context, exit_code);
+  if (!client) return exit_code;
+  if (Status status = client->drop_table(options.name); !status.ok()) return fail(context, status);
+  if (context.json) {
+    auto printer = make_printer(OutputFormat::kJson, {{"dropped", FieldType::kText}}, std::cout);
+    printer->row(std::vector{Value::text(options.name)});
+  } else {
+    std::cout << fmt::format("table {} is dropped\n", options.name);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_table(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("table", "Create, list, describe and drop tables");
+  command->require_subcommand(1);
+
+  CLI::App* creation = command->add_subcommand("create", "Create a table; the same again is no error");
+  creation->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");
+  creation
+      ->add_option("--field", options->fields,
+                   "A field: name:type, or name:type? if it may be NULL. Types: int16, int32, int64, float32, float64, "
+                   "text, blob. Repeat it for every field")
+      ->required()
+      ->type_name("NAME:TYPE[?]");
+  creation->add_option("--kind", options->kind, "How records are changed")
+      ->check(CLI::IsMember({"transactional", "non-transactional"}))
+      ->capture_default_str();
+  add_connection(*creation, context);
+  set_body(*creation, context, [&context, options] { return create(context, *options); });
+
+  CLI::App* listing = command->add_subcommand("list", "List the tables");
+  add_connection(*listing, context);
+  set_body(*listing, context, [&context] { return list(context); });
+
+  CLI::App* description = command->add_subcommand("describe", "Show the fields of a table");
+  description->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");
+  add_connection(*description, context);
+  set_body(*description, context, [&context, options] { return describe_one(context, *options); });
+
+  CLI::App* dropping = command->add_subcommand("drop", "Drop a table with all its records");
+  dropping->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");
+  dropping->add_flag("--yes", options->yes, "Do not ask");
+  add_connection(*dropping, context);
+  set_body(*dropping, context, [&context, options] { return drop(context, *options); });
+}
+
+}  // namespace loam::cli
