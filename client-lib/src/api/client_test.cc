@@ -273,7 +273,7 @@ TEST_F(ClientTest, PlainTablesSwapByExactVersion) {
   EXPECT_EQ(table.get(Key(1))->int64("balance"), 2);
   ASSERT_TRUE(table.remove(Key(1), second).ok());
   EXPECT_EQ(table.get(Key(1)).code(), StatusCode::kNotFound);
-  EXPECT_FALSE(table.update(Key(1), second, {Value::int64(3), Value::null()}).ok());
+  EXPECT_EQ(table.update(Key(1), second, {Value::int64(3), Value::null()}).code(), StatusCode::kConflict);
   EXPECT_GT(table.insert(Key(1), {Value::int64(4), Value::null()}).value(), second) << "no number comes back (R21)";
   EXPECT_EQ(table.insert(Key(2), {Value::text("x"), Value::null()}).code(), StatusCode::kInvalidArgument);
 

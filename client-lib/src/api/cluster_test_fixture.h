@@ -1,8 +1,10 @@
 // A whole cluster in the test's process: commit manager, storage nodes and clients over TCP on loopback.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -31,7 +33,7 @@ class TestCluster {
       node.manager = manager_->address();
       node.admin_listen = "";
       node.memory_bytes = node_bytes;
-      node.page_bytes = uint64_t{1} << 20;
+      node.page_bytes = uint64_t{2} << 20;  // a row of the largest size fits
       node.huge_pages = false;
       auto running = storage::StorageNode::start(node);
       if (!running.ok()) std::fprintf(stderr, "%s\n", running.status().to_string().c_str());
@@ -98,6 +100,16 @@ class ClusterTest : public ::testing::Test {
     if (record.code() == StatusCode::kNotFound) return -1;
     LOAM_CHECK(record.ok(), "get failed");
     return record->int64("balance");
+  }
+
+  /// What the clients told the commit manager without waiting for it has arrived.
+  static bool all_transactions_ended() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (cluster_->manager().statistics().core.open != 0) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
   }
 
   static Query sum_query() {

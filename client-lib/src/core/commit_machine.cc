@@ -259,6 +259,7 @@ void CommitMachine::after_resolve(const WriteResult& result, std::string_view de
       resolved_ = true;
       return begin_undo();
     case StatusCode::kConflict:
+      if (result.version == Version()) break;  // no record at all
       // Another version stands there. A recoverer writes only after this session is fenced at the node, and then this
       // very swap would have been refused: so it is our own mark.
       undo_version_ = result.version;
@@ -266,10 +267,11 @@ void CommitMachine::after_resolve(const WriteResult& result, std::string_view de
       return complete(true);
     case StatusCode::kNotFound:
     case StatusCode::kFenced:
-      return give_up({StatusCode::kUnknownOutcome, describe_id() + " was taken over by recovery while it committed"});
+      break;
     default:
       return on_refused(kSingle, {result.code, std::string(detail)});
   }
+  give_up({StatusCode::kUnknownOutcome, "its undo record is in the hands of recovery, or was lost with its node"});
 }
 
 void CommitMachine::after_revert(uint32_t token, std::span<const WriteResult> results) {
@@ -283,7 +285,8 @@ void CommitMachine::after_revert(uint32_t token, std::span<const WriteResult> re
 }
 
 void CommitMachine::after_clear(const WriteResult& result) {
-  if (result.code == StatusCode::kOk || result.code == StatusCode::kNotFound) return tell_cleared();
+  const bool gone = result.code == StatusCode::kConflict && result.version == Version();
+  if (result.code == StatusCode::kOk || result.code == StatusCode::kNotFound || gone) return tell_cleared();
   on_refused(kSingle, {result.code, {}});
 }
 
@@ -366,6 +369,10 @@ void CommitMachine::on_lost(uint32_t token, const Status& status) {
     default:
       return;
   }
+}
+
+void CommitMachine::abandon(const Status& status) {
+  if (phase_ != Phase::kOver) give_up(status);
 }
 
 void CommitMachine::fail(Status status) {

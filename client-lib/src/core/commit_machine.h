@@ -84,6 +84,8 @@ class CommitMachine {
   void on_refused(uint32_t token, const Status& status);
   /// The request was sent and its answer will not come: it may have had its effect, or still have it.
   void on_lost(uint32_t token, const Status& status);
+  /// The session has ended, nothing can be sent any more: the rest is recovery's. At any time instead of another event.
+  void abandon(const Status& status);
 
   /// For the application. Nothing until it is known.
   const std::optional<Status>& result() const { return result_; }

@@ -95,7 +95,7 @@ class Peer {
     if (operation.kind == WriteKind::kInsert) {
       if (undo_version != 0) return {StatusCode::kAlreadyExists, Version(undo_version)};
     } else if (undo_version == 0) {
-      return {StatusCode::kNotFound, Version()};
+      return {StatusCode::kConflict, Version()};
     } else if (operation.expected != Version(undo_version)) {
       return {StatusCode::kConflict, Version(undo_version)};
     }
@@ -390,6 +390,56 @@ TEST(CommitMachine, RecoveryForbidsTheUndoRecord) {
   EXPECT_EQ(run.machine.result()->code(), StatusCode::kFenced);
   EXPECT_TRUE(run.machine.session_given_up());
   EXPECT_TRUE(run.peer.written().empty());
+}
+
+// The node that held the undo record came back empty, or a recoverer has finished: the swap tells nothing.
+TEST(CommitMachine, VanishedUndoRecordLeavesTheOutcomeOpen) {
+  CommitRun run(Case::writes());
+  Case::fill(run.peer);
+  run.machine.start();
+  Outgoing out;
+  std::vector<Outgoing> waiting;
+  for (size_t message = 0; !run.machine.finished(); ++message) {
+    while (run.machine.next(out)) waiting.push_back(std::move(out));
+    const Outgoing sent = std::move(waiting.front());
+    waiting.erase(waiting.begin());
+    if (message == 3) {
+      run.peer.undo_version = 0;
+      run.machine.on_lost(sent.token, {StatusCode::kUnavailable, "lost"});
+    } else {
+      run.machine.on_answer(sent.token, run.peer.apply(sent), {});
+    }
+  }
+  EXPECT_EQ(run.machine.result()->code(), StatusCode::kUnknownOutcome);
+  EXPECT_TRUE(run.machine.session_given_up());
+  EXPECT_TRUE(run.peer.completed.empty());
+}
+
+// The session ends before each message in turn.
+TEST(CommitMachine, AbandonedAtEveryStep) {
+  for (size_t step = 0; step < 7; ++step) {
+    CommitRun run(Case::writes());
+    Case::fill(run.peer);
+    run.machine.start();
+    Outgoing out;
+    std::vector<Outgoing> waiting;
+    for (size_t message = 0; !run.machine.finished(); ++message) {
+      while (run.machine.next(out)) waiting.push_back(std::move(out));
+      if (message == step) {
+        run.machine.abandon({StatusCode::kUnavailable, "the session has ended"});
+        break;
+      }
+      const Outgoing sent = std::move(waiting.front());
+      waiting.erase(waiting.begin());
+      run.machine.on_answer(sent.token, run.peer.apply(sent), {});
+    }
+    EXPECT_TRUE(run.machine.finished());
+    // Undo record, two writes, mark | completion | what comes after the answer.
+    const StatusCode expected = step < 4    ? StatusCode::kUnavailable
+                                : step == 4 ? StatusCode::kUnknownOutcome
+                                            : StatusCode::kOk;
+    EXPECT_EQ(run.machine.result()->code(), expected) << step;
+  }
 }
 
 TEST(CommitMachine, RepeatsRevertsThenGivesUp) {

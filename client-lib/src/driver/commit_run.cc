@@ -90,6 +90,7 @@ void CommitRun::send(const Outgoing& out) {
 
 template <wire::Message M>
 void CommitRun::request(const Outgoing& out, const M& message) {
+  if (!engine_.session().status().ok()) return machine_.abandon(engine_.session().status());
   const auto link = engine_.node(out.node);
   if (!link.ok()) return machine_.on_refused(out.token, link.status());
   const auto sent = (*link)->request(message, this, out.token, engine_.commit_deadline());

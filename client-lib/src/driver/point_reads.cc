@@ -158,8 +158,12 @@ Result<Version> PlainWriteOnce::write(Engine& engine, const Table& table, Key ke
   write.answered_.wait();
   if (!write.status_.ok()) return named(write.status_);
   if (write.result_.code == StatusCode::kWrongShard) engine.session().refresh_soon();
-  if (write.result_.code == StatusCode::kOk) return write.result_.version;
-  return refused(table, key, write.result_.code);
+  StatusCode code = write.result_.code;
+  if (code == StatusCode::kOk) return write.result_.version;
+  // An insert expects absence, an update presence: to the caller, what they met is what counts.
+  if (kind == wire::WriteKind::kInsert && code == StatusCode::kConflict) code = StatusCode::kAlreadyExists;
+  if (kind != wire::WriteKind::kInsert && code == StatusCode::kNotFound) code = StatusCode::kConflict;
+  return refused(table, key, code);
 }
 
 Status PlainWriteOnce::on_reply(uint64_t, wire::Opcode opcode, ByteReader& body) {
