@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include <errno.h>
@@ -14,6 +13,7 @@
 #include "client-lib/src/api/scan_impl.h"
 #include "client-lib/src/api/transaction_impl.h"
 #include "client-lib/src/core/backoff.h"
+#include "common/base/log.h"
 #include "common/fiber/stack.h"
 #include "common/net/address.h"
 
@@ -130,9 +130,7 @@ Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const 
   if (effective.name.empty()) effective.name = default_name();
   if (effective.name.size() > kMaxNameBytes) effective.name.resize(kMaxNameBytes);
   if (!effective.on_warning) {
-    effective.on_warning = [](std::string_view text) {
-      std::fprintf(stderr, "loam client: %.*s\n", static_cast<int>(text.size()), text.data());
-    };
+    effective.on_warning = [](std::string_view text) { log_warning("client: " + std::string(text)); };
   }
   WorkerOptions worker;
   worker.scheme = parsed.scheme;

@@ -32,7 +32,7 @@ struct ClientOptions {
   /// The worker looks for events so long before it sleeps (TransportOptions::spin_ns).
   uint64_t spin_ns = 20'000;
   /// Told, on the worker's thread, what an operator should know: a fiber that held the thread for over 10 ms, at most
-  /// once a second. Empty: written to stderr.
+  /// once a second. Empty: written to the log (stderr).
   std::function<void(std::string_view)> on_warning{};
 };
 

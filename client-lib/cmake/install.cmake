@@ -1,0 +1,45 @@
+# cmake --install BUILD --component client: headers, static libraries, find_package(loam) and pkg-config.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# In the order of dependence, users first: what a linker reads once from left to right.
+set(LOAM_CLIENT_LIBRARIES loam_client loam_client_driver loam_client_core loam_net loam_fiber loam_wire loam_schema
+                          loam_snapshot loam_base)
+install(TARGETS ${LOAM_CLIENT_LIBRARIES} loam_flags EXPORT loamTargets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT client)
+set_target_properties(loam_client PROPERTIES EXPORT_NAME client)
+target_compile_features(loam_client INTERFACE cxx_std_20)
+
+install(DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/../include/loam/client DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/loam
+  COMPONENT client FILES_MATCHING PATTERN *.h)
+# Of common/, what the public headers include; they name it "common/…", which include/loam makes right.
+foreach(header base/assert.h base/bytes.h base/ids.h base/status.h schema/arrow.h schema/chunk.h schema/predicate.h
+               schema/query.h schema/row.h schema/schema.h schema/value.h)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/common/${header}
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/loam/common/${folder} COMPONENT client)
+endforeach()
+
+install(EXPORT loamTargets NAMESPACE loam:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/loam COMPONENT client)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/loamConfig.cmake.in
+  ${CMAKE_CURRENT_BINARY_DIR}/loamConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/loam)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/loamConfigVersion.cmake
+  VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/loamConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/loamConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/loam COMPONENT client)
+
+# The prefix of pkg-config's file is that of the installation, known when it runs.
+string(REPLACE ";" " -l" LOAM_PC_LIBRARIES "-l${LOAM_CLIENT_LIBRARIES}")
+if(LOAM_ASSERTIONS)
+  set(LOAM_PC_DEFINITIONS " -DLOAM_ASSERTIONS=1")
+endif()
+set(template ${CMAKE_CURRENT_LIST_DIR}/loam.pc.in)
+install(CODE "
+  set(CMAKE_INSTALL_LIBDIR \"${CMAKE_INSTALL_LIBDIR}\")
+  set(CMAKE_INSTALL_INCLUDEDIR \"${CMAKE_INSTALL_INCLUDEDIR}\")
+  set(PROJECT_VERSION \"${PROJECT_VERSION}\")
+  set(LOAM_PC_LIBRARIES \"${LOAM_PC_LIBRARIES}\")
+  set(LOAM_PC_DEFINITIONS \"${LOAM_PC_DEFINITIONS}\")
+  get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+  configure_file(\"${template}\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig/loam.pc\" @ONLY)"
+  COMPONENT client)
