@@ -1,5 +1,6 @@
 #include "common/schema/aggregate.h"
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -31,7 +32,7 @@ template <class T>
 void put_number(ByteWriter& out, T value) {
   if constexpr (std::is_floating_point_v<T>) {
     if (value == 0) value = 0;  // -0
-    if (value != value) value = std::numeric_limits<T>::quiet_NaN();
+    if (std::isnan(value)) value = std::numeric_limits<T>::quiet_NaN();
   }
   out.put<uint8_t>(1);
   out.put(value);

@@ -103,7 +103,7 @@ void export_schema(const ResultSchema& schema, ArrowSchema* out) {
 void export_chunk(std::shared_ptr<const Chunk> chunk, ArrowArray* out) {
   const ChunkView& view = chunk->view();
   auto holder = std::make_unique<ArrayHolder>();
-  holder->chunk = chunk;
+  holder->chunk = std::move(chunk);
   holder->children.resize(view.columns());
   for (size_t i = 0; i < view.columns(); ++i) {
     const ChunkView::Column& column = view.column(i);

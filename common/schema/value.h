@@ -1,6 +1,7 @@
 // One value of a field, its type, and the order of values. The semantics stand in docs/semantics.md.
 #pragma once
 
+#include <cmath>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -65,7 +66,7 @@ std::weak_ordering compare_floats(Float a, Float b) {
   if (a < b) return std::weak_ordering::less;
   if (a > b) return std::weak_ordering::greater;
   if (a == b) return std::weak_ordering::equivalent;
-  return (a != a) <=> (b != b);
+  return std::isnan(a) <=> std::isnan(b);
 }
 
 /// A typed value or NULL. Value type, owns its text. For the edges of the system (predicates' operands, the command

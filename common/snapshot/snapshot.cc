@@ -11,7 +11,7 @@ Result<Snapshot> Snapshot::make(Version base, Version high, std::span<const Vers
 }
 
 Status Snapshot::assign(Version base, Version high, std::span<const Version> open) {
-  const auto refuse = [](std::string why) { return Status(StatusCode::kInvalidArgument, "snapshot: " + why); };
+  const auto refuse = [](const std::string& why) { return Status(StatusCode::kInvalidArgument, "snapshot: " + why); };
   if (base > high) {
     return refuse("base " + std::to_string(base.value) + " is above high " + std::to_string(high.value));
   }
