@@ -29,7 +29,7 @@ struct Options {
   std::vector<std::string> lines;
 };
 
-ExitCode exit_code_of(const ImportReport& report) {
+ExitCode exit_code_of(const Options& options, const ImportReport& report) {
   if (!report.outcome.fatal.ok()) {
     // A file that ends in the middle or is damaged is bad data; the rest is the cluster's.
     if (report.outcome.fatal == StatusCode::kMalformed) return kExitBadData;
@@ -37,7 +37,7 @@ ExitCode exit_code_of(const ImportReport& report) {
   }
   if (report.interrupted) return kExitInterrupted;
   if (report.outcome.bad == 0) return kExitOk;
-  return report.finished ? kExitPartly : kExitBadData;
+  return options.on_error == "skip" ? kExitPartly : kExitBadData;
 }
 
 void print_json(const Options& options, const ImportReport& report, double seconds, ExitCode code) {
@@ -130,7 +130,7 @@ int run(const Context& context, const Options& options) {
     return fail(context, report.status());
   }
   const double seconds = static_cast<double>(Env::now_ns() - begin_ns) / 1e9;
-  const ExitCode code = exit_code_of(*report);
+  const ExitCode code = exit_code_of(options, *report);
   if (context.json) {
     print_json(options, *report, seconds, code);
   } else {

@@ -129,7 +129,7 @@ class Importer {
         break;
       }
       if (!more.ok()) {
-        if (wanted(line)) loader.add_bad_row(line, std::string(more.status().message()));
+        if (wanted(line) && !goes_on_after(loader, line, more.status())) break;
         continue;
       }
       if (!*more) {
@@ -142,23 +142,27 @@ class Importer {
         blank_.add(lines);
         continue;
       }
-      take(loader, converter, row, lines);
+      if (!take(loader, converter, row, lines)) break;
     }
     loader.submit(std::move(batch_));
   }
 
   bool wanted(uint64_t line) const { return options_.lines.empty() || options_.lines.contains(line); }
 
-  void take(Loader& loader, RowConverter& converter, const CsvRow& row, LineRange lines) {
+  bool goes_on_after(Loader& loader, uint64_t line, const Status& bad_row) const {
+    loader.add_bad_row(line, std::string(bad_row.message()));
+    return options_.skip_bad_rows;
+  }
+
+  // False if the import is to stop; the rows before this one are then still written.
+  bool take(Loader& loader, RowConverter& converter, const CsvRow& row, LineRange lines) {
     auto record = converter.convert(row);
-    if (!record.ok()) {
-      loader.add_bad_row(lines.first, std::string(record.status().message()));
-      return;
-    }
+    if (!record.ok()) return goes_on_after(loader, lines.first, record.status());
     batch_.add(lines, record->key, record->row);
     if (batch_.rows.size() >= options_.batch_rows || batch_.bytes.size() >= kBatchBytes) {
       loader.submit(std::exchange(batch_, Batch()));
     }
+    return true;
   }
 
   // False if the import is to stop.

@@ -59,7 +59,6 @@ void Loader::add_bad_row(uint64_t line, std::string message) {
   const std::lock_guard lock(mutex_);
   ++outcome_.bad;
   if (outcome_.bad_rows.size() < kMaxListedBadRows) outcome_.bad_rows.push_back({line, std::move(message)});
-  if (!options_.skip_bad_rows) stopped_.store(true, std::memory_order_release);  // pairs with stopped()
 }
 
 void Loader::fail(Status status) {
@@ -113,6 +112,7 @@ void Loader::write_rows(Batch& batch, size_t begin, size_t end) {
   } else if (end - begin == 1) {
     const uint64_t line = batch.rows[begin].lines.first;
     add_bad_row(line, fmt::format("line {}: {}", line, status.message()));
+    if (!options_.skip_bad_rows) stopped_.store(true, std::memory_order_release);  // pairs with stopped()
   } else {
     const size_t middle = begin + (end - begin) / 2;
     write_rows(batch, begin, middle);

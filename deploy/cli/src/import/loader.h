@@ -73,11 +73,11 @@ class Loader {
 
   /// Blocks while too many are in flight.
   void submit(Batch batch);
-  /// Notes a row that did not even become a record.
+  /// Notes a row that did not even become a record. What was submitted before it is still written.
   void add_bad_row(uint64_t line, std::string message);
   /// Ends the import with an error that lies elsewhere.
   void fail(Status status);
-  /// True when nothing more is to be submitted.
+  /// True after a failure in a fiber: nothing more is written.
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
   uint64_t imported() const { return imported_.load(std::memory_order_relaxed); }
 

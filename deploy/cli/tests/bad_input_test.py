@@ -1,0 +1,314 @@
+"""Bad input of every sort: its own clear message and exit code, nothing lost, nobody else disturbed."""
+
+import json
+import pathlib
+import re
+import socket
+import unittest
+
+import cluster
+from cluster import ClusterTest, Dev, loam
+
+DOCS = pathlib.Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+
+
+class UsageTest(ClusterTest):
+    def test_wrong_command_lines(self):
+        self.bad(2, says="A subcommand is required")
+        self.bad(2, "fly", says="`loam --help` shows what there is")
+        self.bad(2, "scan", says="table is required")
+        self.bad(2, "scan", "t", "--nonsense", says="`loam scan --help` shows what there is")
+        self.bad(2, "table", "create", "t", "--field", "a:int", says="there is no type 'int'")
+        self.bad(2, "table", "create", "t", "--field", "a", says="write name:type")
+        self.bad(2, "table", "create", "t", "--field", "a:text", "--kind", "odd", says="--kind")
+        self.bad(2, "import", "t", "f", "--delimiter", "ab", says="--delimiter is one character")
+        self.bad(2, "import", "t", "f", "--lines", "5-2", says="'5-2' names no lines")
+        self.bad(2, "dev", "--memory", "lots", says="'lots' is no size")
+
+    def test_errors_in_json(self):
+        result = self.bad(1, "get", "nowhere", 1, "--json")
+        error = json.loads(result.stderr)["error"]
+        self.assertEqual(error["exit_code"], 1)
+        self.assertIn("nowhere", error["message"])
+
+    def test_queries(self):
+        self.create("a:int32?", "t:text?")
+        self.bad(2, "scan", self.table, "--where", "a > > 1",
+                 says="--where, column 5: expected a number or text after '>', found '>'\n  a > > 1\n      ^")
+        self.bad(2, "scan", self.table, "--where", "b = 1", says="--where, column 1")
+        self.bad(2, "scan", self.table, "--where", "a = 'x'", says="a is int32")
+        self.bad(2, "scan", self.table, "--aggregate", "sum(t)", says="sum is for numbers, and t is text")
+        self.bad(2, "scan", self.table, "--select", "a", "--aggregate", "count(*)", says="choose one")
+
+
+class TableErrorsTest(ClusterTest):
+    def test_unknown_table(self):
+        path = self.write("a.csv", "a\n1\n")
+        for arguments in (["get", "nowhere", 1], ["put", "nowhere", 1, "a=1"], ["delete", "nowhere", 1],
+                          ["scan", "nowhere"], ["table", "describe", "nowhere"], ["table", "drop", "nowhere", "--yes"]):
+            self.bad(1, *arguments, says="nowhere")
+        self.assertEqual(self.loam("import", "made_by_import", path).returncode, 0)
+
+    def test_dropped_table(self):
+        self.create("a:int32")
+        self.good("put", self.table, 1, "a=1")
+        self.good("table", "drop", self.table, "--yes")
+        self.bad(1, "scan", self.table, says=self.table)
+        self.bad(1, "get", self.table, 1, says=self.table)
+        self.create("a:int32")
+        self.assertEqual(self.count(), 0, "a new table of that name is empty")
+
+    def test_incompatible_schema(self):
+        self.create("a:int32")
+        self.good("put", self.table, 1, "a=1")
+        self.bad(1, "table", "create", self.table, "--field", "a:int64", says=self.table)
+        self.bad(1, "table", "create", self.table, "--field", "a:int32", "--kind", "non-transactional", says=self.table)
+        path = self.write("a.csv", "a\n1\n")
+        self.bad(1, "import", self.table, path, "--schema", "a:text", says=self.table)
+        self.assertEqual(self.objects("get", self.table, 1), [{"_key": 1, "a": 1}])
+
+    def test_names(self):
+        self.bad(1, "table", "create", "loam.mine", "--field", "a:int32", says="loam.")
+        self.bad(1, "table", "create", "x" * 200, "--field", "a:int32")
+
+
+class RecordErrorsTest(ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.create("n:int16", "t:text?")
+        self.good("put", self.table, 1, "n=1", "t=kept")
+
+    def tearDown(self):
+        self.assertEqual(self.objects("get", self.table, 1), [{"_key": 1, "n": 1, "t": "kept"}], "nothing is lost")
+        self.assertEqual(self.count(), 1)
+
+    def test_wrong_type(self):
+        self.bad(4, "put", self.table, 2, "n=abc", says="field n: 'abc' is no value of type int16")
+        self.bad(4, "put", self.table, 2, "n=40000", says="field n: ")
+        self.bad(4, "put", self.table, 2, "n=1.5", says="field n: ")
+
+    def test_null_where_there_can_be_none(self):
+        self.bad(4, "put", self.table, 2, "t=x", says="field n cannot be NULL and is not given")
+        self.bad(4, "put", self.table, 1, "--null", "n", says="field n cannot be NULL")
+
+    def test_unknown_and_repeated_field(self):
+        self.bad(4, "put", self.table, 2, "m=1", says="m")
+        self.bad(4, "put", self.table, 2, "n=1", "n=2", says="field n is given twice")
+        self.bad(2, "put", self.table, 2, "n", says="'n' is no assignment: write field=value")
+
+    def test_duplicate_key(self):
+        self.bad(1, "put", self.table, 1, "n=2", "--new", says=f"table {self.table} has a record with key 1 already")
+
+    def test_missing_key(self):
+        self.bad(1, "put", self.table, 2, "n=2", "--existing", says="2")
+        self.bad(1, "get", self.table, 2, says=f"table {self.table} has no record 2")
+        self.bad(1, "delete", self.table, 2, says=f"table {self.table} has no record 2")
+        result = self.bad(1, "get", self.table, 1, 2, "--json", says="has no record 2")
+        self.assertEqual(json.loads(result.stdout)["_key"], 1, "what is there is shown")
+
+    def test_what_is_no_key(self):
+        for key in ("-1", "x", "18446744073709551616", "1.0"):
+            self.bad(4, "get", self.table, "--", key, says="is no record key")
+
+    def test_record_over_the_limit(self):
+        path = self.write("big.csv", "key,n,t\n2,1," + "x" * (1 << 20) + "\n")
+        result = self.bad(4, "import", self.table, path, "--key", "key")
+        self.assertRegex(result.stderr, r"big\.csv: line 2: .*1048576")
+        self.bad(4, "put", self.table, 3, "n=1", "t=" + "y" * 100_000, "--null", "t", says="given twice")
+
+
+class ImportErrorsTest(ClusterTest):
+    def test_file(self):
+        self.bad(4, "import", self.table, "/nowhere.csv", says="/nowhere.csv cannot be opened: No such file or directory")
+        self.bad(4, "import", self.table, self.write("e.csv", ""), says="line 1 is empty")
+        self.bad(4, "import", self.table, self.write("e.csv", "a,a\n1,2\n"),
+                 says="line 1, column 3 (a): the header names this column twice")
+        self.bad(4, "import", self.table, self.write("e.csv", "a\n1\n"), "--key", "k", says="there is no column k")
+
+    def test_stop_at_a_bad_row_and_go_on(self):
+        rows = "".join(f"{i},{i * 2}\n" for i in range(1, 3001))
+        text = "key,n\n" + rows.replace("\n2000,4000\n", "\n2000,oops\n")
+        path = self.write("rows.csv", text)
+        self.create("key:int64", "n:int32")
+        result = self.bad(4, "import", self.table, path, "--key", "key", "--batch", 100,
+                          says="line 2001, column 6 (n): 'oops' is not int32")
+        self.assertIn("imported lines: 2-2000\n", result.stderr)
+        self.assertIn("not imported: 2001-\n", result.stderr)
+        self.assertEqual(self.count(), 1999)
+        command = re.search(r"run: loam (import .*)", result.stderr).group(1).split()
+        self.write("rows.csv", text.replace("oops", "4000"))
+        self.good(*command)
+        self.assertEqual(self.objects("scan", self.table, "--aggregate", "count(*) as n, sum(n) as s")[0],
+                         {"n": 3000, "s": 3000 * 3001})
+
+    def test_skip_bad_rows(self):
+        path = self.write("rows.csv", "key,n\n1,1\n2,x\n3,3\n4\n5,5\n6,\"6\"7\n8,8\n")
+        self.create("key:int64", "n:int32")
+        result = self.loam("import", self.table, path, "--key", "key", "--on-error", "skip", "--json")
+        self.assertEqual(result.returncode, 5, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual((report["imported"], report["bad"], report["finished"]), (4, 3, True))
+        self.assertEqual(report["lines_imported"], "2, 4, 6, 8")
+        self.assertEqual(report["lines_left"], "3, 5, 7")
+        self.assertEqual([row["message"] for row in report["bad_rows"]],
+                         ["line 3, column 3 (n): 'x' is not int32", "line 5, column 1: 1 field where the header has 2",
+                          "line 7, column 6: text after a closing quote; inside quotes, write a quote twice"])
+        self.assertEqual(self.count(), 4)
+
+    def test_duplicate_keys_stay_out_alone(self):
+        rows = "".join(f"{i},{i}\n" for i in range(1, 1001))
+        path = self.write("rows.csv", "key,n\n" + rows + "500,1\n")
+        self.create("key:int64", "n:int32")
+        self.good("put", self.table, 77, "key=77", "n=-1")
+        result = self.loam("import", self.table, path, "--key", "key", "--on-error", "skip", "--json",
+                           "--in-flight", 1)
+        self.assertEqual(result.returncode, 5, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertEqual((report["imported"], report["lines_left"]), (999, "78, 1002"))
+        self.assertEqual(self.count(), 1000)
+        self.assertEqual(self.objects("get", self.table, 77)[0]["n"], -1, "the record that was there is untouched")
+        self.bad(4, "import", self.table, path, "--key", "key", "--in-flight", 1,
+                 says=f"line 2: record 1 of table {self.table} exists already")
+
+    def test_null_and_shape(self):
+        self.create("n:int32", "t:text?")
+        self.bad(4, "import", self.table, self.write("a.csv", "n,t\nNA,x\n"),
+                 says="line 2, column 1 (n): 'NA' stands for NULL, and the field cannot be NULL")
+        self.bad(4, "import", self.table, self.write("a.csv", "n,q\n1,x\n"), says="the table has no field for the column q")
+        self.bad(4, "import", self.table, self.write("a.csv", "t\nx\n"), says="there is no column for the field n")
+        self.bad(4, "import", self.table, self.write("a.csv", "n,t\n1,\"x\n"),
+                 says="line 2, column 3: the quote that opens here is never closed")
+        self.assertEqual(self.count(), 0)
+
+    def test_truncated_gzip(self):
+        whole = cluster.SAMPLE.read_bytes()
+        path = self.write("cut.csv.gz", whole[: len(whole) // 2])
+        self.bad(4, "import", self.table, path, says="the compressed data ends too early; the file is truncated")
+        self.bad(1, "table", "describe", self.table, says=self.table)
+        self.good("import", self.table, cluster.SAMPLE)
+        result = self.loam("import", self.table, path, "--json")
+        self.assertEqual(result.returncode, 4, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertIn("truncated", report["error"]["message"])
+        self.assertFalse(report["finished"])
+        self.assertEqual(self.count(), 27_004 + report["imported"], "exactly what it says is in")
+
+    def test_full_node(self):
+        with Dev(memory="16MiB", page_size="256KiB") as small:
+            path = self.write("big.csv", "t\n" + "".join("x" * 1000 + "\n" for _ in range(40_000)))
+            result = loam("import", "big", path, "--json", connect=small.address)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertIn("kNoSpace", report["error"]["message"])
+            self.assertGreater(report["imported"], 0)
+            counted = loam("scan", "big", "--aggregate", "count(*) as n", "--json", connect=small.address)
+            self.assertEqual(json.loads(counted.stdout)["n"], report["imported"], "exactly what it says is in")
+
+
+class ImportTest(ClusterTest):
+    def test_inference_and_values(self):
+        path = self.write("a.csv", 'a,b,c,d\r\n1,1.5,x,NA\r\n,2,"NA","two\nlines"\r\n-7,1e3,007,""\r\n')
+        self.good("import", self.table, path)
+        self.assertEqual([f["type"] + f["nullable"] for f in self.objects("table", "describe", self.table)],
+                         ["int32yes", "float64no", "textno", "textyes"])
+        rows = self.objects("scan", self.table, "--order-by", "b")
+        self.assertEqual(rows, [{"a": 1, "b": 1.5, "c": "x", "d": None},
+                                {"a": None, "b": 2.0, "c": "NA", "d": "two\nlines"},
+                                {"a": -7, "b": 1000.0, "c": "007", "d": ""}])
+
+    def test_standard_input_and_round_trip(self):
+        text = "key,n,t\n" + "".join(f"{i},{i},\"v{i}\"\n" for i in range(5000))
+        self.good("import", self.table, "-", "--key", "key", stdin=text)
+        out = self.good("scan", self.table, "--csv")
+        self.good("import", self.table + "2", "-", "--key", "key", stdin=out)
+        self.assertEqual(sorted(out.splitlines()), sorted(self.good("scan", self.table + "2", "--csv").splitlines()))
+
+    def test_counter_keys_pass_by_given_ones(self):
+        path = self.write("a.csv", "n\n" + "".join(f"{i}\n" for i in range(1500)))
+        self.create("n:int32")
+        self.good("put", self.table, 3, "n=-1")
+        self.good("import", self.table, path)
+        self.assertEqual(self.count(), 1501)
+
+    def test_non_transactional(self):
+        path = self.write("a.csv", "key,n\n" + "".join(f"{i},{i}\n" for i in range(1000)))
+        self.good("import", self.table, path, "--key", "key", "--kind", "non-transactional")
+        self.assertEqual(self.count(), 1000)
+        result = self.bad(4, "import", self.table, path, "--key", "key")
+        self.assertIn("line ", result.stderr)
+
+    def test_sample(self):
+        self.assertIn("27,004 rows imported", self.good("import", self.table, cluster.SAMPLE))
+        self.assertEqual(self.count(), 27_004)
+
+
+class ServerErrorsTest(unittest.TestCase):
+    def test_wrong_address(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        result = loam("table", "list", connect=f"tcp://127.0.0.1:{port}")
+        self.assertEqual(result.returncode, 3)
+        self.assertIn(f"cannot connect to tcp://127.0.0.1:{port}: ", result.stderr)
+        self.assertIn("`loam dev` starts one", result.stderr)
+        result = loam("table", "list", connect="nonsense://here")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--connect: ", result.stderr)
+
+    def test_another_service_at_the_address(self):
+        with Dev() as dev:
+            result = loam("table", "list", connect="tcp://" + dev.config["admin_address"])
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertIn("cannot connect to ", result.stderr)
+
+    def test_port_in_use(self):
+        with Dev() as dev:
+            port = dev.address.rsplit(":", 1)[1]
+            result = loam("dev", "--listen", dev.address, "--admin", "127.0.0.1:0", "--node-listen", "tcp://127.0.0.1:0",
+                          "--node-admin", "127.0.0.1:0", "--memory", "64MiB")
+            self.assertEqual(result.returncode, 7)
+            self.assertIn("commit manager: ", result.stderr)
+            self.assertIn(port, result.stderr)
+            self.assertEqual(loam("table", "list", connect=dev.address).returncode, 0, "the other is not disturbed")
+
+    def test_too_little_memory(self):
+        result = loam("dev", "--free-ports", "--memory", "900TiB")
+        self.assertEqual(result.returncode, 7)
+        self.assertIn("storage node: it is to take 900 TiB, and only ", result.stderr)
+        result = loam("dev", "--free-ports", "--memory", "64KiB")
+        self.assertIn(result.returncode, (2, 7))
+        self.assertIn("storage node: ", result.stderr)
+
+    def test_memory_limit_of_the_process(self):
+        limit = 1 << 30
+        script = f"ulimit -v {limit // 1024}; exec {cluster.PROGRAM} dev --free-ports --memory 4GiB"
+        result = cluster.subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 7, result.stderr)
+        self.assertIn("storage node: ", result.stderr)
+
+    def test_cluster_dies_under_a_command(self):
+        with Dev() as dev:
+            rows = "n\n" + "".join(f"{i}\n" for i in range(1_000_000))
+            process = cluster.subprocess.Popen(
+                [cluster.PROGRAM, "import", "rows", "-", "--connect", dev.address], stdin=cluster.subprocess.PIPE,
+                stdout=cluster.subprocess.PIPE, stderr=cluster.subprocess.PIPE, text=True)
+            process.stdin.write(rows[: 5 << 20])
+            process.stdin.flush()
+            cluster.wait_until(
+                lambda: loam("scan", "rows", "--limit", 1, "--csv", connect=dev.address).stdout.count("\n") > 1,
+                "the first rows are in")
+            dev.kill()
+            _, errors = process.communicate(timeout=cluster.DEADLINE_S)
+            self.assertIn(process.returncode, (1, 3), errors)
+            self.assertIn("the import stopped", errors)
+
+
+class DocumentationTest(unittest.TestCase):
+    def test_exit_codes_are_those_of_the_program(self):
+        source = (pathlib.Path(__file__).resolve().parents[1] / "src" / "exit_codes.h").read_text()
+        codes = {int(number) for number in re.findall(r"kExit\w+ = (\d+)", source)}
+        documented = {int(number) for number in re.findall(r"^\| (\d+) \|", DOCS.read_text(), re.MULTILINE)}
+        self.assertEqual(codes, documented)
+
+
+if __name__ == "__main__":
+    cluster.main()

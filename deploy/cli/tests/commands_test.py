@@ -1,0 +1,190 @@
+"""Every subcommand against a running cluster: what it prints for people and, with --json, for programs."""
+
+import json
+import signal
+import subprocess
+import unittest
+
+import cluster
+from cluster import ClusterTest, Dev, SAMPLE, loam
+
+
+class TableTest(ClusterTest):
+    def test_create_list_describe_drop(self):
+        self.create("id:int64", "note:text?", "x:float32?", "raw:blob?")
+        described = self.objects("table", "describe", self.table)
+        self.assertEqual(described[0], {"field": "id", "type": "int64", "nullable": "no"})
+        self.assertEqual(described[1], {"field": "note", "type": "text", "nullable": "yes"})
+        listed = {table["name"]: table for table in self.objects("table", "list")}
+        self.assertEqual(listed[self.table]["fields"], "id:int64,note:text?,x:float32?,raw:blob?")
+        self.assertEqual(listed[self.table]["kind"], "transactional")
+        self.assertIn(self.table, self.good("table", "list"))
+        self.assertEqual(self.objects("table", "drop", self.table, "--yes"), [{"dropped": self.table}])
+        self.assertNotIn(self.table, self.good("table", "list"))
+        self.bad(1, "table", "drop", self.table, "--yes", says=self.table)
+
+    def test_create_the_same_again_is_the_same_table(self):
+        self.create("id:int64")
+        first = self.objects("table", "create", self.table, "--field", "id:int64")
+        self.assertEqual(first, self.objects("table", "create", self.table, "--field", "id:int64"))
+
+    def test_drop_asks_first(self):
+        self.create("id:int64")
+        self.bad(2, "table", "drop", self.table, stdin="", says="say --yes to do it")
+        self.assertEqual(self.count(), 0)
+
+
+class RecordTest(ClusterTest):
+    def test_put_get_delete(self):
+        self.create("balance:int64", "note:text?", "raw:blob?")
+        self.assertEqual(self.objects("put", self.table, 7, "balance=-5", "note=a=b", "raw=x'00ff'"),
+                         [{"table": self.table, "key": 7, "written": "new"}])
+        self.assertEqual(self.objects("get", self.table, 7),
+                         [{"_key": 7, "balance": -5, "note": "a=b", "raw": "00ff"}])
+        self.assertEqual(self.objects("put", self.table, 7, "balance=6", "--null", "note")[0]["written"], "changed")
+        self.assertEqual(self.objects("get", self.table, 7),
+                         [{"_key": 7, "balance": 6, "note": None, "raw": "00ff"}])
+        self.assertIn("balance", self.good("get", self.table, 7))
+        self.assertEqual(self.good("get", self.table, 7, "--csv"), "_key,balance,note,raw\n7,6,,x'00ff'\n")
+        self.assertEqual(self.objects("delete", self.table, 7), [{"table": self.table, "deleted": 7}])
+        self.bad(1, "get", self.table, 7, says=f"table {self.table} has no record 7")
+
+    def test_largest_key(self):
+        self.create("n:int16")
+        key = 2**64 - 1
+        self.good("put", self.table, key, "n=1")
+        self.assertEqual(self.objects("get", self.table, key)[0]["_key"], key)
+
+    def test_non_transactional(self):
+        self.create("n:int64", kind="non-transactional")
+        self.good("put", self.table, 1, "n=1")
+        first = self.objects("get", self.table, 1, "--with-version")[0]
+        self.good("put", self.table, 1, "n=2")
+        second = self.objects("get", self.table, 1, "--with-version")[0]
+        self.assertEqual((first["n"], second["n"]), (1, 2))
+        self.assertNotEqual(first["_version"], second["_version"])
+        self.good("delete", self.table, 1)
+        self.bad(1, "delete", self.table, 1, says="has no record 1")
+
+
+class ScanTest(ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.create("carrier:text?", "delay:int32?", "miles:float64")
+        rows = "key,carrier,delay,miles\n1,UA,10,1.5\n2,UA,NA,2.5\n3,B6,70,0.5\n4,NA,-3,4\n5,\"a,b\",0,8\n"
+        self.good("import", self.table, self.write("rows.csv", rows), "--key", "key")
+
+    def test_projection(self):
+        rows = self.objects("scan", self.table, "--where", "delay > 0 or carrier is null", "--select",
+                            "_key, delay as d", "--order-by", "d desc")
+        self.assertEqual(rows, [{"_key": 3, "d": 70}, {"_key": 1, "d": 10}, {"_key": 4, "d": -3}])
+        self.assertEqual(len(self.objects("scan", self.table, "--limit", 2)), 2)
+        self.assertEqual(self.good("scan", self.table, "--csv", "--select", "carrier", "--order-by", "carrier"),
+                         'carrier\nNA\nB6\nUA\nUA\n"a,b"\n')
+
+    def test_top_k(self):
+        self.assertEqual(self.objects("scan", self.table, "--select", "miles", "--order-by", "miles desc", "--limit", 2),
+                         [{"miles": 8}, {"miles": 4}])
+
+    def test_aggregates(self):
+        rows = self.objects("scan", self.table, "--aggregate", "count(*) as n, sum(miles), avg(delay), min(carrier)",
+                            "--group-by", "carrier", "--order-by", "n desc, carrier")
+        self.assertEqual(rows[0], {"carrier": "UA", "n": 2, "sum(miles)": 4.0, "avg(delay)": 10.0, "min(carrier)": "UA"})
+        self.assertEqual(rows[1], {"carrier": None, "n": 1, "sum(miles)": 4.0, "avg(delay)": -3.0, "min(carrier)": None})
+        self.assertEqual(len(rows), 4)
+
+    def test_table_for_people(self):
+        text = self.good("scan", self.table, "--select", "carrier, delay", "--where", "miles > 5")
+        self.assertEqual(text, "carrier  delay\n-------  -----\na,b          0\n")
+
+    def test_statistics(self):
+        result = self.loam("scan", self.table, "--json", "--statistics")
+        statistics = json.loads(result.stderr)["statistics"]
+        self.assertEqual(statistics["rows"], 5)
+        self.assertGreaterEqual(statistics["records"], 5)
+
+
+class OthersTest(ClusterTest):
+    def test_stats(self):
+        self.create("n:int64")
+        self.good("put", self.table, 1, "n=1")
+        stats = self.objects("stats")[0]
+        self.assertGreater(stats["manager"]["commits"], 0)
+        self.assertEqual(len(stats["nodes"]), 1)
+        self.assertTrue(stats["nodes"][0]["live"])
+        tables = {table["name"]: table for table in stats["nodes"][0]["statistics"]["tables"]}
+        self.assertEqual(tables[self.table]["keys"], 1)
+        self.assertIn("commit manager", self.good("stats"))
+
+    def test_doctor(self):
+        result = loam("doctor", "--json", "--memory", "64MiB")
+        topics = {finding["topic"]: finding for finding in map(json.loads, result.stdout.splitlines())}
+        self.assertIn("huge pages", topics)
+        self.assertEqual(topics["processor"]["health"], "good", "this host runs the program")
+        self.assertIn(result.returncode, (0, 6))
+        used = int(self.dev.address.rsplit(":", 1)[1])
+        findings = map(json.loads, loam("doctor", "--json", "--port", used).stdout.splitlines())
+        self.assertEqual([f["health"] for f in findings if f["topic"] == f"port {used}"], ["poor"])
+        self.assertEqual(loam("doctor", "--memory", "900TiB").returncode, 6)
+
+    def test_version_and_help(self):
+        self.assertRegex(json.loads(loam("version", "--json").stdout)["version"], r"^\d+\.\d+\.\d+$")
+        for path in ([], ["dev"], ["table"], ["table", "create"], ["table", "list"], ["table", "describe"],
+                     ["table", "drop"], ["put"], ["get"], ["delete"], ["import"], ["scan"], ["stats"], ["doctor"],
+                     ["demo"], ["completion"], ["version"]):
+            result = loam(*path, "--help")
+            self.assertEqual(result.returncode, 0, path)
+            self.assertIn("Usage: loam", result.stdout, path)
+            if path and path not in (["table"], ["completion"]):
+                self.assertIn("--json", result.stdout, path)
+
+    def test_completion_knows_every_subcommand(self):
+        script = loam("completion", "bash").stdout
+        ask = script + '\nCOMP_WORDS=(loam "$1" "$2"); COMP_CWORD=$3; _loam; echo "${COMPREPLY[*]}"'
+        offered = subprocess.run(["bash", "-c", ask, "-", "", "", "1"], capture_output=True, text=True, check=True)
+        for name in ("dev", "table", "put", "get", "delete", "import", "scan", "stats", "doctor", "demo"):
+            self.assertIn(name, offered.stdout.split())
+        offered = subprocess.run(["bash", "-c", ask, "-", "scan", "--gr", "2"], capture_output=True, text=True, check=True)
+        self.assertEqual(offered.stdout.strip(), "--group-by")
+
+
+class DevTest(unittest.TestCase):
+    def test_ends_by_either_signal(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with Dev() as dev:
+                dev.process.send_signal(number)
+                self.assertEqual(dev.process.wait(cluster.DEADLINE_S), 0)
+                dev.process.stdout.close()
+
+    def test_print_config(self):
+        config = json.loads(loam("dev", "--print-config", "--json", "--memory", "2GiB", "--page-size", "4MiB",
+                                 "--listen", "tcp://127.0.0.1:1234").stdout)
+        self.assertEqual(config["memory_bytes"], 2 << 30)
+        self.assertEqual(config["page_bytes"], 4 << 20)
+        self.assertEqual(config["listen"], "tcp://127.0.0.1:1234")
+        self.assertIn("listen = \"tcp://127.0.0.1:7400\"", loam("dev", "--print-config").stdout)
+
+
+class DemoTest(unittest.TestCase):
+    def test_all_checks_hold(self):
+        result = loam("demo", "--seconds", 1, "--accounts", 1000, "--memory", "256MiB", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        found = json.loads(result.stdout)
+        self.assertEqual(found["import"]["rows"], 27_004)
+        self.assertTrue(all(question["right"] for question in found["questions"]))
+        self.assertEqual(len(found["questions"]), 5)
+        self.assertTrue(found["all_at_once"]["right"] and found["checks_hold"])
+        self.assertGreater(found["transfers"]["transactions"], 0)
+        self.assertGreater(found["transfers"]["scans"], 0)
+
+    def test_finds_the_sample_by_loam_data_or_says_so(self):
+        result = loam("demo", "--flights", "/nowhere/flights.csv")
+        self.assertEqual(result.returncode, 4)
+        self.assertIn("/nowhere/flights.csv cannot be opened: No such file or directory", result.stderr)
+        result = loam("demo", "--seconds", 1, "--accounts", 100, env={"LOAM_DATA": str(SAMPLE.parent)})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("Every answer is what the file says, every sum and every balance is exact.", result.stdout)
+
+
+if __name__ == "__main__":
+    cluster.main()
