@@ -1,11 +1,12 @@
-"""Links of the documents, and files that documents and sources name."""
+"""Links of the documents, and files and tests that documents and sources name."""
 
+import ast
 import re
 
 from checks import cpp
 from checks.tree import CODE_ROOTS, Finding
 
-WHAT = "links and named files exist"
+WHAT = "links, named files and named tests exist"
 
 _FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
@@ -17,6 +18,22 @@ _DOCUMENT = re.compile(r"(?<![\w/.-])(docs/[\w/-]+\.md)\b")
 _FILE_SPAN = re.compile(
     r"`((?:%s|docs|scripts|cmake)/[\w./-]+\.(?:h|cc|py|md|cmake|proto|txt))`" % "|".join(CODE_ROOTS)
 )
+# `Suite.Case` of a C++ test, `Class.test_name` of a Python one.
+_TEST_SPAN = re.compile(r"`([A-Z]\w*\.(?:[A-Z]|test_)\w*)`")
+_CPP_TEST = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\s*\)", re.MULTILINE)
+
+
+def _tests(tree):
+    """The names of all tests, as documents write them."""
+    names = set()
+    for path, text in tree.texts():
+        if path.endswith("_test.cc"):
+            names.update(".".join(test) for test in _CPP_TEST.findall(text))
+        elif path.endswith("_test.py"):
+            for part in ast.parse(text).body:
+                if isinstance(part, ast.ClassDef):
+                    names.update(f"{part.name}.{f.name}" for f in part.body if isinstance(f, ast.FunctionDef))
+    return names
 
 
 def _spaces(match):
@@ -57,6 +74,7 @@ def _check_link(tree, page, target):
 
 def run(tree):
     findings = []
+    tests = _tests(tree)
     for path, text in tree.texts():
         named = []
         rest = text
@@ -69,6 +87,10 @@ def run(tree):
                         findings.append(Finding(path, cpp.line_of(text, match.start()), problem))
                 rest = pattern.sub(_spaces, rest)  # a link is told of once
             named += _FILE_SPAN.finditer(text)
+            for match in _TEST_SPAN.finditer(text):
+                if match.group(1) not in tests:
+                    problem = f"names the test '{match.group(1)}', which does not exist: mend the name or write it"
+                    findings.append(Finding(path, cpp.line_of(text, match.start()), problem))
         if path.endswith((".md", ".h", ".cc", ".cmake", "CMakeLists.txt", "Makefile")):
             named += _DOCUMENT.finditer(rest)
         for file, line in sorted({(m.group(1), cpp.line_of(text, m.start())) for m in named}):

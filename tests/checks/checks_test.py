@@ -136,6 +136,13 @@ class TextualChecks(Planted):
         self.assert_found("links", ("common/base/told.h", 1), ("docs/page.md", 1), ("docs/page.md", 3),
                           ("docs/page.md", 4), ("docs/page.md", 9))  # fmt: skip
 
+    def test_named_tests(self):
+        self.plant("common/base/counter_test.cc", "TEST(Counter, Counts) {}\nTEST_F(\n    CounterTest, Wraps) {}\n")
+        self.plant("tests/checks/count_test.py", "class CountTest:\n    def test_it(self):\n        pass\n")
+        self.plant("docs/page.md", "`Counter.Counts`, `CounterTest.Wraps`, `CountTest.test_it`\n`Counter.Guesses`\n"
+                   "`CountTest.test_that`\n`README.md`, `ctest -R Counter.Guesses`\n")  # fmt: skip
+        self.assert_found("links", ("docs/page.md", 2), ("docs/page.md", 3))
+
     def test_spelling(self):
         self.plant("docs/typo.md", "All is well.\nThis was rec" "ieved.\n")
         self.assert_found("spelling", ("docs/typo.md", 2))
