@@ -494,9 +494,11 @@ TYPED_TEST(TransportTest, ForgedAndWithdrawnRegionsEndTheConnectionAndTouchNothi
     Buffer memory(200, std::byte{'.'});
     const MutableBytes middle = MutableBytes(memory).subspan(50, 100);
     RemoteRegion region = *this->accepted_->offer_region(middle);
+    const RemoteRegion other = *this->accepted_->offer_region(memory);  // stays on offer, must not be taken for it
+    EXPECT_NE(other.id, region.id);
     Connection* writer = this->connection_;
     if (forgery == Forgery::kSize) region.size = 1'000;
-    if (forgery == Forgery::kId) region.id += 1;
+    if (forgery == Forgery::kId) region.id += 2;
     if (forgery == Forgery::kWithdrawn) this->accepted_->withdraw_region(region);
     if (forgery == Forgery::kOtherConnection) {
       writer = &this->connect(*this->client_, this->address_, this->owner_);
