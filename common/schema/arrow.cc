@@ -100,10 +100,10 @@ void export_schema(const ResultSchema& schema, ArrowSchema* out) {
   fill(out, holder.release(), "+s", 0);
 }
 
-void export_chunk(std::shared_ptr<const Chunk> chunk, ArrowArray* out) {
+void export_chunk(const std::shared_ptr<const Chunk>& chunk, ArrowArray* out) {
   const ChunkView& view = chunk->view();
   auto holder = std::make_unique<ArrayHolder>();
-  holder->chunk = std::move(chunk);
+  holder->chunk = chunk;  // each child needs it too
   holder->children.resize(view.columns());
   for (size_t i = 0; i < view.columns(); ++i) {
     const ChunkView::Column& column = view.column(i);

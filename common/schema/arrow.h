@@ -52,6 +52,6 @@ void export_schema(const ResultSchema& schema, ArrowSchema* out);
 
 /// Fills `out` with a struct array whose children point into the chunk, which lives until the array and every child
 /// that was moved out of it are released. `out->release` may be called from any thread.
-void export_chunk(std::shared_ptr<const Chunk> chunk, ArrowArray* out);
+void export_chunk(const std::shared_ptr<const Chunk>& chunk, ArrowArray* out);
 
 }  // namespace loam

@@ -93,6 +93,20 @@ void ChunkBuilder::append_null(size_t index) {
   }
 }
 
+std::byte* ChunkBuilder::extend(size_t index, size_t count) {
+  Column& column = columns_[index];
+  LOAM_DCHECK(column.width != 0, "not a fixed-width column");
+  if (column.valid.empty()) {
+    column.count += static_cast<uint32_t>(count);
+  } else {
+    for (size_t i = 0; i < count; ++i) note_present(column, 0);
+  }
+  const size_t at = column.values.size();
+  column.values.resize(at + count * column.width);
+  bytes_ += count * column.width;
+  return column.values.data() + at;
+}
+
 void ChunkBuilder::append_text(size_t index, std::string_view value) {
   Column& column = columns_[index];
   LOAM_DCHECK(column.width == 0, "not a text or blob column");

@@ -134,6 +134,39 @@ TEST(Chunk, MalformedChunks) {
   EXPECT_TRUE(ChunkView::decode(good, schema).ok());
 }
 
+TEST(Chunk, ExtendAppendsPresentValues) {
+  const ResultSchema schema{{{"a", FieldType::kInt32, true}}};
+  for (const bool null_first : {false, true}) {
+    ChunkBuilder builder(schema);
+    std::vector<Value> expected;
+    const auto append = [&](int32_t from, int32_t count) {
+      std::byte* at = builder.extend(0, static_cast<size_t>(count));
+      for (int32_t x = from; x < from + count; ++x, at += sizeof x) {
+        std::memcpy(at, &x, sizeof x);
+        expected.push_back(Value::int32(x));
+      }
+      builder.end_rows(static_cast<size_t>(count));
+    };
+    const auto append_null = [&] {
+      builder.append_null(0);
+      builder.end_row();
+      expected.push_back(Value::null());
+    };
+    if (null_first) append_null();
+    append(100, 13);
+    append_null();
+    append(200, 20);
+    const size_t bytes = builder.bytes();
+    Buffer buffer;
+    ASSERT_TRUE(builder.finish(buffer).ok());
+    EXPECT_LE(buffer.size(), bytes + 16);
+    const auto view = ChunkView::decode(buffer, schema);
+    ASSERT_TRUE(view.ok()) << view.status().to_string();
+    ASSERT_EQ(view->rows(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(view->value(0, i), expected[i]) << i;
+  }
+}
+
 TEST(Chunk, LimitOfBytes) {
   const ResultSchema schema{{{"a", FieldType::kText, false}}};
   ChunkBuilder builder(schema);
