@@ -26,24 +26,29 @@ class Block {
   /// Gathers entries from `from` on until the block is full or `end` is reached; returns the entry behind the last one
   /// looked at. [from, end) is whole entries below the page's fill mark.
   const Entry* gather(const Entry* from, const Entry* end) {
-    size_ = 0;
-    looked_at_ = 0;
-    max_from_ = 0;
-    min_to_ = std::numeric_limits<uint64_t>::max();
-    while (from != end && size_ < kRows) {
+    // Locals: the stores into the arrays could change members for all that the compiler knows.
+    size_t size = 0;
+    size_t looked_at = 0;
+    uint64_t max_from = 0;
+    uint64_t min_to = std::numeric_limits<uint64_t>::max();
+    while (from != end && size < kRows) {
       const Entry& entry = *from;
       from = reinterpret_cast<const Entry*>(reinterpret_cast<const std::byte*>(from) + entry.size_bytes);
-      ++looked_at_;
+      ++looked_at;
       if (entry.kind != EntryKind::kPut) continue;
       const Span span = judge(entry);  // through the forward pointer if it was moved (R23)
       if (!span.alive) continue;
-      rows_[size_] = reinterpret_cast<const std::byte*>(&entry) + sizeof(Entry);
-      from_[size_] = entry.valid_from;
-      to_[size_] = span.valid_to;
-      max_from_ = std::max(max_from_, entry.valid_from);
-      min_to_ = std::min(min_to_, span.valid_to);
-      ++size_;
+      rows_[size] = reinterpret_cast<const std::byte*>(&entry) + sizeof(Entry);
+      from_[size] = entry.valid_from;
+      to_[size] = span.valid_to;
+      max_from = std::max(max_from, entry.valid_from);
+      min_to = std::min(min_to, span.valid_to);
+      ++size;
     }
+    size_ = size;
+    looked_at_ = looked_at;
+    max_from_ = max_from;
+    min_to_ = min_to;
     return from;
   }
 

@@ -63,14 +63,8 @@ class Projection final : public Output {
  private:
   void append(const Block& block, const uint16_t* rows, size_t n) {
     size_t column = 0;
-    if (with_key_) {
-      for (size_t i = 0; i < n; ++i) chunk_.append(column, block.entry(rows[i]).key);
-      ++column;
-    }
-    if (with_version_) {
-      for (size_t i = 0; i < n; ++i) chunk_.append(column, block.valid_from(rows[i]));
-      ++column;
-    }
+    if (with_key_) fill<uint64_t>(column++, n, [&](size_t i) { return block.entry(rows[i]).key; });
+    if (with_version_) fill<uint64_t>(column++, n, [&](size_t i) { return block.valid_from(rows[i]); });
     for (const uint16_t field : select_) append_field(column++, field, block, rows, n);
     chunk_.end_rows(n);
   }
@@ -88,12 +82,24 @@ class Projection final : public Output {
     }
   }
 
+  template <class T, class Get>
+  void fill(size_t column, size_t n, Get get) {
+    std::byte* at = chunk_.extend(column, n);
+    for (size_t i = 0; i < n; ++i, at += sizeof(T)) {
+      const T value = get(i);
+      std::memcpy(at, &value, sizeof value);
+    }
+  }
+
   template <class T>
   void append_fixed(size_t column, uint16_t field, const Block& block, const uint16_t* rows, size_t n) {
     const FieldLayout& layout = schema_.layout(field);
+    if (layout.null_bit == FieldLayout::kNone) {
+      return fill<T>(column, n, [&, offset = layout.offset](size_t i) { return load<T>(block.row(rows[i]) + offset); });
+    }
     for (size_t i = 0; i < n; ++i) {
       const std::byte* const row = block.row(rows[i]);
-      if (layout.null_bit != FieldLayout::kNone && null_at(row, schema_, layout.null_bit)) {
+      if (null_at(row, schema_, layout.null_bit)) {
         chunk_.append_null(column);
       } else {
         chunk_.append(column, load<T>(row + layout.offset));

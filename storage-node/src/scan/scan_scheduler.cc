@@ -49,6 +49,7 @@ void ScanPass::walk(uint64_t number, size_t budget_bytes) {
   }
   if (at != end) return;
   for (ScanQuery* query : together_) query->finish_page(number);
+  cursor_ = number + 1;  // who joins now begins with the next page, with the others
 }
 
 Status ScanScheduler::join(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns) {

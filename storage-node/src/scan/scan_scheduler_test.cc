@@ -130,6 +130,23 @@ TEST(Scan, ModelOfVisibilityAndEveryKindOfQuery) {
   EXPECT_GT(results, 1'000u);
 }
 
+TEST(Scan, VisibilityAtTheEdgesOfTheSnapshot) {
+  // Base 5, high 9, open 6 and 8. Each block is of one kind, so that shortcuts for whole blocks are met too.
+  const Snapshot snapshot = Snapshot::make(Version(5), Version(9), std::vector{Version(6), Version(8)}).value();
+  for (uint64_t from = 1; from <= 11; ++from) {
+    for (const uint64_t to : {uint64_t{2}, from + 1, from + 2, uint64_t{20}, kOpen, kPending}) {
+      if (to != kPending && to <= from) continue;
+      Fixture f;
+      for (uint64_t key = 0; key < 10; ++key) f.put(key, from, to, {Value::int64(1), Value::null()});
+      QueryResult result(*f.schema, all_keys());
+      ASSERT_TRUE(f.join(1, f.spec(all_keys(), snapshot), result).ok());
+      f.run();
+      const bool visible = snapshot.visible(Version(from)) && !snapshot.visible(Version(to));
+      EXPECT_EQ(result.rows.size(), visible ? 10u : 0u) << from << " to " << to;
+    }
+  }
+}
+
 TEST(Scan, QueriesThatArriveDuringAPassShareItsPages) {
   Fixture f(4'000);
   const size_t pages = f.pages();
@@ -140,6 +157,9 @@ TEST(Scan, QueriesThatArriveDuringAPassShareItsPages) {
     ASSERT_TRUE(f.join(id, f.spec(all_keys(), Snapshot(Version(5))), *results.back()).ok());
     for (size_t i = 0; i < pages / 16; ++i) f.scans.step(f.now, any_publication(), kAll);
   }
+  for (size_t i = 0; i < pages % 16; ++i) f.scans.step(f.now, any_publication(), kAll);
+  EXPECT_TRUE(results[0]->ended()) << "the first one was held up by nobody: one page a step";
+  EXPECT_FALSE(results[1]->ended());
   f.run();
   EXPECT_LE(f.scans.statistics().pages, 2 * pages);
   EXPECT_EQ(f.scans.statistics().queries, 16u);
