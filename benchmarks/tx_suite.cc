@@ -1,0 +1,168 @@
+// Suite tx: whole transactions on a cluster in this process, over the real transport.
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <dirent.h>
+
+#include "benchmarks/suite.h"
+#include "common/base/assert.h"
+#include "deploy/cli/src/cluster/one_process.h"
+#include "deploy/cli/src/demo/transfers.h"
+
+namespace loam::bench {
+namespace {
+
+/// CPU time of all threads of this process by what they are there for, nanoseconds.
+struct CpuTimes {
+  double node_network = 0;  ///< executes requests
+  double node_scan = 0;
+  double node_other = 0;  ///< compactor, link to the commit manager
+  double commit = 0;
+  double clients = 0;  ///< the workers of both clients, on which the transfers' fibers run
+  double rest = 0;     ///< the thread that watches the sums, gRPC's
+
+  double all() const { return node_network + node_scan + node_other + commit + clients + rest; }
+};
+
+double& part_of(CpuTimes& times, const std::string& thread) {
+  if (thread.starts_with("loam-net")) return times.node_network;
+  if (thread.starts_with("loam-scan")) return times.node_scan;
+  if (thread == "loam-background" || thread == "loam-control") return times.node_other;
+  if (thread == "loam-commit") return times.commit;
+  if (thread == "loam-client") return times.clients;
+  return times.rest;
+}
+
+/// By the threads' names; the kernel counts the time that each ran.
+CpuTimes cpu_times() {
+  CpuTimes times;
+  DIR* const tasks = opendir("/proc/self/task");
+  LOAM_CHECK(tasks != nullptr, "/proc is not mounted");
+  while (const dirent* task = readdir(tasks)) {
+    if (task->d_name[0] == '.') continue;
+    const std::string directory = std::string("/proc/self/task/") + task->d_name;
+    std::string name;
+    double ran_ns = 0;
+    std::getline(std::ifstream(directory + "/comm"), name);
+    std::ifstream(directory + "/schedstat") >> ran_ns;
+    part_of(times, name) += ran_ns;
+  }
+  closedir(tasks);
+  return times;
+}
+
+/// A column of numbers, one a turn.
+using Columns = std::map<std::string, Samples>;
+
+class TxSuite final : public Suite {
+ public:
+  void add_options(CLI::App& app) override {
+    app.add_option("--accounts", transfers_.accounts, "between which money moves")
+        ->capture_default_str()
+        ->check(CLI::Range(2, 10'000'000));
+    app.add_option("--fibers", transfers_.fibers, "transfers at once")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 4'000));
+    app.add_option("--memory-mib", memory_mib_, "of the storage node")
+        ->capture_default_str()
+        ->check(CLI::Range(128, 1 << 20));
+  }
+
+  void run(Run& run) override {
+    transfers_.seed = run.seed;
+    transfers_.duration_ns = run.quick ? 2'000'000'000 : 10'000'000'000;
+    cli::OneProcessOptions options = cli::OneProcessOptions::on_free_ports();
+    options.node.memory_bytes = uint64_t{memory_mib_} << 20;
+    const auto cluster = ready(cli::OneProcessCluster::start(options));
+    const auto mover = ready(client::Client::connect(cluster->address()));
+    const auto watcher = ready(client::Client::connect(cluster->address()));
+
+    Columns columns;
+    const std::vector<Variant> variants = {{"transfers", [&] { return transfer(*mover, *watcher, columns); }}};
+    const Samples rates = alternate(run.turns, variants)[0];
+    for (auto& [name, samples] : columns) samples.values.erase(samples.values.begin());  // the turn that does not count
+
+    const nlohmann::ordered_json with = {{"accounts", transfers_.accounts},
+                                         {"fibers", transfers_.fibers},
+                                         {"seconds", transfers_.duration_ns / 1'000'000'000},
+                                         {"scans_meanwhile", "one after another"}};
+    run.report.add("tx.transfers_per_s", rates, "tx/s", Better::kHigher, with);
+    const auto add = [&](const char* name, const char* unit, Better better = Better::kLower) {
+      run.report.add(std::string("tx.") + name, columns.at(name), unit, better, with);
+    };
+    add("messages_per_tx", "messages");
+    add("frames_per_tx", "frames");
+    add("bytes_per_tx", "bytes");
+    add("round_trips_per_tx", "trips");
+    add("cpu_us_per_tx", "us");
+    add("cpu_us_node", "us/tx");
+    add("cpu_us_commit", "us/tx");
+    add("cpu_us_clients", "us/tx");
+    add("cpu_us_scans", "us/tx");
+    add("cpu_us_rest", "us/tx");
+    add("abort_share", "share");
+    add("latency_p50_us", "us");
+    add("latency_p99_us", "us");
+    add("latency_p999_us", "us");
+    add("sums_per_s", "scans/s", Better::kHigher);
+    run.report.add_unmeasured("tx.overload_ratio", "ratio", Better::kHigher,
+                              "load beyond saturation needs clients in processes of their own");
+    run.report.add_unmeasured("tx.vs_postgres_tpcb", "ratio", Better::kHigher,
+                              "the TPC-B-like program and PostgreSQL are not driven from here yet");
+  }
+
+ private:
+  template <class T>
+  static T ready(Result<T> result) {
+    LOAM_CHECK(result.ok(), result.status().to_string().c_str());
+    return std::move(result).value();
+  }
+
+  /// One turn on accounts of its own: every sum taken meanwhile and every balance at the end are checked.
+  double transfer(client::Client& mover, client::Client& watcher, Columns& columns) {
+    transfers_.table = "accounts_" + std::to_string(++turn_);
+    const client::Table table = ready(cli::open_accounts(mover, transfers_));
+    const CpuTimes before = cpu_times();
+    const cli::TransferReport report = cli::run_transfers(mover, watcher, table, transfers_);
+    const CpuTimes after = cpu_times();
+    LOAM_CHECK(report.ok(), report.wrong.empty() ? "a wrong sum" : report.wrong[0].c_str());
+    LOAM_CHECK(mover.drop_table(transfers_.table).ok(), "the table cannot be dropped");
+
+    const auto transfers = static_cast<double>(report.transfers);
+    const auto add = [&](const char* name, double value) { columns[name].values.push_back(value); };
+    const auto each = [&](const char* name, uint64_t count) { add(name, static_cast<double>(count) / transfers); };
+    const auto cpu = [&](const char* name, double ns) { add(name, ns / 1'000 / transfers); };
+    const client::ClientStatistics& s = report.statistics;
+    each("messages_per_tx", s.messages_sent + s.messages_received);
+    each("frames_per_tx", s.frames_sent + s.frames_received);
+    each("bytes_per_tx", s.bytes_sent + s.bytes_received);
+    each("round_trips_per_tx", s.round_trips);
+    cpu("cpu_us_per_tx", after.all() - before.all());
+    cpu("cpu_us_node", after.node_network + after.node_other - before.node_network - before.node_other);
+    cpu("cpu_us_commit", after.commit - before.commit);
+    cpu("cpu_us_clients", after.clients - before.clients);
+    cpu("cpu_us_scans", after.node_scan - before.node_scan);
+    cpu("cpu_us_rest", after.rest - before.rest);
+    add("abort_share", static_cast<double>(s.aborted) / static_cast<double>(std::max<uint64_t>(1, s.begun)));
+    add("latency_p50_us", static_cast<double>(report.latencies.p50_ns) / 1'000);
+    add("latency_p99_us", static_cast<double>(report.latencies.p99_ns) / 1'000);
+    add("latency_p999_us", static_cast<double>(report.latencies.p999_ns) / 1'000);
+    add("sums_per_s", static_cast<double>(report.scans) / report.scan_seconds);
+    return transfers / report.seconds;
+  }
+
+  cli::TransferOptions transfers_;
+  unsigned memory_mib_ = 512;
+  unsigned turn_ = 0;
+};
+
+LOAM_BENCH_SUITE(tx, TxSuite, "transfers between accounts on a cluster in this process, with all sums checked");
+
+}  // namespace
+}  // namespace loam::bench
