@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include <pthread.h>
+
 #include "common/net/tcp_transport.h"
 
 namespace loam::client {
@@ -47,6 +49,7 @@ Result<std::unique_ptr<Worker>> Worker::start(const WorkerOptions& options) {
     w->scheduler_.reset();
     w->transport_.reset();
   });
+  pthread_setname_np(worker->thread_.native_handle(), "loam-client");
   if (Status made = status.get(); !made.ok()) {
     worker->thread_.join();
     return made;

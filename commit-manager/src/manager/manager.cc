@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include <pthread.h>
+
 #include <loam/commit/manager.h>
 
 #include "commit-manager/src/admin/admin_server.h"
@@ -96,6 +98,7 @@ Status CommitManager::Parts::start() {
   thread = std::thread([this] {
     while (!stopping.load(std::memory_order_relaxed)) server->step(kIdleNs);
   });
+  pthread_setname_np(thread.native_handle(), "loam-commit");
   return ok_status();
 }
 
