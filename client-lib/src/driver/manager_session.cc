@@ -60,7 +60,7 @@ Status ManagerSession::open(const std::string& client_name, uint64_t deadline_ns
 
 void ManagerSession::close(uint64_t deadline_ns) {
   closing_ = true;
-  if (end_.ok()) {
+  if (end_.ok() && id_ != SessionId()) {
     flush();
     static_cast<void>(Question<wire::SessionClosed>::ask(link_, wire::CloseSession{}, deadline_ns));
   }
@@ -226,7 +226,12 @@ void ManagerSession::on_failure(uint64_t token, const Status& status, bool sent)
 void ManagerSession::end(const Status& status) {
   if (!end_.ok()) return;
   const std::string why(status.message());
-  end_ = {status.code(), closing_ ? why : "the session has ended, open a new client: " + why};
+  if (closing_) {
+    end_ = {StatusCode::kCancelled, why};
+  } else {
+    end_ = {status.code() == StatusCode::kFenced ? StatusCode::kFenced : StatusCode::kUnavailable,
+            "the session has ended, open a new client: " + why};
+  }
 }
 
 void ManagerSession::give_up(const Status& status) {

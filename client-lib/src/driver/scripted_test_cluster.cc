@@ -1,0 +1,299 @@
+#include "client-lib/src/driver/scripted_test_cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/net/tcp_transport.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::client {
+namespace {
+
+using wire::Opcode;
+
+template <wire::Message M>
+Buffer encoded(const M& message, uint64_t sequence) {
+  Buffer out;
+  wire::encode_message(message, sequence, out);
+  return out;
+}
+
+template <wire::Message M>
+M decoded(ByteReader& reader) {
+  M message;
+  LOAM_CHECK(wire::decode_body(reader, message).ok(), "the client sent a message that does not decode");
+  return message;
+}
+
+/// Which of the two listeners a connection came to: both handlers are wrapped so that they know.
+class Tag final : public net::Handler {
+ public:
+  Tag(net::Handler& owner, void* mark) : owner_(owner), mark_(mark) {}
+  void on_connected(net::Connection& connection) override {
+    connection.set_context(mark_);
+    owner_.on_connected(connection);
+  }
+  void on_messages(net::Connection& connection, std::span<const Bytes> messages) override {
+    owner_.on_messages(connection, messages);
+  }
+  void on_closed(net::Connection& connection, const Status& status) override { owner_.on_closed(connection, status); }
+
+ private:
+  net::Handler& owner_;
+  void* mark_;
+};
+
+}  // namespace
+
+ScriptedCluster::ScriptedCluster(net::TransportOptions options) {
+  std::atomic<bool> ready{false};
+  thread_ = std::thread([this, options, &ready] {
+    transport_ = net::make_tcp_transport(options).value();
+    Tag manager(*this, this), node(*this, nullptr);
+    const net::Address any = net::Address::parse("tcp://127.0.0.1:0").value();
+    manager_address_ = transport_->listen(any, manager).value()->address().to_string();
+    node_address_ = transport_->listen(any, node).value()->address().to_string();
+    ready = true;
+    ready.notify_all();
+    while (!stop_) {
+      if (release_.exchange(false)) {
+        const std::lock_guard lock(mutex_);
+        for (const Held& held : std::exchange(held_, {})) static_cast<void>(held.connection->send(held.answer));
+      }
+      transport_->poll(1'000'000);
+    }
+    transport_.reset();
+  });
+  ready.wait(false);
+}
+
+ScriptedCluster::~ScriptedCluster() {
+  stop_ = true;
+  thread_.join();
+}
+
+void ScriptedCluster::set_script(Script script) {
+  const std::lock_guard lock(mutex_);
+  script_ = std::move(script);
+}
+
+void ScriptedCluster::release_held() { release_ = true; }
+
+ScriptedCluster::Seen ScriptedCluster::seen() const {
+  const std::lock_guard lock(mutex_);
+  Seen now = seen_;
+  for (const auto& [record, versions] : versions_) {
+    if (!versions.empty()) now.rows[record] = versions.back().first;
+  }
+  now.undo_records = static_cast<size_t>(std::count_if(
+      plain_.begin(), plain_.end(), [](const auto& p) { return p.first.table == wire::kTransactionTableId; }));
+  return now;
+}
+
+size_t ScriptedCluster::count(Opcode opcode) const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<size_t>(std::count(seen_.requests.begin(), seen_.requests.end(), opcode));
+}
+
+void ScriptedCluster::on_connected(net::Connection& connection) {
+  const std::lock_guard lock(mutex_);
+  if (connection.context<void>() == nullptr) ++seen_.connections;
+}
+
+void ScriptedCluster::on_closed(net::Connection& connection, const Status&) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(held_, [&](const Held& held) { return held.connection == &connection; });
+}
+
+void ScriptedCluster::on_messages(net::Connection& connection, std::span<const Bytes> messages) {
+  const std::lock_guard lock(mutex_);
+  for (const Bytes message : messages) {
+    if (!serve(connection, message)) return;
+  }
+}
+
+bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
+  ByteReader reader(message);
+  wire::Envelope envelope;
+  LOAM_CHECK(wire::decode_envelope(reader, envelope).ok(), "the client sent a message without an envelope");
+  const bool manager = connection.context<void>() != nullptr;
+  uint64_t& last = last_sequence_[manager ? 0 : 1];
+  if (envelope.sequence <= last) ++seen_.out_of_sequence;
+  last = std::max(last, envelope.sequence);
+  seen_.requests.push_back(envelope.opcode);
+  const bool greeting = envelope.opcode == Opcode::kAttach || envelope.opcode == Opcode::kOpenSession;
+  wire::WriteKind kind{};
+  if (envelope.opcode == Opcode::kPlainWrite) {
+    ByteReader copy = reader;
+    kind = decoded<wire::PlainWrite>(copy).operations.at(0).kind;
+  }
+  const Fate fate = greeting || !script_ ? Fate::kAnswer : script_(envelope.opcode, kind);
+  const bool apply =
+      fate == Fate::kAnswer || fate == Fate::kApplyAndDrop || fate == Fate::kHold || fate == Fate::kApplyAndClose;
+  Buffer answer;
+  if (apply) answer = manager ? execute_manager(envelope, reader) : execute(envelope, reader);
+  switch (fate) {
+    case Fate::kAnswer:
+      if (!answer.empty()) static_cast<void>(connection.send(answer));
+      return true;
+    case Fate::kHold:
+      held_.push_back({&connection, std::move(answer)});
+      return true;
+    case Fate::kError:
+      static_cast<void>(
+          connection.send(encoded(wire::Error{{StatusCode::kOverloaded, "the script says so"}}, envelope.sequence)));
+      return true;
+    case Fate::kGarbage:
+      static_cast<void>(connection.send(as_bytes("\xff nonsense")));
+      return true;
+    case Fate::kClose:
+    case Fate::kApplyAndClose:
+      connection.close({StatusCode::kUnavailable, "the script says so"});
+      return false;
+    default:
+      return true;
+  }
+}
+
+// ---- storage node --------------------------------------------------------------------------------------------------
+
+wire::WriteResult ScriptedCluster::write(const wire::Write& message, const wire::Write::Operation& operation) {
+  auto& versions = versions_[operation.record];
+  const uint64_t id = message.transaction.value;
+  if (!versions.empty() && versions.back().first == id) return {StatusCode::kOk, Version(id)};
+  if (!versions.empty() && !message.snapshot.visible(Version(versions.back().first)))
+    return {StatusCode::kConflict, {}};
+  const bool exists = !versions.empty() && !versions.back().second.empty();
+  if (operation.kind == wire::WriteKind::kInsert && exists) return {StatusCode::kAlreadyExists, {}};
+  if (operation.kind != wire::WriteKind::kInsert && !exists) return {StatusCode::kNotFound, {}};
+  versions.emplace_back(id, Buffer(operation.row.begin(), operation.row.end()));
+  return {StatusCode::kOk, Version(id)};
+}
+
+wire::WriteResult ScriptedCluster::plain_write(const wire::PlainWrite::Operation& operation) {
+  const auto found = plain_.find(operation.record);
+  const uint64_t present = found == plain_.end() ? 0 : found->second.version;
+  if (operation.expected != Version(present)) return {StatusCode::kConflict, Version(present)};
+  if (operation.kind == wire::WriteKind::kRemove) {
+    plain_.erase(found);
+    return {StatusCode::kOk, operation.expected};
+  }
+  plain_[operation.record] = {next_version_, Buffer(operation.row.begin(), operation.row.end())};
+  return {StatusCode::kOk, Version(next_version_++)};
+}
+
+Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& reader) {
+  switch (envelope.opcode) {
+    case Opcode::kAttach:
+      return encoded(wire::Attached{NodeId(1)}, envelope.sequence);
+    case Opcode::kRead: {
+      const auto message = decoded<wire::Read>(reader);
+      wire::ReadReply reply;
+      for (const wire::RecordId& record : message.records) {
+        wire::ReadResult result{StatusCode::kNotFound, {}, {}};
+        for (const auto& [version, row] : versions_[record]) {
+          if (message.snapshot.visible(Version(version)) && !row.empty())
+            result = {StatusCode::kOk, Version(version), row};
+        }
+        // As a node whose answer is full: every answer carries two rows at most.
+        if (reply.results.size() >= 2) result = {StatusCode::kOverloaded, {}, {}};
+        reply.results.push_back(result);
+      }
+      return encoded(reply, envelope.sequence);
+    }
+    case Opcode::kWrite: {
+      const auto message = decoded<wire::Write>(reader);
+      wire::WriteReply reply;
+      for (const auto& operation : message.operations) reply.results.push_back(write(message, operation));
+      return encoded(reply, envelope.sequence);
+    }
+    case Opcode::kRevert: {
+      const auto message = decoded<wire::Revert>(reader);
+      wire::RevertReply reply;
+      for (const wire::RecordId& record : message.records) {
+        auto& versions = versions_[record];
+        if (!versions.empty() && versions.back().first == message.transaction.value) versions.pop_back();
+        reply.results.push_back({StatusCode::kOk, {}});
+      }
+      return encoded(reply, envelope.sequence);
+    }
+    case Opcode::kPlainRead: {
+      wire::PlainReadReply reply;
+      for (const wire::RecordId& record : decoded<wire::PlainRead>(reader).records) {
+        const auto found = plain_.find(record);
+        reply.results.push_back(
+            found == plain_.end()
+                ? wire::ReadResult{StatusCode::kNotFound, {}, {}}
+                : wire::ReadResult{StatusCode::kOk, Version(found->second.version), found->second.row});
+      }
+      return encoded(reply, envelope.sequence);
+    }
+    case Opcode::kPlainWrite: {
+      wire::PlainWriteReply reply;
+      for (const auto& operation : decoded<wire::PlainWrite>(reader).operations) {
+        reply.results.push_back(plain_write(operation));
+      }
+      return encoded(reply, envelope.sequence);
+    }
+    default:
+      return encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted node does not do that"}},
+                     envelope.sequence);
+  }
+}
+
+// ---- commit manager ------------------------------------------------------------------------------------------------
+
+wire::Catalog ScriptedCluster::catalog() const {
+  wire::Catalog catalog;
+  catalog.version = 1;
+  for (const wire::TableInfo& info : wire::system_tables()) catalog.tables.push_back(info);
+  const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
+  catalog.tables.push_back({kTable, "t", TableKind::kTransactional, schema});
+  catalog.tables.push_back({kPlainTable, "plain", TableKind::kNonTransactional, schema});
+  catalog.nodes.push_back({NodeId(1), Incarnation(1), node_address_, ""});
+  catalog.shards.version = 1;
+  catalog.shards.owners.assign(wire::kVirtualShards, NodeId(1));
+  return catalog;
+}
+
+Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteReader& reader) {
+  switch (envelope.opcode) {
+    case Opcode::kOpenSession:
+      return encoded(wire::SessionOpened{SessionId(7), 1, "", catalog()}, envelope.sequence);
+    case Opcode::kGetCatalog:
+      return encoded(wire::CatalogReply{catalog()}, envelope.sequence);
+    case Opcode::kBegin: {
+      const auto message = decoded<wire::Begin>(reader);
+      wire::Begun begun;
+      std::vector<Version> open;
+      for (uint64_t id : open_ids_) open.push_back(Version(id));
+      begun.snapshot =
+          Snapshot::make(Version(open.empty() ? next_id_ - 1 : open[0].value - 1), Version(next_id_ - 1), open).value();
+      begun.first_id = TransactionId(next_id_);
+      begun.snapshot_number = message.read_only ? next_number_++ : 0;
+      begun.catalog_version = 1;
+      for (uint32_t i = 0; i < message.read_write; ++i) open_ids_.insert(next_id_++);
+      seen_.begun += message.read_write;
+      return encoded(begun, envelope.sequence);
+    }
+    case Opcode::kComplete:
+      for (const auto& outcome : decoded<wire::Complete>(reader).outcomes) {
+        seen_.completed[outcome.id.value] = outcome.committed;
+        open_ids_.erase(outcome.id.value);
+      }
+      return encoded(wire::Completed{}, envelope.sequence);
+    case Opcode::kCleared:
+      for (TransactionId id : decoded<wire::Cleared>(reader).ids) seen_.cleared.insert(id.value);
+      return {};
+    case Opcode::kReleaseSnapshots:
+      for (uint64_t number : decoded<wire::ReleaseSnapshots>(reader).numbers) seen_.released.insert(number);
+      return {};
+    case Opcode::kCloseSession:
+      return encoded(wire::SessionClosed{}, envelope.sequence);
+    default:
+      return encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted manager does not do that"}},
+                     envelope.sequence);
+  }
+}
+
+}  // namespace loam::client

@@ -1,0 +1,110 @@
+// A commit manager and a storage node that do what a test tells them: for the driver's tests of lost, late, wrong and
+// refused answers, which real servers do not give on demand.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/net/transport.h"
+#include "common/wire/manager.h"
+#include "common/wire/storage.h"
+
+namespace loam::client {
+
+/// What happens to one request.
+enum class Fate : uint8_t {
+  kAnswer,
+  kDrop,           ///< neither executed nor answered
+  kApplyAndDrop,   ///< executed, not answered
+  kHold,           ///< executed; the answer waits for release_held()
+  kClose,          ///< not executed; the connection is closed
+  kApplyAndClose,  ///< executed; the connection is closed instead of an answer
+  kError,          ///< answered with kOverloaded as a whole, not executed
+  kGarbage,        ///< answered with bytes that are no message
+};
+
+/// One thread that serves both on loopback, with a small model behind. The script and the state belong to the lock.
+class ScriptedCluster final : private net::Handler {
+ public:
+  /// Asked for every request but kOpenSession and kAttach. The kind is that of a kPlainWrite's first operation: an undo
+  /// record's insert, its mark or swap (kUpdate), its clearing (kRemove).
+  using Script = std::function<Fate(wire::Opcode, wire::WriteKind)>;
+
+  explicit ScriptedCluster(net::TransportOptions options = {});
+  ~ScriptedCluster() override;
+
+  const std::string& address() const { return manager_address_; }
+  void set_script(Script script);
+  /// Sends the answers that kHold kept back.
+  void release_held();
+
+  struct Seen {
+    std::vector<wire::Opcode> requests;       ///< in order, both servers
+    std::map<uint64_t, bool> completed;       ///< id → committed
+    std::set<uint64_t> cleared;               ///< ids
+    std::set<uint64_t> released;              ///< snapshot numbers
+    std::map<wire::RecordId, uint64_t> rows;  ///< newest versions of transactional records
+    size_t undo_records = 0;
+    size_t connections = 0;      ///< that storage clients made
+    size_t out_of_sequence = 0;  ///< requests whose number did not rise over those before it at that server (R3)
+    size_t begun = 0;            ///< read-write ids given out
+  };
+  Seen seen() const;
+  size_t count(wire::Opcode opcode) const;
+
+  /// The table that exists: (x int64), transactional; one without transactions has the next id.
+  static constexpr TableId kTable{1024};
+  static constexpr TableId kPlainTable{1025};
+
+ private:
+  struct Held {
+    net::Connection* connection;
+    Buffer answer;
+  };
+  struct Plain {
+    uint64_t version = 0;
+    Buffer row;
+  };
+
+  void on_messages(net::Connection& connection, std::span<const Bytes> messages) override;
+  void on_connected(net::Connection& connection) override;
+  void on_closed(net::Connection& connection, const Status& status) override;
+
+  bool serve(net::Connection& connection, Bytes message);
+  /// Executes; the encoded answer, empty for one-way messages.
+  Buffer execute(const wire::Envelope& envelope, ByteReader& reader);
+  Buffer execute_manager(const wire::Envelope& envelope, ByteReader& reader);
+  wire::WriteResult write(const wire::Write& message, const wire::Write::Operation& operation);
+  wire::WriteResult plain_write(const wire::PlainWrite::Operation& operation);
+  wire::Catalog catalog() const;
+
+  mutable std::mutex mutex_;
+  Script script_;
+  Seen seen_;
+  std::vector<Held> held_;
+  std::map<wire::RecordId, std::vector<std::pair<uint64_t, Buffer>>> versions_;  // oldest first; empty row: removed
+  std::map<wire::RecordId, Plain> plain_;
+  std::set<uint64_t> open_ids_;
+  uint64_t next_id_ = 100;
+  uint64_t next_number_ = 1;
+  uint64_t next_version_ = 1;
+  uint64_t last_sequence_[2] = {0, 0};
+
+  std::unique_ptr<net::Transport> transport_;
+  std::string manager_address_;
+  std::string node_address_;
+  uint16_t manager_port_ = 0;
+  std::set<net::Connection*> manager_connections_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> release_{false};
+  std::thread thread_;
+};
+
+}  // namespace loam::client
