@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "deploy/cli/src/output/json_line.h"
+
 namespace loam::cli {
 
 ExitCode exit_code_of(const Status& status) {
@@ -59,7 +61,7 @@ std::unique_ptr<client::Client> connect(const Context& context, int& exit_code) 
 int fail(const Context& context, ExitCode code, std::string_view message) {
   if (context.json) {
     const nlohmann::ordered_json object = {{"error", {{"exit_code", static_cast<int>(code)}, {"message", message}}}};
-    std::cerr << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
+    std::cerr << json_line(object) << std::endl;
   } else {
     std::cerr << "loam: " << message << std::endl;
   }

@@ -10,12 +10,14 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/env.h"
+#include "common/base/log.h"
 #include "deploy/cli/src/cluster/one_process.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/demo/flights.h"
 #include "deploy/cli/src/demo/transfers.h"
 #include "deploy/cli/src/import/importer.h"
 #include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/query/sorted_rows.h"
 
 namespace loam::cli {
@@ -223,7 +225,7 @@ class Demo {
     result_["checks_hold"] = wrong_.empty();
     result_["wrong"] = wrong_;
     if (context_.json) {
-      std::cout << result_.dump() << std::endl;
+      std::cout << json_line(result_) << std::endl;
     } else if (wrong_.empty()) {
       std::cout << "Every answer is what the file says, every sum and every balance is exact." << std::endl;
     } else {
@@ -288,7 +290,10 @@ void add_demo(CLI::App& app, Context& context) {
       ->type_name("SIZE")
       ->capture_default_str();
   add_json(*command, context);
-  set_body(*command, context, [&context, options] { return Demo(context, *options).run(); });
+  set_body(*command, context, [&context, options] {
+    set_log_level(LogLevel::kWarning);  // the cluster's comings and goings are not the demo's subject
+    return Demo(context, *options).run();
+  });
 }
 
 }  // namespace loam::cli

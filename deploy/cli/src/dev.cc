@@ -9,6 +9,7 @@
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/interrupt.h"
 #include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
 namespace {
@@ -69,7 +70,7 @@ void print_config(const Context& context, const OneProcessOptions& options) {
                                          {"huge_pages", options.node.huge_pages},
                                          {"spin_ns", options.node.spin_ns}};
   if (context.json) {
-    std::cout << config.dump() << "\n";
+    std::cout << json_line(config) << "\n";
     return;
   }
   for (const auto& [name, value] : config.items()) std::cout << name << " = " << value.dump() << "\n";
@@ -82,7 +83,7 @@ void announce(const Context& context, const OneProcessCluster& cluster, const On
                                            {"node_address", cluster.node().address()},
                                            {"node_admin_address", cluster.node().admin_address()},
                                            {"memory_bytes", options.node.memory_bytes}};
-    std::cout << object.dump() << std::endl;
+    std::cout << json_line(object) << std::endl;
     return;
   }
   const bool standard = cluster.address() == kDefaultAddress;

@@ -9,6 +9,7 @@
 
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
 namespace {
@@ -34,7 +35,7 @@ void print(const Finding& finding, bool json) {
   if (json) {
     const nlohmann::ordered_json object = {
         {"topic", finding.topic}, {"health", word(finding.health)}, {"what", finding.what}, {"mend", finding.mend}};
-    std::cout << object.dump() << "\n";
+    std::cout << json_line(object) << "\n";
     return;
   }
   std::string line = std::string(word(finding.health)) + "  " + finding.topic + ":";

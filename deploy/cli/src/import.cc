@@ -11,6 +11,7 @@
 #include "deploy/cli/src/import/importer.h"
 #include "deploy/cli/src/interrupt.h"
 #include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/output/progress.h"
 
 namespace loam::cli {
@@ -56,7 +57,7 @@ void print_json(const Options& options, const ImportReport& report, double secon
   for (const BadRow& row : outcome.bad_rows)
     object["bad_rows"].push_back({{"line", row.line}, {"message", row.message}});
   if (!outcome.fatal.ok()) object["error"] = {{"message", outcome.fatal.to_string()}};
-  std::cout << object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  std::cout << json_line(object) << "\n";
 }
 
 void print_text(const Options& options, const ImportReport& report, double seconds) {

@@ -9,6 +9,7 @@
 
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/query/question.h"
 #include "deploy/cli/src/query/sorted_rows.h"
 
@@ -52,7 +53,7 @@ void print_statistics(const Context& context, const client::ScanStatistics& s) {
                                              {"rows", s.rows},
                                              {"chunks", s.chunks},
                                              {"bytes", s.bytes}}}};
-    std::cerr << object.dump() << "\n";
+    std::cerr << json_line(object) << "\n";
     return;
   }
   std::cerr << fmt::format("{}: {} records in {} pages on {} node{}; {} rows matched, {} in {} chunks came back\n",

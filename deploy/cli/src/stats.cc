@@ -8,6 +8,7 @@
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
 namespace {
@@ -58,7 +59,7 @@ int run(const Context& context) {
   auto statistics = cluster_statistics(address);
   if (!statistics.ok()) return fail(context, statistics.status());
   if (context.json) {
-    std::cout << statistics->dump() << "\n";
+    std::cout << json_line(*statistics) << "\n";
     return kExitOk;
   }
   std::cout << "commit manager\n";

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
 
@@ -11,7 +12,7 @@ void add_version(CLI::App& app, Context& context) {
   add_json(*command, context);
   set_body(*command, context, [&context] {
     if (context.json) {
-      std::cout << nlohmann::ordered_json{{"version", LOAM_VERSION}}.dump() << "\n";
+      std::cout << json_line({{"version", LOAM_VERSION}}) << "\n";
     } else {
       std::cout << "loam " << LOAM_VERSION << "\n";
     }

@@ -1,7 +1,9 @@
 """Bad input of every sort: its own clear message and exit code, nothing lost, nobody else disturbed."""
 
 import json
+import os
 import pathlib
+import pty
 import re
 import socket
 import unittest
@@ -236,6 +238,43 @@ class ImportTest(ClusterTest):
         self.assertEqual(self.count(), 1000)
         result = self.bad(4, "import", self.table, path, "--key", "key")
         self.assertIn("line ", result.stderr)
+
+    def test_progress_on_a_terminal(self):
+        path = self.write("a.csv", "n\n" + "".join(f"{i}\n" for i in range(400_000)))
+        leader, follower = pty.openpty()
+        process = cluster.subprocess.Popen(
+            [cluster.PROGRAM, "import", self.table, path, "--connect", self.dev.address], stderr=follower,
+            stdout=cluster.subprocess.PIPE, text=True)
+        os.close(follower)
+        shown = b""
+        try:
+            while part := os.read(leader, 4096):
+                shown += part
+        except OSError:  # the terminal's other end is closed
+            pass
+        output, _ = process.communicate(timeout=cluster.DEADLINE_S)
+        os.close(leader)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn("400,000 rows imported", output)
+        self.assertRegex(shown.decode(), r"\r\x1b\[K(\[#*\.*\] )?[ \d]+ %  [\d,]+ rows  [\d,]+ rows/s  ETA \d")
+        self.assertTrue(shown.endswith(b"\r\x1b[K"), "the bar is removed at the end")
+
+    def test_interrupted(self):
+        process = cluster.subprocess.Popen(
+            [cluster.PROGRAM, "import", self.table, "-", "--schema", "n:int32", "--connect", self.dev.address],
+            stdin=cluster.subprocess.PIPE, stdout=cluster.subprocess.PIPE, stderr=cluster.subprocess.PIPE, text=True)
+        rows = "".join(f"{i}\n" for i in range(1_000_000))
+        process.stdin.write("n\n" + rows)
+        process.stdin.flush()
+        cluster.wait_until(
+            lambda: self.loam("scan", self.table, "--limit", 1, "--csv").stdout.count("\n") > 1, "the first rows are in")
+        process.send_signal(cluster.signal.SIGINT)
+        output, errors = process.communicate(rows, timeout=cluster.DEADLINE_S)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertIn("the import was interrupted", errors)
+        imported = int(output.split(" ")[0].replace(",", ""))
+        self.assertEqual(self.count(), imported, "exactly what it says is in")
+        self.assertIn(f"imported lines: 2-{imported + 1}\n", errors)
 
     def test_sample(self):
         self.assertIn("27,004 rows imported", self.good("import", self.table, cluster.SAMPLE))
