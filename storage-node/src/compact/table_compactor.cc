@@ -14,8 +14,18 @@ namespace {
 constexpr size_t kMaxSourcePages = 64;
 /// Pages given back to the pool in one step.
 constexpr size_t kFreesPerStep = 4;
+/// Pages of at most this part of a full one are merged along with others.
+constexpr size_t kSmallPage = 8;
 /// Gets after which their mean number of hops says something.
 constexpr uint64_t kGetsForMean = 1000;
+
+/// Memory that rewriting the page frees, for each byte that must be looked at and copied. Of pages of one size the one
+/// with most garbage comes first; those that are all garbage come before all others, however small.
+double worth(const Page& page) {
+  const size_t filled = page.filled_bytes();
+  const size_t live = filled - std::min(filled, page.garbage_bytes());
+  return static_cast<double>(page.size_bytes() - live) / static_cast<double>(filled + 4 * live + 1);
+}
 
 }  // namespace
 
@@ -38,6 +48,7 @@ bool TableCompactor::resting(const Page* page) const {
 }
 
 void TableCompactor::rest(const Page* page) {
+  if (!transactional_) return;  // their garbage is nobody's at once
   Backoff& backoff = backoff_[page];
   backoff.length = backoff.length == 0 ? options_.backoff_publications : backoff.length * 2;
   backoff.until = turn_ + backoff.length;
@@ -70,18 +81,37 @@ size_t TableCompactor::choose(uint64_t turn, bool pressure) {
   if (!pressure && !far && static_cast<double>(garbage) <= options_.dead_share * static_cast<double>(filled)) {
     sources_.clear();
   }
-  std::ranges::sort(sources_, std::ranges::greater(), [](const Source& s) { return s.page->garbage_bytes(); });
-  size_t bytes = 0;
+  std::ranges::sort(sources_, std::ranges::greater(), [](const Source& s) { return worth(*s.page); });
+  size_t bytes = 0;  // of pages that need copying
   size_t chosen = 0;
   size_t chosen_garbage = 0;
   const size_t most = options_.max_sources * table_->log().pool().page_size();
-  while (chosen < std::min(sources_.size(), kMaxSourcePages) && bytes + sources_[chosen].page->size_bytes() <= most) {
-    bytes += sources_[chosen].page->size_bytes();
-    chosen_garbage += sources_[chosen].page->garbage_bytes();
-    ++chosen;
+  for (; chosen < std::min(sources_.size(), kMaxSourcePages); ++chosen) {
+    const Page& page = *sources_[chosen].page;
+    const size_t need = page.garbage_bytes() >= page.filled_bytes() ? 0 : page.size_bytes();
+    if (bytes + need > most) break;
+    bytes += need;
+    chosen_garbage += page.garbage_bytes();
   }
   sources_.resize(chosen);
+  if (chosen > 0) add_small_pages(most - bytes);
   return chosen_garbage;
+}
+
+/// Remainders of earlier jobs come along, so that they do not pile up.
+void TableCompactor::add_small_pages(size_t budget_bytes) {
+  const size_t chosen = sources_.size();
+  for (Page* const page : table_->pages().pages()) {
+    if (sources_.size() >= kMaxSourcePages) return;
+    if (!page->sealed() || page->size_bytes() > table_->log().pool().page_size() / kSmallPage) continue;
+    if (page->size_bytes() > budget_bytes) continue;
+    const auto first = sources_.begin();
+    if (std::any_of(first, first + static_cast<ptrdiff_t>(chosen), [&](const Source& s) { return s.page == page; })) {
+      continue;
+    }
+    budget_bytes -= page->size_bytes();
+    sources_.push_back({.page = page, .small = true});
+  }
 }
 
 void TableCompactor::begin(std::shared_ptr<const Publication> publication) {
@@ -171,12 +201,14 @@ void TableCompactor::count(const Entry& entry) {
 
 void TableCompactor::plan() {
   std::erase_if(sources_, [&](const Source& source) {
+    if (source.small) return false;
     const auto filled = static_cast<double>(source.page->filled_bytes());
     if (static_cast<double>(source.garbage_bytes) > options_.min_page_dead_share * filled) return false;
     rest(source.page);
     ++statistics_.futile_walks;
     return true;
   });
+  if (std::ranges::all_of(sources_, &Source::small)) sources_.clear();
   while (!sources_.empty() && !take_targets()) {
     // The one that needs most goes; those that are all garbage need nothing.
     sources_.erase(std::ranges::max_element(sources_, {}, &Source::kept_bytes));
@@ -261,7 +293,7 @@ void TableCompactor::publish(ThreadContext& thread) {
     retired_.push_back({page, epoch});
   }
   for (const Page* const page : targets_) {
-    if (page->garbage_bytes() > 0) rest(page);  // what it copied of it is still seen
+    if (page->garbage_bytes() > 0) rest(page);  // superseded versions that are still seen
   }
   statistics_.pages_rewritten += sources.size();
   statistics_.pages_waiting += sources.size();

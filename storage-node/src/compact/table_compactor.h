@@ -70,6 +70,7 @@ class TableCompactor {
  private:
   struct Source {
     Page* page = nullptr;
+    bool small = false;  ///< comes along whatever its garbage
     /// Sizes of the entries that may have to be kept. Tombstones are among them: an insert may claim one before its
     /// turn.
     std::vector<uint32_t> kept = {};
@@ -85,6 +86,7 @@ class TableCompactor {
     uint64_t length = 0;
   };
 
+  void add_small_pages(size_t budget_bytes);
   bool resting(const Page* page) const;
   void rest(const Page* page);
   void enter(Phase phase);
