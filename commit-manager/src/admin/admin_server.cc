@@ -139,7 +139,7 @@ class Service final : public admin::ClusterAdmin::Service {
   /// The same for what the core can tell at once.
   template <class T, class Look>
   Result<T> look(grpc::ServerContext* context, Look look) {
-    return ask<T>(context, [look = std::move(look)](Core& core, auto done) { done(look(core)); });
+    return ask<T>(context, [look = std::move(look)](Core& core, const auto& done) { done(look(core)); });
   }
 
   const AdminBackend backend_;

@@ -9,8 +9,9 @@ namespace loam::commit {
 
 namespace {
 
-Status overloaded(std::string what, size_t limit, std::string_view remedy) {
-  return {StatusCode::kOverloaded, "begin: " + what + " (limit " + std::to_string(limit) + "); " + std::string(remedy)};
+Status overloaded(std::string_view what, size_t limit, std::string_view remedy) {
+  return {StatusCode::kOverloaded,
+          "begin: " + std::string(what) + " (limit " + std::to_string(limit) + "); " + std::string(remedy)};
 }
 
 Status refuse_outcome(TransactionId id, std::string_view why) {
