@@ -6,7 +6,7 @@
 // while one is ready, else up to the next deadline). So what the fibers of a round send leaves in one batch.
 //
 // Wake-ups do not go through promises and futures (250 ns each) but suspend a fiber and put it back into the ready
-// queue (wait.h; docs/benchmarking.md has the numbers).
+// queue (wait.h; suite net of benchmarks/README.md measures both).
 #pragma once
 
 #include <cstddef>

@@ -384,6 +384,53 @@ TEST_F(TcpTest, WakeEndsASleepFromOtherThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(TcpTest, AWakeIsNotLostOnTheWayToSleep) {
+  TransportOptions options;
+  options.spin_ns = 0;
+  Transport& transport = add(options);
+  constexpr int kWakes = 20'000;
+  std::atomic<int> posted{0};
+  std::atomic<int> seen{0};
+  // Each wake comes just when the poller begins its next round, and nothing else will end that round.
+  std::thread waker([&] {
+    for (int i = 1; i <= kWakes; ++i) {
+      posted.store(i, std::memory_order_relaxed);  // relaxed: wake() orders it
+      transport.wake();
+      while (seen.load(std::memory_order_acquire) < i) RealEnv::spin_pause();  // acquire: not before the round
+    }
+  });
+  while (seen.load(std::memory_order_relaxed) < kWakes) {
+    transport.poll(kForever);
+    seen.store(posted.load(std::memory_order_relaxed), std::memory_order_release);  // release: pairs with the waker
+  }
+  waker.join();
+}
+
+TEST_F(TcpTest, AFullSocketIsWrittenToAgainWhenThePeerHasRead) {
+  TransportOptions options;
+  options.window_frames = 1024;  // more than socket buffers take
+  options.max_queued_bytes = 64 * 1024 * 1024;
+  serve(options);
+  Transport& client = add(options);
+  Connection& connection = connect(client, address_, owner_);
+  ASSERT_TRUE(pump_until([&] { return !owner_.connections.empty(); }));
+  constexpr size_t kMessages = 600;
+  const std::string text(60'000, 'x');
+  for (size_t i = 0; i < kMessages; ++i) ASSERT_TRUE(connection.send(as_bytes(text)).ok());
+  client.poll(0);
+  EXPECT_GT(connection.queued_bytes(), 0u) << "the socket took everything: send more";
+  EXPECT_EQ(client.counters().credit_stalls.read(), 0u);
+  served_.keep = false;
+  ASSERT_TRUE(pump_until([&] { return served_.bytes >= kMessages * text.size(); }));
+}
+
+TEST_F(TcpTest, TheReasonArrivesThoughThePeerWasStillSending) {
+  serve();
+  Buffer bytes = frame(FrameType{77}, 16, 0, 0, 0, "");
+  bytes.resize(400'000);  // not read when the server closes
+  expect_thrown_out(bytes, "unknown type 77");
+}
+
 TEST_F(TcpTest, ServerThreadsShareAListenerAndServeClients) {
   constexpr size_t kThreads = 2;
   constexpr size_t kConnections = 6;
