@@ -47,7 +47,7 @@ void CommitRun::pump() {
   }
   pumping_ = false;
   const bool known = machine_.result().has_value();
-  if (!waited && open_ > 0 && !answered_.happened()) engine_.counters().round_trips.add(1);
+  if (!waited && open_ > 0 && !known) engine_.counters().round_trips.add(1);
   if (machine_.session_given_up()) engine_.session().give_up(*machine_.result());
   if (known && !answered_.happened()) answered_.notify();
   if (machine_.finished() && open_ == 0 && self_ != nullptr) {

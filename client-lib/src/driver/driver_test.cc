@@ -74,7 +74,9 @@ class DriverTest : public ::testing::Test {
 
 TEST_F(DriverTest, CommitsAndCleansUp) {
   prepare();
+  const uint64_t trips = client_->statistics().round_trips;
   EXPECT_TRUE(update().ok());
+  EXPECT_EQ(client_->statistics().round_trips - trips, 5u) << "begin, undo record, write, mark, completion";
   EXPECT_GT(newest(), first_version_);
   EXPECT_TRUE(eventually([&] { return cluster_.seen().undo_records == 0 && cluster_.seen().cleared.size() == 2; }));
   EXPECT_EQ(cluster_.seen().out_of_sequence, 0u);
