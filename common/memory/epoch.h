@@ -1,5 +1,5 @@
 // Epoch-based reclamation: memory that others may still read is freed when every thread has let go of it.
-// [000: Mitake et al., bounded frees] [Thesis 4.2]
+// [Mitake et al., throughput and latency of Masstree: bounded frees] [Thesis 4.2]
 //
 // A thread reads shared structures only inside a guard (one per network batch, never per record). Memory is first made
 // unreachable, inside a guard, then retired; it is freed kGrace epochs later.

@@ -1,4 +1,4 @@
-// What the commit manager is the one authority for: tables, nodes and the shard map (architecture 1).
+// What the commit manager is the one authority for: tables, nodes and the shard map.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ inline constexpr size_t kMaxTableNameBytes = 128;
 
 /// Names that start with this belong to Loam itself; clients cannot create or drop them.
 inline constexpr std::string_view kSystemPrefix = "loam.";
-/// Undo records, key = transaction id (architecture 5).
+/// Undo records, key = transaction id.
 inline constexpr std::string_view kTransactionTableName = "loam.transactions";
 /// Blocks of distributed counters.
 inline constexpr std::string_view kCounterTableName = "loam.counters";
@@ -55,7 +55,7 @@ inline constexpr uint16_t kVirtualShards = 1024;
 /// evenly.
 uint16_t shard_of(TableId table, Key key);
 
-/// Virtual shard → node, explicit and versioned (architecture 2).
+/// Virtual shard → node, explicit and versioned.
 struct ShardMap {
   CatalogVersion version = 0;
   std::vector<NodeId> owners;  ///< kVirtualShards of them; NodeId(0): nobody yet

@@ -215,7 +215,7 @@ struct PlainWriteReply {
   }
 };
 
-/// Joins the table's shared scan (architecture 3.5). The node serves exactly the named shards, in that version of the
+/// Joins the table's shared scan. The node serves exactly the named shards, in that version of the
 /// map, or refuses (R26). Chunks come as kScanChunk with this request's sequence, at most as many as credits were
 /// given; kScanDone ends the stream. On a non-transactional table the snapshot is ignored.
 struct Scan {

@@ -16,7 +16,7 @@
 
 namespace loam::client {
 
-/// Tables, nodes and the shard map at one version (architecture 1). One thread; shared out as immutable catalogs, so
+/// Tables, nodes and the shard map at one version. One thread; shared out as immutable catalogs, so
 /// that a commit that is under way keeps the map that it began with.
 class CatalogCache {
  public:

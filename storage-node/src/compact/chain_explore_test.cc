@@ -2,7 +2,7 @@
 // on one record, product code, a scheduling point before every atomic operation. Shown: every snapshot reads each
 // record as it was committed, by get and by scan, exactly once; no update is lost; no reverted write is ever seen; a
 // conflict has a cause; in the end there is one newest version, and nothing leads into freed memory. The same with
-// writes in the thesis's order fails [Thesis 4.4; architecture 3.3; R16, R17].
+// writes in the thesis's order fails [Thesis 4.4; R16, R17].
 #include <algorithm>
 #include <array>
 #include <map>

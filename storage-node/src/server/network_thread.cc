@@ -5,6 +5,10 @@
 #include <pthread.h>
 
 namespace loam::storage {
+
+static_assert(net::kProtocolVersion == wire::kProtocolVersion,
+              "the handshake carries one number for framing and messages: raise both");
+
 namespace {
 
 /// How long a poll may sleep when nothing happens: an idle thread still lets epochs and its limbo move on.

@@ -1,4 +1,4 @@
-// The commit manager without I/O: messages in, messages out, time passed in (architecture 4 and 8).
+// The commit manager without I/O: messages in, messages out, time passed in.
 //
 // Three drivers run it: the server (src/server) with sockets and a clock, `loam dev` through the same server, and the
 // simulator. What it decides is in src/core (sessions, transactions, snapshots, publications) and src/catalog (tables,

@@ -1,0 +1,197 @@
+#include "storage-node/src/server/scan_service.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <numeric>
+
+#include "common/schema/merge.h"
+#include "storage-node/src/request/node_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+/// Keeps what scans send, and lets the test wait for their end.
+class RecordingOutbox : public Outbox {
+ public:
+  void post(Outgoing outgoing) override {
+    const std::lock_guard lock(mutex_);
+    messages_.push_back(std::move(outgoing.message));
+    posted_.notify_all();
+  }
+  /// The messages up to and with kScanDone; fails the test if it does not come in time.
+  std::vector<Buffer> wait_for_done() {
+    std::unique_lock lock(mutex_);
+    const bool done = posted_.wait_for(lock, std::chrono::seconds(30), [&] {
+      return !messages_.empty() && opcode(messages_.back()) == wire::Opcode::kScanDone;
+    });
+    EXPECT_TRUE(done) << "no kScanDone";
+    return std::move(messages_);
+  }
+  static wire::Opcode opcode(Bytes message) {
+    ByteReader reader(message);
+    wire::Envelope envelope;
+    EXPECT_TRUE(wire::decode_envelope(reader, envelope).ok());
+    return envelope.opcode;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::vector<Buffer> messages_;  // guarded by mutex_
+};
+
+class ScanServiceTest : public NodeFixture {
+ protected:
+  static constexpr uint64_t kRows = 2'000;
+
+  ScanServiceTest() : peer(1) { enter_service(); }
+
+  void start_service(unsigned threads, uint32_t max_queries = 4) {
+    service = std::make_unique<ScanService>(*registry, epochs, *pool, std::vector<Outbox*>{&outbox},
+                                            ScanService::Options{threads, max_queries});
+  }
+  /// Keys 1 … kRows with balance = key, written by transaction 11.
+  void fill() {
+    const EpochGuard guard(*epoch_thread);
+    Table& table = *(*registry->view().find(kAccounts))->table;
+    for (uint64_t key = 1; key <= kRows; ++key) {
+      const Buffer bytes = row(static_cast<int64_t>(key));
+      ASSERT_EQ(table.insert(*context, Key(key), Snapshot(Version(10)), TransactionId(11), bytes).code,
+                StatusCode::kOk);
+    }
+  }
+  static wire::Scan sum_scan() {
+    wire::Scan scan;
+    scan.table = kAccounts;
+    scan.snapshot = Snapshot(Version(11));
+    scan.map_version = 1;
+    scan.credits = 8;
+    scan.query.aggregates = {{AggregateOp::kSum, 0}};
+    return scan;
+  }
+  Status start(wire::Scan scan, uint64_t sequence = 1) {
+    const EpochGuard guard(*epoch_thread);
+    return service->start(peer, sequence, std::move(scan));
+  }
+  /// The sum over all chunks that came, merged as a client does.
+  int64_t merged_sum(const std::vector<Buffer>& messages) {
+    const Schema s = schema("balance");
+    const Query query = sum_scan().query;
+    std::shared_ptr<const Chunk> result;
+    ResultMerger merger(s, query, [&](std::shared_ptr<const Chunk> chunk) {
+      result = std::move(chunk);
+      return ok_status();
+    });
+    for (const Buffer& message : messages) {
+      ByteReader reader(message);
+      wire::Envelope envelope;
+      EXPECT_TRUE(wire::decode_envelope(reader, envelope).ok());
+      if (envelope.opcode != wire::Opcode::kScanChunk) continue;
+      wire::ScanChunk chunk;
+      EXPECT_TRUE(wire::decode_body(reader, chunk).ok());
+      EXPECT_TRUE(merger.add(Chunk::decode(chunk.chunk, merger.partial_schema()).value()).ok());
+    }
+    EXPECT_TRUE(merger.finish().ok());
+    return result->view().get<int64_t>(0, 0);
+  }
+
+  RecordingPeer peer;
+  RecordingOutbox outbox;
+  std::unique_ptr<ScanService> service;
+};
+
+TEST_F(ScanServiceTest, RefusesWhatItCannotServe) {
+  start_service(1);
+  wire::Scan scan = sum_scan();
+  scan.map_version = 2;
+  EXPECT_TRUE(start(scan) == StatusCode::kWrongShard) << "R26: another version of the shard map";
+  scan = sum_scan();
+  scan.table = TableId(99);
+  EXPECT_TRUE(start(scan) == StatusCode::kNoSuchTable);
+  scan = sum_scan();
+  scan.credits = 0;
+  EXPECT_TRUE(start(scan) == StatusCode::kInvalidArgument);
+  scan.credits = kMaxScanCredits + 1;
+  EXPECT_TRUE(start(scan) == StatusCode::kInvalidArgument);
+  scan = sum_scan();
+  scan.query.aggregates = {{AggregateOp::kSum, 7}};
+  EXPECT_TRUE(start(scan) == StatusCode::kInvalidArgument) << "no such field";
+  scan = sum_scan();
+  scan.snapshot = Snapshot(Version(9));
+  EXPECT_TRUE(start(scan) == StatusCode::kSnapshotTooOld) << "R14";
+
+  wire::ShardMap shards = catalog().shards;
+  shards.owners[5] = NodeId(2);
+  ASSERT_TRUE(registry->install(*epoch_thread, catalog().tables[0], shards).ok());
+  scan = sum_scan();
+  scan.shards = {4, 5};
+  EXPECT_TRUE(start(scan) == StatusCode::kWrongShard) << "R26: a shard of another node";
+  scan.shards = {wire::kVirtualShards};
+  EXPECT_TRUE(start(scan) == StatusCode::kWrongShard);
+}
+
+TEST_F(ScanServiceTest, LimitsQueriesAndTellsSequencesApart) {
+  start_service(1, 2);  // not running: queries stay under way
+  EXPECT_TRUE(start(sum_scan(), 1).ok());
+  EXPECT_TRUE(start(sum_scan(), 1) == StatusCode::kInvalidArgument) << "the sequence is in use";
+  EXPECT_TRUE(start(sum_scan(), 2).ok());
+  EXPECT_TRUE(start(sum_scan(), 3) == StatusCode::kOverloaded);
+}
+
+TEST_F(ScanServiceTest, PartsOfSeveralThreadsMakeOneAnswer) {
+  fill();
+  for (const unsigned threads : {1u, 3u}) {
+    start_service(threads);
+    service->run();
+    ASSERT_TRUE(start(sum_scan()).ok());
+    const auto messages = outbox.wait_for_done();
+    EXPECT_EQ(merged_sum(messages), static_cast<int64_t>(kRows * (kRows + 1) / 2)) << threads << " threads";
+    service->stop();
+  }
+}
+
+TEST_F(ScanServiceTest, ServesExactlyTheShardsNamed) {
+  fill();
+  start_service(1);
+  service->run();
+  wire::Scan scan = sum_scan();
+  scan.shards.resize(wire::kVirtualShards / 2);
+  std::iota(scan.shards.begin(), scan.shards.end(), uint16_t{0});
+  int64_t expected = 0;
+  for (uint64_t key = 1; key <= kRows; ++key) {
+    if (wire::shard_of(kAccounts, Key(key)) < wire::kVirtualShards / 2) expected += static_cast<int64_t>(key);
+  }
+  ASSERT_TRUE(start(scan).ok());
+  EXPECT_EQ(merged_sum(outbox.wait_for_done()), expected);
+}
+
+TEST_F(ScanServiceTest, ADroppedTableEndsItsScans) {
+  fill();
+  start_service(1);
+  wire::Scan scan = sum_scan();
+  ASSERT_TRUE(start(scan).ok());
+  registry->remove(*epoch_thread, kAccounts);
+  service->run();
+  const auto messages = outbox.wait_for_done();
+  ByteReader reader(messages.back());
+  wire::Envelope envelope;
+  wire::ScanDone done;
+  ASSERT_TRUE(wire::decode_envelope(reader, envelope).ok());
+  ASSERT_TRUE(wire::decode_body(reader, done).ok());
+  EXPECT_TRUE(done.status == StatusCode::kNoSuchTable) << done.status.to_string();
+  EXPECT_EQ(messages.size(), 1u) << "never an empty result (R30)";
+  service->stop();
+}
+
+TEST_F(ScanServiceTest, AGonePeerEndsItsScans) {
+  start_service(1, 1);
+  ASSERT_TRUE(start(sum_scan()).ok());
+  service->peer_gone(peer.id());
+  service->run();
+  outbox.wait_for_done();
+  EXPECT_TRUE(start(sum_scan(), 2).ok()) << "its place is free again";
+  service->stop();
+}
+
+}  // namespace
+}  // namespace loam::storage
