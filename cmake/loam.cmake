@@ -100,7 +100,7 @@ endfunction()
 # One test program a folder and label; every case in it is a ctest test of its own, so that skips are seen one by one.
 # Under a sanitizer preset only the programs that name that sanitizer exist, and their cases' names begin with "asan." or
 # "tsan.". The target loam_tests builds all test programs of a preset. Without TIMEOUT the limit is the one given to ctest
-# (Makefile); stress tests leave it out, because they run as long as LOAM_STRESS_SECONDS says.
+# (Makefile); tests labelled stress and sim leave it out, because `make stress` runs them for longer.
 function(loam_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS;SANITIZE" ${ARGN})
   if(NOT LOAM_TESTS)
