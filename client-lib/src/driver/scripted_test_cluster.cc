@@ -53,10 +53,11 @@ ScriptedCluster::ScriptedCluster(net::TransportOptions options) {
     const net::Address any = net::Address::parse("tcp://127.0.0.1:0").value();
     manager_address_ = transport_->listen(any, manager).value()->address().to_string();
     node_address_ = transport_->listen(any, node).value()->address().to_string();
-    ready = true;
+    ready.store(true, std::memory_order_release);  // pairs with wait(): the addresses are set
     ready.notify_all();
-    while (!stop_) {
-      if (release_.exchange(false)) {
+    // Relaxed: join() and the mutex order what matters.
+    while (!stop_.load(std::memory_order_relaxed)) {
+      if (release_.exchange(false, std::memory_order_relaxed)) {  // relaxed: held_ is behind the mutex
         const std::lock_guard lock(mutex_);
         for (const Held& held : std::exchange(held_, {})) static_cast<void>(held.connection->send(held.answer));
       }
@@ -64,11 +65,11 @@ ScriptedCluster::ScriptedCluster(net::TransportOptions options) {
     }
     transport_.reset();
   });
-  ready.wait(false);
+  ready.wait(false, std::memory_order_acquire);  // pairs with the store
 }
 
 ScriptedCluster::~ScriptedCluster() {
-  stop_ = true;
+  stop_.store(true, std::memory_order_relaxed);  // relaxed: see the loop
   thread_.join();
 }
 
@@ -77,7 +78,9 @@ void ScriptedCluster::set_script(Script script) {
   script_ = std::move(script);
 }
 
-void ScriptedCluster::release_held() { release_ = true; }
+void ScriptedCluster::release_held() {
+  release_.store(true, std::memory_order_relaxed);  // relaxed: see the loop
+}
 
 ScriptedCluster::Seen ScriptedCluster::seen() const {
   const std::lock_guard lock(mutex_);

@@ -210,7 +210,7 @@ class Bank {
       }
     }
     locked([&] { manager_.complete(t.id); });
-    ++transfers_;
+    transfers_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count
   }
 
   void compact(ThreadContext& me) {
