@@ -174,6 +174,17 @@ class Scenario {
       ex_.check(seen == expected(key, snapshot), "a scan differs from what the snapshot sees");
     }
   }
+  /// A snapshot to read in: an old one that was opened during the set-up, or a fresh one.
+  std::pair<uint64_t, Snapshot> take_reader() {
+    std::pair<uint64_t, Snapshot> reader;
+    if (readers_.empty()) {
+      reader.second = world_.manager().open_snapshot(reader.first);
+    } else {
+      reader = readers_.back();
+      readers_.pop_back();
+    }
+    return reader;
+  }
   static std::vector<uint64_t> keys() {
     std::vector<uint64_t> all = {kKey};
     for (uint64_t i = 0; i < kOthers; ++i) all.push_back(100 + i);
@@ -190,8 +201,7 @@ class Scenario {
         return transact(thread, expected(kKey, world_.manager().now()) ? Op::kUpdate : Op::kInsert, kKey, true);
       case Op::kGet:
       case Op::kScan: {
-        uint64_t handle = 0;
-        const Snapshot snapshot = world_.manager().open_snapshot(handle);
+        const auto [handle, snapshot] = take_reader();
         for (int i = 0; i < 2; ++i) {
           if (op == Op::kGet) check_get(thread, kKey, snapshot, i == 1 ? handle : 0);
           if (op == Op::kScan) check_scan(thread, snapshot);
@@ -199,7 +209,7 @@ class Scenario {
         return world_.manager().close_snapshot(handle);
       }
       case Op::kCompact:
-        return world_.compact(24);
+        return world_.compact(40);
     }
   }
 
@@ -218,11 +228,16 @@ class Scenario {
         transact(0, there ? (random.one_in(3) ? Op::kRemove : Op::kUpdate) : Op::kInsert, kKey, random.one_in(4));
       }
       if (i == 11 && random.one_in(3) && expected(kKey, world_.manager().now())) transact(0, Op::kRemove, kKey, false);
+      if (random.one_in(8)) {
+        auto& [handle, snapshot] = readers_.emplace_back();
+        snapshot = world_.manager().open_snapshot(handle);
+      }
       if (random.one_in(12)) old_.push_back(world_.manager().open_snapshot(old_handles_.emplace_back()));
     }
     world_.compact(static_cast<int>(random.below(40)));
   }
   void look_afterwards() {
+    for (const auto& [handle, snapshot] : readers_) world_.manager().close_snapshot(handle);
     for (const Snapshot& snapshot : old_) check_get(0, kKey, snapshot), check_scan(0, snapshot);
     world_.settle();
     const Snapshot now = world_.manager().now();
@@ -238,7 +253,8 @@ class Scenario {
   const bool thesis_order_;
   std::map<uint64_t, std::map<uint64_t, Write>> committed_;
   std::map<uint64_t, std::set<uint64_t>> attempts_;
-  std::vector<Snapshot> old_;
+  std::vector<std::pair<uint64_t, Snapshot>> readers_;  // for the threads
+  std::vector<Snapshot> old_;                           // for afterwards
   std::vector<uint64_t> old_handles_;
 };
 
@@ -288,6 +304,19 @@ TEST(ChainExploreTest, EveryTripleWithTheCompactorBesides) {
   EXPECT_GT(explore_totals.helped, before.helped);
   EXPECT_GT(explore_totals.versions, before.versions);
   EXPECT_GT(explore_totals.tombstones, before.tombstones);
+}
+
+TEST(ChainExploreTest, TheRarestMeetingsWithTheCompactor) {
+  const std::vector<std::vector<Op>> rare = {{Op::kInsert, Op::kCompact},
+                                             {Op::kRevert, Op::kCompact},
+                                             {Op::kGet, Op::kCompact},
+                                             {Op::kScan, Op::kCompact},
+                                             {Op::kUpdate, Op::kGet, Op::kCompact}};
+  for (const auto& ops : rare) {
+    const ExploreReport report =
+        explore({.schedules = explore_schedules(2'000)}, [&](Explorer& ex) { Scenario(ex, false).run(ops); });
+    ASSERT_TRUE(report.ok()) << name(ops) << ": " << report.message;
+  }
 }
 
 TEST(ChainExploreTest, TheThesissOrderIsFoundBroken) {

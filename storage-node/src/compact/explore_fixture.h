@@ -97,7 +97,7 @@ class ExploreWorld {
   void compact(int steps) {
     for (int i = 0; i < steps; ++i) {
       if (i % 4 == 0) compactor_->publish(manager_.publication());
-      compactor_->step(*contexts_[kCompactor], 3);
+      compactor_->step(*contexts_[kCompactor], 1 + ex_.random().below(12));
       epoch_threads_[kCompactor]->collect(4);
       const uint64_t freed = compactor_->statistics().pages_freed;
       if (freed > freed_) overwrite_free_memory();

@@ -160,7 +160,7 @@ class Scenario {
         scan(thread);
         return scan(thread);
       case Op::kCompact:
-        return world_.compact(24);
+        return world_.compact(40);
     }
   }
 

@@ -1,0 +1,166 @@
+// A full pool: writes are refused at once, removes and undo go through, reverts need nothing, and what the compactor
+// frees is usable again (R6).
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "storage-node/src/compact/compactor.h"
+#include "storage-node/src/version/table_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+class ExhaustionTest : public testing::Test {
+ protected:
+  explicit ExhaustionTest(TableKind kind = TableKind::kTransactional)
+      : fixture_({.kind = kind, .pages = 32, .page_bytes = 16384, .writers = 2}) {
+    compactor_.add(fixture_.table);
+  }
+  /// Inserts keys from `first` on, one transaction each, until one is refused; returns the key that was.
+  uint64_t fill(uint64_t first) {
+    for (uint64_t key = first;; ++key) {
+      const EpochGuard guard(thread_);
+      const auto t = manager_.begin();
+      const WriteOutcome outcome = table_.insert(me_, Key(key), t.snapshot, t.id, as_bytes(row_));
+      manager_.complete(t.id);
+      if (outcome.code == StatusCode::kOk) continue;
+      EXPECT_EQ(outcome.code, StatusCode::kNoSpace);
+      return key;
+    }
+  }
+  void compact(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      if (i % 8 == 0) compactor_.publish(manager_.publication());
+      compactor_.step(background_, 256);
+      background_epochs_.collect(8);
+    }
+  }
+  void TearDown() override {
+    compact(2000);
+    const EpochGuard guard(thread_);
+    EXPECT_EQ(table_.check_invariants(), "");
+    fixture_.pool->check_invariants();
+  }
+
+  const std::string row_ = std::string(152, 'r');
+  TableFixture fixture_;
+  Table& table_ = *fixture_.table;
+  EpochThread thread_{fixture_.epochs, "requests"};
+  ThreadContext me_{thread_, 0};
+  EpochThread background_epochs_{fixture_.epochs, "background"};
+  ThreadContext background_{background_epochs_, 1};
+  Compactor compactor_{CompactorOptions{}, *fixture_.pool, fixture_.epochs};
+  ManagerModel manager_;
+};
+
+TEST_F(ExhaustionTest, WritesAreRefusedAndLeaveNothing) {
+  const uint64_t end = fill(0);
+  ASSERT_GT(end, 500u);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(fill(end), end);
+  const EpochGuard guard(thread_);
+  const auto t = manager_.begin();
+  EXPECT_EQ(table_.update(me_, Key(3), t.snapshot, t.id, as_bytes(row_)).code, StatusCode::kNoSpace);
+  EXPECT_EQ(table_.get(me_, Key(3), t.snapshot).code, StatusCode::kOk) << "reads go on";
+  const auto other = manager_.begin();
+  EXPECT_EQ(table_.remove(me_, Key(3), other.snapshot, other.id).code, StatusCode::kOk)
+      << "the refused update has claimed nothing";
+  manager_.complete(t.id);
+  manager_.complete(other.id);
+  const Snapshot now = manager_.now();
+  EXPECT_EQ(scan_all(table_, &now).size(), end - 1);
+  EXPECT_GT(table_.counters().no_space, 1000u);
+}
+
+TEST_F(ExhaustionTest, EveryTransactionCanAbort) {
+  uint64_t next = 0;
+  std::vector<ManagerModel::Transaction> open;
+  std::vector<std::vector<uint64_t>> written(4);
+  for (int i = 0; i < 4; ++i) open.push_back(manager_.begin());
+  for (bool room = true; room;) {
+    for (size_t i = 0; i < open.size(); ++i) {
+      const EpochGuard guard(thread_);
+      const StatusCode code = table_.insert(me_, Key(next), open[i].snapshot, open[i].id, as_bytes(row_)).code;
+      room = room && code == StatusCode::kOk;
+      if (code == StatusCode::kOk) written[i].push_back(next++);
+    }
+  }
+  for (size_t i = 0; i < open.size(); ++i) {
+    const EpochGuard guard(thread_);
+    for (const uint64_t key : written[i]) {
+      ASSERT_EQ(table_.revert(me_, Key(key), open[i].id).code, StatusCode::kOk);
+    }
+    manager_.complete(open[i].id);
+  }
+  EXPECT_EQ(table_.keys(), 0u);
+  compact(2000);
+  EXPECT_GT(fill(0), next / 2) << "the room is usable again";
+}
+
+TEST_F(ExhaustionTest, RemovesGoThroughAndMakeRoom) {
+  const uint64_t end = fill(0);
+  for (uint64_t key = 0; key < end; ++key) {
+    {
+      const EpochGuard guard(thread_);
+      const auto t = manager_.begin();
+      ASSERT_EQ(table_.remove(me_, Key(key), t.snapshot, t.id).code, StatusCode::kOk) << "key " << key;
+      manager_.complete(t.id);
+    }
+    compact(2);
+  }
+  compact(3000);
+  EXPECT_GT(fill(end), end + end / 2);
+}
+
+TEST_F(ExhaustionTest, UpdatesUnderCollectionGoOnForEver) {
+  const uint64_t keys = fill(0) / 2;
+  for (uint64_t key = keys; key < 2 * keys; ++key) {
+    const EpochGuard guard(thread_);
+    const auto t = manager_.begin();
+    ASSERT_EQ(table_.remove(me_, Key(key), t.snapshot, t.id).code, StatusCode::kOk);
+    manager_.complete(t.id);
+    compact(2);
+  }
+  compact(3000);
+  size_t refused = 0;
+  for (uint64_t i = 0; i < 20 * keys; ++i) {
+    {
+      const EpochGuard guard(thread_);
+      const auto t = manager_.begin();
+      const StatusCode code = table_.update(me_, Key(i * 7 % keys), t.snapshot, t.id, as_bytes(row_)).code;
+      refused += code == StatusCode::kNoSpace;
+      ASSERT_TRUE(code == StatusCode::kOk || code == StatusCode::kNoSpace);
+      manager_.complete(t.id);
+    }
+    if (i % 8 == 0) compact(8);
+  }
+  EXPECT_EQ(refused, 0u) << "half of the pool is live, the rest is enough to collect in time";
+}
+
+class PlainExhaustionTest : public ExhaustionTest {
+ protected:
+  PlainExhaustionTest() : ExhaustionTest(TableKind::kNonTransactional) {}
+};
+
+TEST_F(PlainExhaustionTest, UndoRecordsHaveTheirReserve) {
+  std::vector<Version> versions;
+  for (uint64_t key = 0;; ++key) {
+    const EpochGuard guard(thread_);
+    const WriteOutcome outcome = table_.plain_put(me_, Key(key), {}, as_bytes(row_));
+    if (outcome.code != StatusCode::kOk) {
+      ASSERT_EQ(outcome.code, StatusCode::kNoSpace);
+      break;
+    }
+    versions.push_back(outcome.version);
+  }
+  const EpochGuard guard(thread_);
+  EXPECT_EQ(table_.plain_put(me_, Key(0), versions[0], as_bytes(row_)).code, StatusCode::kNoSpace);
+  for (uint64_t key = 0; key < 20; ++key) {
+    const WriteOutcome mark = table_.plain_put(me_, Key(key), versions[key], as_bytes(row_), true);
+    ASSERT_EQ(mark.code, StatusCode::kOk) << "the mark of an undo record";
+    ASSERT_EQ(table_.plain_remove(me_, Key(key), mark.version).code, StatusCode::kOk) << "its removal needs no room";
+  }
+}
+
+}  // namespace
+}  // namespace loam::storage
