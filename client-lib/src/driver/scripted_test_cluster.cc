@@ -120,6 +120,7 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
   wire::Envelope envelope;
   LOAM_CHECK(wire::decode_envelope(reader, envelope).ok(), "the client sent a message without an envelope");
   const bool manager = connection.context<void>() != nullptr;
+  if (envelope.opcode == Opcode::kOpenSession) last_sequence_[0] = last_sequence_[1] = 0;  // a new session counts anew
   uint64_t& last = last_sequence_[manager ? 0 : 1];
   if (envelope.sequence <= last) ++seen_.out_of_sequence;
   last = std::max(last, envelope.sequence);
