@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "benchmarks/index_probe.h"
-#include "benchmarks/random.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
+#include "common/testing/random.h"
 #include "storage-node/src/log/entry.h"
 #include "storage-node/src/version/batch.h"
 #include "storage-node/src/version/table.h"
@@ -297,9 +297,9 @@ class IndexSuite final : public Suite {
       LOAM_CHECK(found.found(), "a record is missing");
       probe.put(key, reinterpret_cast<const std::byte*>(found.head));
     }
-    uint64_t random = run.seed;
+    testing::Random random(run.seed);
     std::vector<uint64_t> wanted(lookups_);
-    for (uint64_t& key : wanted) key = keys[next_random(random) % keys.size()];
+    for (uint64_t& key : wanted) key = keys[random.below(keys.size())];
     keys = {};
     const std::vector<Variant> variants = {
         {"batched", [&] { return get_batched(*table, me, wanted); }},

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/random.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
 #include "common/base/env.h"
@@ -16,6 +15,7 @@
 #include "common/memory/page_pool.h"
 #include "common/schema/merge.h"
 #include "common/schema/row.h"
+#include "common/testing/random.h"
 #include "storage-node/src/log/table_log.h"
 #include "storage-node/src/scan/scan_scheduler.h"
 
@@ -86,11 +86,11 @@ struct RangeSum {
 
 /// Different ranges, 0.5 to 50 % of the rows each, fixed by the seed.
 std::vector<RangeSum> make_ranges(size_t count, uint64_t seed) {
-  uint64_t random = seed;
+  testing::Random random(seed);
   std::vector<RangeSum> ranges(count);
   for (RangeSum& range : ranges) {
-    const auto width = static_cast<int64_t>(kTimes / 200 + next_random(random) % (kTimes / 2 - kTimes / 200));
-    range.low = static_cast<int64_t>(next_random(random) % static_cast<uint64_t>(kTimes - width));
+    const auto width = static_cast<int64_t>(random.between(kTimes / 200, kTimes / 2));
+    range.low = static_cast<int64_t>(random.below(static_cast<uint64_t>(kTimes - width)));
     range.high = range.low + width;
   }
   return ranges;
@@ -110,13 +110,13 @@ class OrderLines {
         log_(kOrderLine, {}, *pool_, 1) {
     storage::ThreadContext me(thread_, 0);
     RowBuilder builder(*schema_);
-    uint64_t random = seed;
+    testing::Random random(seed);
     plain_.reserve(rows);
     for (size_t i = 0; i < rows; ++i) {
       const OrderLine line = {static_cast<int64_t>(i / 10),
-                              static_cast<int64_t>(next_random(random) % 100'000),
-                              static_cast<int64_t>(next_random(random) % kTimes),
-                              static_cast<int64_t>(next_random(random) % 1'000'000),
+                              static_cast<int64_t>(random.below(100'000)),
+                              static_cast<int64_t>(random.below(kTimes)),
+                              static_cast<int64_t>(random.below(1'000'000)),
                               static_cast<int32_t>(i % 10),
                               static_cast<int32_t>(1 + i % 7),
                               static_cast<int32_t>(i % 1'000)};
