@@ -122,7 +122,7 @@ void FiberScheduler::Impl::remove_timer(WaitPoint& point) {
 
 void FiberScheduler::Impl::fire_timers() {
   if (timers.empty()) return;
-  // At the end every deadline has come.
+  // At the end every deadline has come. relaxed: seen a round later at worst.
   const uint64_t now = stopping.load(std::memory_order_relaxed) ? kForever : clock();
   while (!timers.empty() && timers.front().deadline_ns <= now) {
     WaitPoint& point = *timers.front().point;
@@ -206,8 +206,10 @@ void FiberScheduler::spawn_remote(Task body) { impl_->put_in(std::move(body), tr
 void FiberScheduler::post(Task task) { impl_->put_in(std::move(task), false); }
 
 void FiberScheduler::run() {
-  // A letter that came before stop() still gets its turn: run_round() empties the inbox before it counts fibers.
-  while (run_round(kForever) > 0 || !stopping()) {
+  // The last round begins after stop() has been seen, so that it finds all that was posted before stop().
+  for (bool last = false; !last;) {
+    const bool stopped = stopping();
+    last = run_round(kForever) == 0 && stopped;
   }
 }
 
@@ -232,13 +234,13 @@ size_t FiberScheduler::run_round(uint64_t timeout_ns) {
 }
 
 void FiberScheduler::stop() {
-  // relaxed: whoever rings orders it (the bell's mutex, or the contract of `wake`).
-  impl_->stopping.store(true, std::memory_order_relaxed);
+  // release: who sees it also sees what the caller, or threads that it has joined, posted before (stopping()).
+  impl_->stopping.store(true, std::memory_order_release);
   impl_->ring();
 }
 
 bool FiberScheduler::stopping() const {
-  return impl_->stopping.load(std::memory_order_relaxed);  // relaxed: seen a round later at worst
+  return impl_->stopping.load(std::memory_order_acquire);  // acquire: pairs with stop()
 }
 
 void FiberScheduler::yield() {

@@ -97,8 +97,9 @@ class FiberScheduler {
   /// instance to notify a WaitPoint from another thread.
   void post(Task task);
 
-  /// The thread's loop: returns when stop() has been called and the last fiber has ended. Whoever holds waiting fibers
-  /// (a client with requests under way) must end their waits; sleeps and timed waits end by themselves at stop().
+  /// The thread's loop: returns when stop() has been called, what was posted before it is done, and the last fiber has
+  /// ended. Whoever holds waiting fibers (a client with requests under way) must end their waits; sleeps and timed
+  /// waits end by themselves at stop().
   void run();
   /// One round, for drivers with a loop of their own (the simulator, tests): due timers, posted tasks, every ready
   /// fiber once, then idle with at most `timeout_ns`. Returns the number of living fibers.
