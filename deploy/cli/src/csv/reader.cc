@@ -8,7 +8,7 @@
 namespace loam::cli {
 namespace {
 
-constexpr size_t kReadBytes = 256 * 1024;
+constexpr size_t kReadBytes = 64 * 1024;
 
 }  // namespace
 
