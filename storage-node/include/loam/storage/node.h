@@ -16,7 +16,7 @@ struct NodeOptions {
   std::string manager = "tcp://127.0.0.1:7400";  ///< the commit manager
   std::string admin_listen = "127.0.0.1:0";      ///< gRPC administration, host:port; empty for none
   uint64_t memory_bytes = uint64_t{1} << 30;     ///< records and indexes together, mapped and faulted in at start
-  uint64_t page_bytes = uint64_t{8} << 20;       ///< log page; a power of two
+  uint64_t page_bytes = uint64_t{8} << 20;       ///< log page; a power of two; a row must fit into one
   bool huge_pages = true;                        ///< ask for transparent huge pages
   unsigned network_threads = 1;
   unsigned scan_threads = 1;
