@@ -307,11 +307,9 @@ TEST(ChainExploreTest, EveryTripleWithTheCompactorBesides) {
 }
 
 TEST(ChainExploreTest, TheRarestMeetingsWithTheCompactor) {
-  const std::vector<std::vector<Op>> rare = {{Op::kInsert, Op::kCompact},
-                                             {Op::kRevert, Op::kCompact},
-                                             {Op::kGet, Op::kCompact},
-                                             {Op::kScan, Op::kCompact},
-                                             {Op::kUpdate, Op::kGet, Op::kCompact}};
+  const std::vector<std::vector<Op>> rare = {{Op::kInsert, Op::kCompact}, {Op::kUpdate, Op::kCompact},
+                                             {Op::kRevert, Op::kCompact}, {Op::kGet, Op::kCompact},
+                                             {Op::kScan, Op::kCompact},   {Op::kUpdate, Op::kGet, Op::kCompact}};
   for (const auto& ops : rare) {
     const ExploreReport report =
         explore({.schedules = explore_schedules(2'000)}, [&](Explorer& ex) { Scenario(ex, false).run(ops); });
