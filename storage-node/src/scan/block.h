@@ -22,6 +22,10 @@ namespace loam::storage {
 class Block {
  public:
   static constexpr size_t kRows = 256;
+  /// How far ahead of the entry at hand memory is fetched. Each entry's size leads to the next one, so the processor
+  /// waits for every header, and its own prefetchers stop at 4 KiB pages: a pass with one query over entries of 96
+  /// bytes takes 6.3 ns an entry without, 3.9 with 4 KiB, 3.4 with 8, 3.2 with 12 and 16 (loam-bench scan).
+  static constexpr size_t kFetchAheadBytes = size_t{12} << 10;
 
   /// Gathers entries from `from` on until the block is full or `end` is reached; returns the entry behind the last one
   /// looked at. [from, end) is whole entries below the page's fill mark.
@@ -33,6 +37,7 @@ class Block {
     uint64_t min_to = std::numeric_limits<uint64_t>::max();
     while (from != end && size < kRows) {
       const Entry& entry = *from;
+      __builtin_prefetch(reinterpret_cast<const std::byte*>(from) + kFetchAheadBytes);  // beyond the page: no harm
       from = reinterpret_cast<const Entry*>(reinterpret_cast<const std::byte*>(from) + entry.size_bytes);
       ++looked_at;
       if (entry.kind != EntryKind::kPut) continue;
