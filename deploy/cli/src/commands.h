@@ -1,7 +1,7 @@
 // The subcommands, one source file each.
 #pragma once
 
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
 
 #include "deploy/cli/src/context.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
 
 #include <loam/client/client.h>
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
 
 namespace loam::cli {
 
