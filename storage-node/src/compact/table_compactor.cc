@@ -52,25 +52,40 @@ void TableCompactor::rest(const Page* page) {
   Backoff& backoff = backoff_[page];
   backoff.length = backoff.length == 0 ? options_.backoff_publications : backoff.length * 2;
   backoff.until = turn_ + backoff.length;
+  wake_ = std::min(wake_, backoff.until);
+}
+
+bool TableCompactor::worth_a_look(const TableCounters& counters, size_t pages) {
+  const uint64_t changes = counters.writes + counters.reverts + counters.lost_races;
+  if (!look_again_ && turn_ < wake_ && changes - changes_seen_ < pages) return false;
+  look_again_ = false;
+  wake_ = UINT64_MAX;
+  changes_seen_ = changes;
+  return true;
 }
 
 size_t TableCompactor::choose(uint64_t turn, bool pressure) {
   LOAM_DCHECK(phase_ == Phase::kIdle, "one job at a time");
   turn_ = turn;
   sources_.clear();
+  const TableCounters counters = table_->counters();
+  if (!worth_a_look(counters, table_->pages().pages().size())) return 0;
   size_t filled = 0;
   size_t garbage = 0;
   for (Page* const page : table_->pages().pages()) {
     const size_t page_filled = page->filled_bytes();
     const size_t page_garbage = page->garbage_bytes();
     filled += page_filled;
-    if (!page->sealed() || resting(page)) continue;
+    if (!page->sealed()) continue;
+    if (resting(page)) {
+      wake_ = std::min(wake_, backoff_.at(page).until);
+      continue;
+    }
     garbage += page_garbage;
     if (static_cast<double>(page_garbage) > options_.min_page_dead_share * static_cast<double>(page_filled)) {
       sources_.push_back({.page = page});
     }
   }
-  const TableCounters counters = table_->counters();
   const uint64_t gets = counters.gets - gets_seen_;
   const bool far = gets >= kGetsForMean &&
                    static_cast<double>(counters.hops - hops_seen_) > options_.max_mean_hops * static_cast<double>(gets);
@@ -94,6 +109,7 @@ size_t TableCompactor::choose(uint64_t turn, bool pressure) {
     chosen_garbage += page.garbage_bytes();
   }
   sources_.resize(chosen);
+  look_again_ = chosen > 0;
   if (chosen > 0) add_small_pages(most - bytes);
   return chosen_garbage;
 }
@@ -212,7 +228,10 @@ void TableCompactor::plan() {
   while (!sources_.empty() && !take_targets()) {
     // The one that needs most goes; those that are all garbage need nothing.
     sources_.erase(std::ranges::max_element(sources_, {}, &Source::kept_bytes));
-    if (sources_.empty()) ++statistics_.jobs_without_room;
+    if (!sources_.empty()) continue;
+    ++statistics_.jobs_without_room;
+    look_again_ = false;  // not at once
+    wake_ = std::min(wake_, turn_ + 1);
   }
   if (sources_.empty()) return end_job();
   for (const Source& source : sources_) source.page->set_state(PageState::kSource);

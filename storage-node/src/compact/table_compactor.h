@@ -86,6 +86,7 @@ class TableCompactor {
     uint64_t length = 0;
   };
 
+  bool worth_a_look(const TableCounters& counters, size_t pages);
   void add_small_pages(size_t budget_bytes);
   bool resting(const Page* page) const;
   void rest(const Page* page);
@@ -120,6 +121,9 @@ class TableCompactor {
 
   std::deque<Retired> retired_;
   std::unordered_map<const Page*, Backoff> backoff_;
+  bool look_again_ = true;      // the last job left more to do, perhaps
+  uint64_t wake_ = UINT64_MAX;  // the turn when the first resting page may be looked at
+  uint64_t changes_seen_ = 0;
   uint64_t gets_seen_ = 0;
   uint64_t hops_seen_ = 0;
   bool dropped_ = false;

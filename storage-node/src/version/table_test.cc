@@ -268,6 +268,27 @@ TEST(VersionSourceTest, EndsRatherThanRepeats) {
   EXPECT_GT(next.next(), last);
 }
 
+TEST(TableSizeTest, AThousandSmallTablesTakeLittle) {
+  constexpr size_t kWriters = 4;
+  const auto pool =
+      PagePool::create({.limit_bytes = size_t{256} << 20, .huge_pages = false, .prefault = false}).value();
+  VersionSource versions(Incarnation(1));
+  EpochDomain epochs;
+  EpochThread thread(epochs, "test");
+  std::vector<std::unique_ptr<ThreadContext>> writers;
+  for (size_t w = 0; w < kWriters; ++w) writers.push_back(std::make_unique<ThreadContext>(thread, w));
+  std::vector<std::unique_ptr<Table>> tables;
+  const EpochGuard guard(thread);
+  for (uint64_t id = 1; id <= 1000; ++id) {
+    tables.push_back(Table::create({.id = TableId(id), .writers = kWriters}, {*pool, versions}).value());
+    for (uint64_t key = 0; key < kWriters; ++key) {
+      ASSERT_EQ(tables.back()->insert(*writers[key], Key(key), Snapshot(), TransactionId(1), as_bytes("row")).code,
+                StatusCode::kOk);
+    }
+  }
+  EXPECT_LT(pool->statistics().used_bytes, size_t{100} << 20);
+}
+
 TEST(TableOptionsTest, WrongOnesAreRefused) {
   TableFixture fixture;
   EXPECT_EQ(Table::create({.id = TableId(2), .writers = 0}, {*fixture.pool, fixture.versions}).code(),
