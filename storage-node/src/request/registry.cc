@@ -74,11 +74,15 @@ void Registry::remove(EpochThread& thread, TableId table) {
 void Registry::publish(EpochThread& thread, Publication publication) {
   const Publication* present = publication_.load(std::memory_order_relaxed);  // relaxed: this thread wrote it
   if (!publication.newer_than(*present)) return;
-  compactor_.publish(std::make_shared<const Publication>(publication));
-  const EpochGuard guard(thread);
-  // Release: pairs with the acquire in publication().
-  publication_.store(new Publication(std::move(publication)), std::memory_order_release);
-  thread.retire_delete(const_cast<Publication*>(present));
+  auto for_compactor = std::make_shared<const Publication>(publication);
+  {
+    const EpochGuard guard(thread);
+    // Release: pairs with the acquire in publication().
+    publication_.store(new Publication(std::move(publication)), std::memory_order_release);
+    thread.retire_delete(const_cast<Publication*>(present));
+  }
+  // Only now: the compactor waits for the requests that were admitted under the older one, so none may be after this.
+  compactor_.publish(std::move(for_compactor));
 }
 
 bool Registry::in_service() const { return self().value != 0; }
