@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -125,6 +126,24 @@ class Scenario {
     }
     world_.manager().complete(t.id);
   }
+  /// Leaves a write of the record open, in a page that others will seal.
+  void leave_open() {
+    const Transaction t = world_.manager().begin();
+    attempts_[kKey].insert(t.id.value);
+    const Op op = expected(kKey, t.snapshot) ? Op::kUpdate : Op::kInsert;
+    const EpochGuard guard(world_.epochs(0));
+    const StatusCode code = apply(world_.context(0), op, kKey, t, 1).code;
+    ex_.check(code == StatusCode::kOk, "a write that nobody disputes failed");
+    open_ = t;
+  }
+  void abort_open(size_t thread) {
+    const Transaction t = *std::exchange(open_, std::nullopt);
+    {
+      const EpochGuard guard(world_.epochs(thread));
+      revert(world_.context(thread), kKey, t);
+    }
+    world_.manager().complete(t.id);
+  }
   void check_outcome(Op op, uint64_t key, const Transaction& t, bool there, StatusCode code) {
     if (code == StatusCode::kNoSpace) return;  // the fixture held all memory for a moment
     if (code == StatusCode::kConflict) {
@@ -198,6 +217,7 @@ class Scenario {
       case Op::kRemove:
         return transact(thread, op, kKey, false);
       case Op::kRevert:
+        if (open_) return abort_open(thread);
         return transact(thread, expected(kKey, world_.manager().now()) ? Op::kUpdate : Op::kInsert, kKey, true);
       case Op::kGet:
       case Op::kScan: {
@@ -228,6 +248,7 @@ class Scenario {
         transact(0, there ? (random.one_in(3) ? Op::kRemove : Op::kUpdate) : Op::kInsert, kKey, random.one_in(4));
       }
       if (i == 11 && random.one_in(3) && expected(kKey, world_.manager().now())) transact(0, Op::kRemove, kKey, false);
+      if (i == 5 && !thesis_order_ && random.one_in(3)) leave_open();
       if (random.one_in(8)) {
         auto& [handle, snapshot] = readers_.emplace_back();
         snapshot = world_.manager().open_snapshot(handle);
@@ -237,6 +258,7 @@ class Scenario {
     world_.compact(static_cast<int>(random.below(40)));
   }
   void look_afterwards() {
+    if (open_) abort_open(0);
     for (const auto& [handle, snapshot] : readers_) world_.manager().close_snapshot(handle);
     for (const Snapshot& snapshot : old_) check_get(0, kKey, snapshot), check_scan(0, snapshot);
     world_.settle();
@@ -253,6 +275,7 @@ class Scenario {
   const bool thesis_order_;
   std::map<uint64_t, std::map<uint64_t, Write>> committed_;
   std::map<uint64_t, std::set<uint64_t>> attempts_;
+  std::optional<Transaction> open_;
   std::vector<std::pair<uint64_t, Snapshot>> readers_;  // for the threads
   std::vector<Snapshot> old_;                           // for afterwards
   std::vector<uint64_t> old_handles_;

@@ -212,6 +212,12 @@ std::string name(const std::vector<Op>& ops) {
   return name;
 }
 
+void explore_one(const std::vector<Op>& ops, uint64_t schedules) {
+  const ExploreReport report =
+      explore({.schedules = explore_schedules(schedules)}, [&](Explorer& ex) { Scenario(ex).run(ops); });
+  ASSERT_TRUE(report.ok()) << name(ops) << ": " << report.message;
+}
+
 void explore_all(size_t size, bool with_compactor, uint64_t schedules) {
   std::vector<std::vector<Op>> all = {{}};
   for (size_t i = 0; i < size; ++i) {
@@ -227,10 +233,13 @@ void explore_all(size_t size, bool with_compactor, uint64_t schedules) {
   }
   for (auto& ops : all) {
     if (with_compactor && ops.back() != Op::kCompact) ops.push_back(Op::kCompact);
-    const ExploreReport report =
-        explore({.schedules = explore_schedules(schedules)}, [&](Explorer& ex) { Scenario(ex).run(ops); });
-    ASSERT_TRUE(report.ok()) << name(ops) << ": " << report.message;
+    explore_one(ops, schedules);
   }
+}
+
+TEST(PlainExploreTest, TheRarestMeetingsWithTheCompactor) {
+  explore_one({Op::kPut, Op::kCompact}, 3'000);
+  explore_one({Op::kRemove, Op::kCompact}, 3'000);
 }
 
 TEST(PlainExploreTest, EveryPair) { explore_all(2, false, 150); }
