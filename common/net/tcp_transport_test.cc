@@ -481,6 +481,9 @@ TEST_F(TcpTest, PollReturnsAtItsTimeout) {
 }
 
 TEST_F(TcpTest, OutOfFileDescriptorsTheListenerWaitsAndOthersAreServed) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer of undefined behaviour looks at objects through a pipe of its own";
+#endif
   serve();
   served_.when_messages = echo;
   Transport& client = add();

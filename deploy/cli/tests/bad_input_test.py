@@ -225,6 +225,15 @@ class ImportTest(ClusterTest):
         self.good("import", self.table + "2", "-", "--key", "key", stdin=out)
         self.assertEqual(sorted(out.splitlines()), sorted(self.good("scan", self.table + "2", "--csv").splitlines()))
 
+    def test_standard_input_that_is_a_file(self):
+        path = self.write("a.csv", "key,n\n" + "".join(f"{i},{i}\n" for i in range(20_000)))  # more than one buffer
+        with open(path) as file:
+            result = cluster.subprocess.run(
+                [cluster.PROGRAM, "import", self.table, "-", "--key", "key", "--connect", self.dev.address],
+                stdin=file, capture_output=True, text=True, timeout=cluster.DEADLINE_S, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.count(), 20_000)
+
     def test_counter_keys_pass_by_given_ones(self):
         path = self.write("a.csv", "n\n" + "".join(f"{i}\n" for i in range(1500)))
         self.create("n:int32")
@@ -263,7 +272,7 @@ class ImportTest(ClusterTest):
         process = cluster.subprocess.Popen(
             [cluster.PROGRAM, "import", self.table, "-", "--schema", "n:int32", "--connect", self.dev.address],
             stdin=cluster.subprocess.PIPE, stdout=cluster.subprocess.PIPE, stderr=cluster.subprocess.PIPE, text=True)
-        rows = "".join(f"{i}\n" for i in range(1_000_000))
+        rows = "".join(f"{i}\n" for i in range(100_000))
         process.stdin.write("n\n" + rows)
         process.stdin.flush()
         cluster.wait_until(
@@ -326,7 +335,7 @@ class ServerErrorsTest(unittest.TestCase):
 
     def test_cluster_dies_under_a_command(self):
         with Dev() as dev:
-            rows = "n\n" + "".join(f"{i}\n" for i in range(1_000_000))
+            rows = "n\n" + "".join(f"{i}\n" for i in range(100_000))
             process = cluster.subprocess.Popen(
                 [cluster.PROGRAM, "import", "rows", "-", "--connect", dev.address], stdin=cluster.subprocess.PIPE,
                 stdout=cluster.subprocess.PIPE, stderr=cluster.subprocess.PIPE, text=True)

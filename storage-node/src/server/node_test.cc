@@ -30,6 +30,7 @@ NodeOptions small() {
   options.page_bytes = 256u << 10;
   options.huge_pages = false;
   options.register_timeout_ns = 100'000'000;
+  options.admin_listen.clear();  // gRPC is not built for ThreadSanitizer
   return options;
 }
 

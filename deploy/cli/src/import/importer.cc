@@ -48,14 +48,14 @@ class Importer {
   // Opens the file and reads the header.
   Status open() {
     LOAM_ASSIGN_OR_RETURN(source_, open_source(options_.path));
-    if (source_->total_bytes() == 0) LOAM_RETURN_IF_ERROR(read_ahead());
+    if (options_.path == "-" || source_->total_bytes() == 0) LOAM_RETURN_IF_ERROR(read_ahead());
     reader_ = std::make_unique<CsvReader>(*source_, options_.delimiter);
     LOAM_ASSIGN_OR_RETURN(header_, read_header(*reader_));
     header_end_ = reader_->line();
     return ok_status();
   }
 
-  // A pipe cannot be read twice: its beginning is kept for the inference.
+  // The standard input, file or pipe, is read once: its beginning is kept for the inference.
   Status read_ahead() {
     sample_.resize(kSampleBytes);
     size_t filled = 0;
