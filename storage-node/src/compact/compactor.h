@@ -32,8 +32,8 @@ struct CompactorOptions {
   double pressure_fill = 0.7;
   /// A table whose gets walk more entries than this beyond the first, on average since the last look, is compacted too.
   double max_mean_hops = 2.0;
-  /// Full pages that one job rewrites at most (more of smaller ones): bounds its need of reserve, and the memory held
-  /// while it waits for epochs.
+  /// Full pages that one job rewrites at most (more of smaller ones, and small ones up to a page besides): bounds its
+  /// need of reserve, and the memory held while it waits for epochs.
   size_t max_sources = 4;
   /// Jobs under way at one time: one waits for an epoch while another one moves.
   size_t max_jobs = 4;

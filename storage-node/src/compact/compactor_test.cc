@@ -1,9 +1,12 @@
 #include "storage-node/src/compact/compactor.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "storage-node/src/compact/table_compactor.h"
 #include "storage-node/src/version/table_fixture.h"
 
 namespace loam::storage {
@@ -265,6 +268,79 @@ TEST_F(PlainCompactorTest, SupersededVersionsAreGarbageAtOnce) {
   const auto found = scan(nullptr);
   EXPECT_EQ(found.size(), 80u);
   for (const auto& [key, row] : found) EXPECT_EQ(row, "row 49");
+}
+
+/// One job at a time on pages of 4 to 64 KiB: 1 to 4 with keys 0, 1, 2, … of a kilobyte each, then pages of 64 KiB.
+class PageChoiceTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kKeys = 300;
+
+  void SetUp() override {
+    for (uint64_t key = 0; key < kKeys; ++key) put(key);
+    ASSERT_EQ(sizes().front(), 4096u);
+    ASSERT_EQ(sizes().back(), 65536u);
+  }
+  void put(uint64_t key) {
+    const EpochGuard guard(thread_);
+    const WriteOutcome outcome = fixture_.table->plain_put(me_, Key(key), versions_[key], std::vector<std::byte>(900));
+    ASSERT_EQ(outcome.code, StatusCode::kOk);
+    versions_[key] = outcome.version;
+  }
+  std::vector<size_t> sizes() {
+    const EpochGuard guard(thread_);
+    std::vector<size_t> all;
+    for (const Page* page : fixture_.table->pages().pages()) all.push_back(page->size_bytes());
+    return all;
+  }
+  bool listed(uint64_t number) {
+    const EpochGuard guard(thread_);
+    return std::ranges::any_of(fixture_.table->pages().pages(), [&](const Page* p) { return p->number() == number; });
+  }
+  /// Overwrites every other key that lies in a full page.
+  void spoil_full_pages() {
+    for (uint64_t key = 100; key < kKeys; key += 2) put(key);
+  }
+  void run_one_job() {
+    CompactorStatistics statistics;
+    const CompactorOptions options{.dead_share = 0, .max_sources = 1};
+    TableCompactor compactor(fixture_.table, options, statistics);
+    {
+      const EpochGuard guard(thread_);
+      ASSERT_GT(compactor.choose(1, false), 0u);
+    }
+    compactor.begin(nullptr);
+    while (compactor.phase() != TableCompactor::Phase::kIdle) {
+      compactor.step(me_, 100);
+      fixture_.epochs.advance();
+    }
+    for (int i = 0; i < 10; ++i) fixture_.epochs.advance();
+    while (compactor.free_retired(fixture_.epochs)) {
+    }
+    const EpochGuard guard(thread_);
+    EXPECT_EQ(fixture_.table->check_invariants(), "");
+  }
+
+  TableFixture fixture_{{.kind = TableKind::kNonTransactional, .pages = 64, .page_bytes = 65536}};
+  EpochThread thread_{fixture_.epochs, "test"};
+  ThreadContext me_{thread_, 0};
+  std::vector<Version> versions_ = std::vector<Version>(kKeys);
+};
+
+TEST_F(PageChoiceTest, WhatIsGarbageThroughoutGoesFirst) {
+  for (uint64_t key = 0; key < 30; ++key) put(key);  // pages 1 to 3: 4, 8 and 16 KiB
+  spoil_full_pages();
+  run_one_job();
+  for (uint64_t number = 1; number <= 3; ++number) EXPECT_FALSE(listed(number)) << number;
+}
+
+TEST_F(PageChoiceTest, SmallPagesComeAlong) {
+  spoil_full_pages();
+  const size_t before = sizes().size();
+  run_one_job();
+  EXPECT_FALSE(listed(1));
+  EXPECT_FALSE(listed(2));
+  EXPECT_TRUE(listed(3)) << "16 KiB are not small, and nothing in it is garbage";
+  EXPECT_LT(sizes().size(), before);
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ size_t TableCompactor::choose(uint64_t turn, bool pressure) {
   }
   sources_.resize(chosen);
   look_again_ = chosen > 0;
-  if (chosen > 0) add_small_pages(most - bytes);
+  if (chosen > 0) add_small_pages(table_->log().pool().page_size());
   return chosen_garbage;
 }
 
