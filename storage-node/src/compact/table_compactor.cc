@@ -296,6 +296,7 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
 
 void TableCompactor::publish(ThreadContext& thread) {
   std::vector<Page*> sources;
+  sources.reserve(sources_.size());
   for (const Source& source : sources_) sources.push_back(source.page);
   for (Page*& page : targets_) {
     page->seal();
