@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <fstream>
 #include <utility>
 
 #include <sched.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "common/base/assert.h"
 #include "common/base/env.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
-#include <errno.h>
 #include <unistd.h>
 
 #include <loam/client/client.h>

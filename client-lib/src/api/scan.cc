@@ -131,7 +131,7 @@ void ScanRun::cancel() {
   changed_.notify();
 }
 
-Status ScanRun::merge(Arrived arrived) {
+Status ScanRun::merge(const Arrived& arrived) {
   Node& node = nodes_[arrived.node];
   --node.waiting;
   // Credits go back in halves of the window: fewer messages, and the node never runs dry.
@@ -156,9 +156,9 @@ Result<std::shared_ptr<const Chunk>> ScanRun::next() {
     }
     if (ended_) return std::shared_ptr<const Chunk>();
     if (!arrived_.empty()) {
-      Arrived arrived = std::move(arrived_.front());
+      const Arrived arrived = std::move(arrived_.front());
       arrived_.pop_front();
-      if (Status status = merge(std::move(arrived)); !status.ok()) fail(status);
+      if (Status status = merge(arrived); !status.ok()) fail(status);
     } else if (open_ == 0) {
       ended_ = true;
       lease_.reset();

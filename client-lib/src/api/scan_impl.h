@@ -52,7 +52,7 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
   void on_done(uint32_t number, const Status& status);
   void fail(const Status& status);
   void cancel_nodes();
-  Status merge(Arrived arrived);
+  Status merge(const Arrived& arrived);
 
   Engine& engine_;
   const Table table_;

@@ -30,7 +30,8 @@ Link::Options link_options(const std::string& address, std::function<void(const 
 
 }  // namespace
 
-ManagerSession::ManagerSession(Worker& worker, CatalogCache& catalog, std::string address, uint64_t request_timeout_ns)
+ManagerSession::ManagerSession(Worker& worker, CatalogCache& catalog, const std::string& address,
+                               uint64_t request_timeout_ns)
     : worker_(worker),
       catalog_(catalog),
       request_timeout_ns_(request_timeout_ns),

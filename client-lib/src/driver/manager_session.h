@@ -40,7 +40,7 @@ class CompletionWaiter {
 /// of its connection or by give_up(); from then on everything fails with the reason.
 class ManagerSession final : private Asker {
  public:
-  ManagerSession(Worker& worker, CatalogCache& catalog, std::string address, uint64_t request_timeout_ns);
+  ManagerSession(Worker& worker, CatalogCache& catalog, const std::string& address, uint64_t request_timeout_ns);
 
   /// In a fiber. Connects, registers, takes the catalog. While the cluster says that it is starting, tries again until
   /// `deadline_ns`.

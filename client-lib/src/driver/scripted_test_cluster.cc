@@ -270,6 +270,7 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
       const auto message = decoded<wire::Begin>(reader);
       wire::Begun begun;
       std::vector<Version> open;
+      open.reserve(open_ids_.size());
       for (uint64_t id : open_ids_) open.push_back(Version(id));
       begun.snapshot =
           Snapshot::make(Version(open.empty() ? next_id_ - 1 : open[0].value - 1), Version(next_id_ - 1), open).value();

@@ -76,6 +76,7 @@ int fail(const Context& context, ExitCode code, const Status& status) {
 
 std::vector<OutputColumn> output_columns(const Question& question, const ResultSchema& schema) {
   std::vector<OutputColumn> columns;
+  columns.reserve(question.names.size());
   for (size_t i = 0; i < question.names.size(); ++i) columns.push_back({question.names[i], schema.columns[i].type});
   return columns;
 }

@@ -202,6 +202,7 @@ size_t CompiledPredicate::keep_texts(const Block& block, const uint16_t* in, siz
 CompiledSelection::CompiledSelection(const Selection& selection, const Schema& schema) {
   for (const Clause& clause : selection.all) {
     std::vector<CompiledPredicate> compiled;
+    compiled.reserve(clause.any.size());
     for (const Predicate& predicate : clause.any) compiled.emplace_back(predicate, schema);
     const bool merged = compiled.size() == 1 && std::any_of(clauses_.begin(), clauses_.end(), [&](auto& other) {
                           return other.size() == 1 && other.front().intersect(compiled.front());

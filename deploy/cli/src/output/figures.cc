@@ -33,6 +33,7 @@ std::string bytes_for_people(uint64_t bytes) {
 Result<uint64_t> parse_bytes(std::string_view text) {
   uint64_t number = 0;
   const char* const end = text.data() + text.size();
+  // A range, not a string that ends in zero. NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage)
   const auto [at, error] = std::from_chars(text.data(), end, number);
   std::string unit(at, end);
   unit.erase(std::remove(unit.begin(), unit.end(), ' '), unit.end());
