@@ -272,7 +272,7 @@ class ImportTest(ClusterTest):
         process = cluster.subprocess.Popen(
             [cluster.PROGRAM, "import", self.table, "-", "--schema", "n:int32", "--connect", self.dev.address],
             stdin=cluster.subprocess.PIPE, stdout=cluster.subprocess.PIPE, stderr=cluster.subprocess.PIPE, text=True)
-        rows = "".join(f"{i}\n" for i in range(100_000))
+        rows = "".join(f"{i}\n" for i in range(1_000_000))  # more than import reads ahead
         process.stdin.write("n\n" + rows)
         process.stdin.flush()
         cluster.wait_until(
@@ -335,7 +335,7 @@ class ServerErrorsTest(unittest.TestCase):
 
     def test_cluster_dies_under_a_command(self):
         with Dev() as dev:
-            rows = "n\n" + "".join(f"{i}\n" for i in range(100_000))
+            rows = "n\n" + "".join(f"{i}\n" for i in range(1_000_000))  # more than import reads ahead
             process = cluster.subprocess.Popen(
                 [cluster.PROGRAM, "import", "rows", "-", "--connect", dev.address], stdin=cluster.subprocess.PIPE,
                 stdout=cluster.subprocess.PIPE, stderr=cluster.subprocess.PIPE, text=True)

@@ -29,7 +29,7 @@ def loam(*arguments, connect=None, stdin=None, env=None, timeout=DEADLINE_S):
 class Dev:
     """A cluster in one process; ends with its `with` block."""
 
-    def __init__(self, *arguments, memory="256MiB", page_size="1MiB", preexec=None):
+    def __init__(self, *arguments, memory="512MiB", page_size="1MiB", preexec=None):
         self.errors = tempfile.TemporaryFile(mode="w+")
         self.process = subprocess.Popen(
             [PROGRAM, "dev", "--free-ports", "--json", "--memory", memory, "--page-size", page_size, *arguments],
