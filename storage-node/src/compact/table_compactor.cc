@@ -83,7 +83,7 @@ size_t TableCompactor::choose(uint64_t turn, bool pressure) {
     }
     garbage += page_garbage;
     if (static_cast<double>(page_garbage) > options_.min_page_dead_share * static_cast<double>(page_filled)) {
-      sources_.push_back({.page = page});
+      sources_.push_back({.page = page, .worth = worth(*page)});
     }
   }
   const uint64_t gets = counters.gets - gets_seen_;
@@ -96,7 +96,7 @@ size_t TableCompactor::choose(uint64_t turn, bool pressure) {
   if (!pressure && !far && static_cast<double>(garbage) <= options_.dead_share * static_cast<double>(filled)) {
     sources_.clear();
   }
-  std::ranges::sort(sources_, std::ranges::greater(), [](const Source& s) { return worth(*s.page); });
+  std::ranges::sort(sources_, std::ranges::greater(), &Source::worth);
   size_t bytes = 0;  // of pages that need copying
   size_t chosen = 0;
   size_t chosen_garbage = 0;

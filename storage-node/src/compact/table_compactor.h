@@ -71,6 +71,7 @@ class TableCompactor {
   struct Source {
     Page* page = nullptr;
     bool small = false;  ///< comes along whatever its garbage
+    double worth = 0;    ///< when it was looked at: writers make garbage while the pages are ranked
     /// Sizes of the entries that may have to be kept. Tombstones are among them: an insert may claim one before its
     /// turn.
     std::vector<uint32_t> kept = {};
