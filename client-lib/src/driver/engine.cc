@@ -13,10 +13,10 @@ constexpr uint64_t kCloseTimeoutNs = 2'000'000'000;
 
 }  // namespace
 
-Engine::Engine(Worker& worker, std::string manager_address, ClientOptions options)
+Engine::Engine(Worker& worker, const std::string& manager_address, ClientOptions options)
     : worker_(worker),
       options_(std::move(options)),
-      session_(worker, catalog_, std::move(manager_address), options_.request_timeout_ns),
+      session_(worker, catalog_, manager_address, options_.request_timeout_ns),
       random_(std::random_device{}()) {
   worker_.set_hook(this);
 }

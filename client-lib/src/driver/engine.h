@@ -36,7 +36,7 @@ struct EngineCounters {
 /// together. Owner: the client; made and used on the worker's thread, destroyed after the worker has stopped.
 class Engine final : private RoundHook {
  public:
-  Engine(Worker& worker, std::string manager_address, ClientOptions options);
+  Engine(Worker& worker, const std::string& manager_address, ClientOptions options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
