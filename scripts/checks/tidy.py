@@ -71,12 +71,12 @@ class _Hasher:
 
 
 def _generate_sources(tree):
-    """Builds the sources that other sources include, such as protobuf's; nothing else needs to be built for a lint."""
+    """Builds the headers that sources include, such as protobuf's; nothing else needs to be built for a lint."""
     build = tree.root / "build/dev"
     if not (build / "build.ninja").exists():
         return
     targets = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], capture_output=True, text=True, check=True)
-    generated = re.findall(r"^(\S+\.pb\.h): ", targets.stdout, re.MULTILINE)
+    generated = re.findall(r"^([^/]\S*\.h): CUSTOM_COMMAND$", targets.stdout, re.MULTILINE)
     if generated:
         subprocess.run(["ninja", "-C", build, *generated], check=True, stdout=subprocess.DEVNULL)
 
