@@ -37,7 +37,7 @@ namespace loam::net {
 class Connection;
 
 /// Version of the framing. An endpoint with another one is refused with kUnsupportedVersion at the handshake.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 /// A frame with its header. 64 KiB: large enough that the header and the system call vanish, small enough that a
 /// window of them can be pinned for each verbs connection.

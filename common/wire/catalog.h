@@ -35,16 +35,27 @@ struct TableInfo {
   }
 };
 
-/// One storage node.
+enum class NodeState : uint8_t {
+  kLive = 1,         ///< connected, or its lease still runs
+  kUnreachable = 2,  ///< its lease has run out; it may come back with its records
+  kLost = 3,  ///< started anew with empty memory: its shards answer kUnavailable until the loss is accepted (R10)
+};
+
+/// "live", "unreachable", "lost".
+std::string_view to_string(NodeState state);
+
+/// One storage node. A node is known by its data address: a process that starts there anew is the same node, in a new
+/// incarnation.
 struct NodeInfo {
   NodeId id;
   Incarnation incarnation;
   std::string address;        ///< data path, "tcp://127.0.0.1:7401"
   std::string admin_address;  ///< gRPC, "127.0.0.1:7411"; empty if it has none
+  NodeState state = NodeState::kLive;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.id), v(m.incarnation), v(m.address), v(m.admin_address);
+    v(m.id), v(m.incarnation), v(m.address), v(m.admin_address), v(m.state);
   }
 };
 

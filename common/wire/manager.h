@@ -8,20 +8,25 @@
 #include "common/snapshot/publication.h"
 #include "common/snapshot/snapshot.h"
 #include "common/wire/catalog.h"
+#include "common/wire/fence_set.h"
 #include "common/wire/message.h"
 
 namespace loam::wire {
 
 // ---- client → commit manager -------------------------------------------------------------------------------------
 
-/// Registers a client process (R3).
+/// Registers a client process (R3), or goes on with its session on a new connection: then `resume` and `manager_epoch`
+/// name it, and the connection that it had before is closed. kFenced if that session has ended. After resuming, the
+/// client sends what has no answer yet once more, with the sequences that it had.
 struct OpenSession {
   static constexpr Opcode kOpcode = Opcode::kOpenSession;
   std::string client_name;  ///< for operators: program and host
+  SessionId resume{};       ///< 0: a new session
+  uint64_t manager_epoch = 0;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.client_name);
+    v(m.client_name), v(m.resume), v(m.manager_epoch);
   }
 };
 
@@ -31,10 +36,65 @@ struct SessionOpened {
   uint64_t manager_epoch = 0;
   std::string admin_address;  ///< gRPC of the commit manager; empty if it has none
   Catalog catalog;
+  /// A session of which the commit manager hears nothing for so long is fenced and recovered (R7, R8).
+  uint64_t lease_ns = 0;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.session), v(m.manager_epoch), v(m.admin_address), v(m.catalog);
+    v(m.session), v(m.manager_epoch), v(m.admin_address), v(m.catalog), v(m.lease_ns);
+  }
+};
+
+/// Keeps the session alive: every message of it does, this one when there is nothing else to say. It also names the
+/// read-only snapshots that the client still holds (R14): those with numbers up to `newest` that it does not name are
+/// released. Not kept in the window of answers: repeating it is harmless.
+struct RenewSession {
+  static constexpr Opcode kOpcode = Opcode::kRenewSession;
+  uint64_t newest = 0;         ///< highest snapshot number that the client has received
+  std::vector<uint64_t> held;  ///< ascending
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.newest), v(m.held);
+  }
+};
+
+struct SessionRenewed {
+  static constexpr Opcode kOpcode = Opcode::kSessionRenewed;
+  CatalogVersion catalog_version = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.catalog_version);
+  }
+};
+
+/// What became of transactions of a session that has ended (R4): asked by its client, under its next session.
+struct AskOutcomes {
+  static constexpr Opcode kOpcode = Opcode::kAskOutcomes;
+  std::vector<TransactionId> ids;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.ids);
+  }
+};
+
+enum class Outcome : uint8_t {
+  kForgotten = 1,  ///< not known any more, or never begun
+  kPending = 2,    ///< being recovered: ask again
+  kCommitted = 3,
+  kAborted = 4,
+};
+
+/// In the order of the ids. An outcome that was told may be forgotten afterwards.
+struct Outcomes {
+  static constexpr Opcode kOpcode = Opcode::kOutcomes;
+  std::vector<Outcome> outcomes;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.outcomes);
   }
 };
 
@@ -200,32 +260,92 @@ struct SessionClosed {
 
 // ---- storage node ↔ commit manager --------------------------------------------------------------------------------
 
-/// A storage node's first message: it has started, with empty memory (R10).
+/// A storage node's first message on a connection: it has started, with empty memory (R10), or has lost its connection
+/// and comes back with the memory that it had; then `incarnation` names it. kFenced: that incarnation has been
+/// replaced, or its loss accepted; the process is of no more use and ends.
 struct RegisterNode {
   static constexpr Opcode kOpcode = Opcode::kRegisterNode;
   std::string address;
   std::string admin_address;
   uint64_t capacity_bytes = 0;
+  Incarnation incarnation{};  ///< 0: a new start
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.address), v(m.admin_address), v(m.capacity_bytes);
+    v(m.address), v(m.admin_address), v(m.capacity_bytes), v(m.incarnation);
   }
 };
 
-/// The node serves nothing before it has this: who it is, the catalog, and the first publication (R9).
+/// The node serves nothing before it has this: who it is, the catalog, the fences and the first publication (R9).
+/// A node that comes back takes catalog and fences as they are here. Its lease runs from the moment when it sent its
+/// request.
 struct NodeRegistered {
   static constexpr Opcode kOpcode = Opcode::kNodeRegistered;
   NodeId node;
   Incarnation incarnation;
   uint64_t manager_epoch = 0;
   Catalog catalog;
-  Publication publication;
+  Publication publication;  ///< number 0: none yet in this epoch; the node keeps what it has (R11)
+  FenceSet fences{};
+  uint64_t lease_ns = 0;
+  /// An earlier incarnation of this node had shards, and their records are lost: they answer kUnavailable until
+  /// AcceptLoss (R10).
+  bool memory_lost = false;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.node), v(m.incarnation), v(m.manager_epoch), v(m.catalog), v(m.publication);
+    v(m.node), v(m.incarnation), v(m.manager_epoch), v(m.catalog), v(m.publication), v(m.fences), v(m.lease_ns);
+    v(m.memory_lost);
   }
+};
+
+/// Renews the node's lease (R9), which then runs for lease_ns from the moment when this was sent.
+struct RenewNode {
+  static constexpr Opcode kOpcode = Opcode::kRenewNode;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+struct NodeRenewed {
+  static constexpr Opcode kOpcode = Opcode::kNodeRenewed;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+/// Requests of these sessions are refused from now on. Answered when every thread of the node has seen it and has ended
+/// the batch that it was in (R7).
+struct Fence {
+  static constexpr Opcode kOpcode = Opcode::kFence;
+  FenceSet fences{};
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.fences);
+  }
+};
+
+struct FenceInstalled {
+  static constexpr Opcode kOpcode = Opcode::kFenceInstalled;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+/// An operator has accepted that the records of this node's shards are lost: it serves them, empty (R10).
+struct AcceptLoss {
+  static constexpr Opcode kOpcode = Opcode::kAcceptLoss;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
+};
+
+struct LossAccepted {
+  static constexpr Opcode kOpcode = Opcode::kLossAccepted;
+
+  template <class Self, class V>
+  static void fields(Self&, V&) {}
 };
 
 /// Open snapshots and what later ones see, in one piece (R13). One way; a node keeps the highest number.

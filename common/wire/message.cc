@@ -49,13 +49,23 @@ std::string_view to_string(Opcode opcode) {
     case Opcode::kTableDropped: return "kTableDropped";
     case Opcode::kCloseSession: return "kCloseSession";
     case Opcode::kSessionClosed: return "kSessionClosed";
+    case Opcode::kRenewSession: return "kRenewSession";
+    case Opcode::kSessionRenewed: return "kSessionRenewed";
+    case Opcode::kAskOutcomes: return "kAskOutcomes";
+    case Opcode::kOutcomes: return "kOutcomes";
     case Opcode::kRegisterNode: return "kRegisterNode";
     case Opcode::kNodeRegistered: return "kNodeRegistered";
+    case Opcode::kRenewNode: return "kRenewNode";
+    case Opcode::kNodeRenewed: return "kNodeRenewed";
     case Opcode::kPublish: return "kPublish";
     case Opcode::kInstallTable: return "kInstallTable";
     case Opcode::kTableInstalled: return "kTableInstalled";
     case Opcode::kRemoveTable: return "kRemoveTable";
     case Opcode::kTableRemoved: return "kTableRemoved";
+    case Opcode::kFence: return "kFence";
+    case Opcode::kFenceInstalled: return "kFenceInstalled";
+    case Opcode::kAcceptLoss: return "kAcceptLoss";
+    case Opcode::kLossAccepted: return "kLossAccepted";
       // clang-format on
   }
   return {};

@@ -161,10 +161,11 @@ class Decoder {
 struct Error {
   static constexpr Opcode kOpcode = Opcode::kError;
   Status status;
+  uint64_t retry_after_ns = 0;  ///< with kOverloaded: not before; 0: no advice
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.status);
+    v(m.status), v(m.retry_after_ns);
   }
 };
 

@@ -26,7 +26,7 @@ Catalog some_catalog() {
   Catalog catalog;
   catalog.version = 12;
   catalog.tables = {some_table()};
-  catalog.nodes = {{NodeId(1), Incarnation(3), "tcp://127.0.0.1:7401", "127.0.0.1:7411"}};
+  catalog.nodes = {{NodeId(1), Incarnation(3), "tcp://127.0.0.1:7401", "127.0.0.1:7411", NodeState::kLost}};
   catalog.shards.version = 11;
   catalog.shards.owners.assign(kVirtualShards, NodeId(1));
   return catalog;
@@ -70,6 +70,7 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   const Buffer row(33, std::byte{5});
   const RecordId record{TableId(300), Key(~0ull)};
   check_codec(Error{Status(StatusCode::kNoSuchTable, "no table 9")});
+  check_codec(Error{Status(StatusCode::kOverloaded, "busy"), 5'000'000});
   check_codec(Attach{SessionId(4), 5, Incarnation(6)});
   check_codec(Attached{NodeId(2)});
   check_codec(Read{some_snapshot(), {record, {TableId(1), Key(2)}}});
@@ -97,8 +98,12 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
 }
 
 TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
-  check_codec(OpenSession{"loam import"});
-  check_codec(SessionOpened{SessionId(4), 2, "127.0.0.1:7410", some_catalog()});
+  check_codec(OpenSession{"loam import", SessionId(3), 2});
+  check_codec(SessionOpened{SessionId(4), 2, "127.0.0.1:7410", some_catalog(), 1'000'000});
+  check_codec(RenewSession{17, {3, 9, 17}});
+  check_codec(SessionRenewed{12});
+  check_codec(AskOutcomes{{TransactionId(5), TransactionId(1ull << 40)}});
+  check_codec(Outcomes{{Outcome::kPending, Outcome::kCommitted}});
   check_codec(Begin{32, true});
   check_codec(Begun{TransactionId(1011), 17, some_snapshot(), Version(900), 12});
   check_codec(Complete{{{TransactionId(1003), true}, {TransactionId(1007), false}}});
@@ -113,8 +118,15 @@ TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(TableDropped{14});
   check_codec(CloseSession{});
   check_codec(SessionClosed{});
-  check_codec(RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1u << 30});
-  check_codec(NodeRegistered{NodeId(1), Incarnation(2), 3, some_catalog(), {}});
+  check_codec(RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1u << 30, Incarnation(6)});
+  const FenceSet fences{SessionId(9), {SessionId(4), SessionId(7)}};
+  check_codec(NodeRegistered{NodeId(1), Incarnation(2), 3, some_catalog(), {}, fences, 2'000'000'000, true});
+  check_codec(RenewNode{});
+  check_codec(NodeRenewed{});
+  check_codec(Fence{fences});
+  check_codec(FenceInstalled{});
+  check_codec(AcceptLoss{});
+  check_codec(LossAccepted{});
   check_codec(Publish{});
   check_codec(InstallTable{some_table(), some_catalog().shards});
   check_codec(TableInstalled{});

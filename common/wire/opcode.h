@@ -8,7 +8,7 @@ namespace loam::wire {
 
 /// Version of everything in common/wire and of the record layout. Peers of another version are refused at connection
 /// set-up with kUnsupportedVersion.
-inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint16_t kProtocolVersion = 2;
 
 /// Numbers are never reused. Odd numbers answer the even number before them; pushes and one-way messages are even.
 enum class Opcode : uint8_t {
@@ -51,10 +51,16 @@ enum class Opcode : uint8_t {
   kTableDropped = 55,
   kCloseSession = 56,  ///< orderly end; open transactions must have been completed
   kSessionClosed = 57,
+  kRenewSession = 58,
+  kSessionRenewed = 59,
+  kAskOutcomes = 60,
+  kOutcomes = 61,
 
   // storage node → commit manager
   kRegisterNode = 70,
   kNodeRegistered = 71,
+  kRenewNode = 72,
+  kNodeRenewed = 73,
 
   // commit manager → storage node
   kPublish = 80,  ///< one way
@@ -62,6 +68,10 @@ enum class Opcode : uint8_t {
   kTableInstalled = 83,
   kRemoveTable = 84,
   kTableRemoved = 85,
+  kFence = 86,
+  kFenceInstalled = 87,
+  kAcceptLoss = 88,
+  kLossAccepted = 89,
 };
 
 /// "kBegin"; empty for a number that is no opcode.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "commit-manager/src/core/core_harness.h"
+#include "common/wire/reply_window.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::commit {
@@ -139,7 +140,7 @@ TEST(ClientRequests, BeyondTheWindowTheSessionEnds) {
   const PeerId peer = h.client();
   const Buffer begin = CoreHarness::encoded(Begin{1, false}, 100);
   h.deliver(peer, begin);
-  h.deliver(peer, CoreHarness::encoded(Begin{1, false}, 100 + kReplyWindow));
+  h.deliver(peer, CoreHarness::encoded(Begin{1, false}, 100 + wire::kManagerReplyWindow.requests));
   h.outbox.sent[peer].clear();
   h.deliver(peer, begin);
   EXPECT_EQ(h.take<Begun>(peer).error.code(), StatusCode::kUnknownOutcome);

@@ -77,20 +77,21 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
   Session& session = *peer.session;
   if (envelope.opcode == Opcode::kCleared) return cleared(session, reader);
   if (envelope.opcode == Opcode::kReleaseSnapshots) return release_snapshots(session, reader);
+  using Found = wire::ReplyWindow::Found;
   switch (session.window.look_up(envelope.sequence, out_)) {
-    case ReplyWindow::Found::kNew:
+    case Found::kNew:
       break;
-    case ReplyWindow::Found::kRunning:
+    case Found::kRunning:
       return ok_status();
-    case ReplyWindow::Found::kAnswered:
+    case Found::kAnswered:
       ++repeated_;
       send_encoded(peer, out_);
       return ok_status();
-    case ReplyWindow::Found::kForgotten: {
+    case Found::kForgotten: {
       const Status status(StatusCode::kUnknownOutcome,
                           "request " + std::to_string(envelope.sequence) + " of session " +
                               std::to_string(session.id.value) + " came again after its answer was forgotten (" +
-                              std::to_string(kReplyWindow) + " requests and " + std::to_string(kReplyWindowBytes) +
+                              std::to_string(wire::kManagerReplyWindow.requests) + " requests and " + std::to_string(wire::kManagerReplyWindow.bytes) +
                               " bytes are kept); the session ends");
       send(peer, envelope.sequence, wire::Error{status});
       doom(peer, status);

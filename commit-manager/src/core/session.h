@@ -6,9 +6,9 @@
 
 #include <loam/commit/core.h>
 
-#include "commit-manager/src/core/reply_window.h"
 #include "commit-manager/src/core/transactions.h"
 #include "common/base/ids.h"
+#include "common/wire/reply_window.h"
 
 namespace loam::commit {
 
@@ -21,7 +21,7 @@ struct Session {
   std::string client_name;
   uint64_t open_sequence = 0;  ///< of the OpenSession, which may be repeated
   SessionLoad load;
-  ReplyWindow window;
+  wire::ReplyWindow window{wire::kManagerReplyWindow};
 };
 
 }  // namespace loam::commit

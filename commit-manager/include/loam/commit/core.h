@@ -38,10 +38,6 @@ inline constexpr size_t kMaxTransactions = 1'048'576;
 inline constexpr size_t kMaxSnapshotsPerSession = 4'096;
 /// Memory for the open ids in all open snapshots.
 inline constexpr size_t kMaxSnapshotBytes = 256u << 20;
-/// Requests of a session whose answers are kept for repetition (R3). An older one that comes again ends the session.
-inline constexpr size_t kReplyWindow = 128;
-/// Bytes of answers that are kept for one session's repetitions; 128 answers with a few hundred open transactions.
-inline constexpr size_t kReplyWindowBytes = 64u << 10;
 /// Bytes of one request. The largest is a CreateTable with 1,024 long field names.
 inline constexpr size_t kMaxRequestBytes = 1u << 20;
 /// Bytes of the name that a client gives itself, and of a node's address.

@@ -1,16 +1,19 @@
-#include "commit-manager/src/core/reply_window.h"
+#include "common/wire/reply_window.h"
 
 #include <gtest/gtest.h>
 
-namespace loam::commit {
+namespace loam::wire {
 namespace {
 
 using Found = ReplyWindow::Found;
 
+constexpr uint64_t kReplyWindow = kManagerReplyWindow.requests;
+constexpr size_t kReplyWindowBytes = kManagerReplyWindow.bytes;
+
 Buffer reply_of(uint64_t sequence, size_t size = 24) { return Buffer(size, static_cast<std::byte>(sequence * 7 + 1)); }
 
 TEST(ReplyWindow, RepeatsTheFirstAnswer) {
-  ReplyWindow window;
+  ReplyWindow window(kManagerReplyWindow);
   Buffer reply;
   EXPECT_EQ(window.look_up(1, reply), Found::kNew);
   EXPECT_EQ(window.look_up(1, reply), Found::kRunning);
@@ -20,7 +23,7 @@ TEST(ReplyWindow, RepeatsTheFirstAnswer) {
 }
 
 TEST(ReplyWindow, TakesLateNewcomersAndForgetsTheOldest) {
-  ReplyWindow window;
+  ReplyWindow window(kManagerReplyWindow);
   Buffer reply;
   for (uint64_t s = 2; s <= kReplyWindow + 1; ++s) {
     ASSERT_EQ(window.look_up(s, reply), Found::kNew);
@@ -35,7 +38,7 @@ TEST(ReplyWindow, TakesLateNewcomersAndForgetsTheOldest) {
 }
 
 TEST(ReplyWindow, IsBoundedInBytes) {
-  ReplyWindow window;
+  ReplyWindow window(kManagerReplyWindow);
   Buffer reply;
   constexpr size_t kSize = kReplyWindowBytes / 8 - 3;
   for (uint64_t s = 1; s <= 20; ++s) {
@@ -53,7 +56,7 @@ TEST(ReplyWindow, IsBoundedInBytes) {
 }
 
 TEST(ReplyWindow, AnOvertakenAnswerIsNotKept) {
-  ReplyWindow window;
+  ReplyWindow window(kManagerReplyWindow);
   Buffer reply;
   ASSERT_EQ(window.look_up(1, reply), Found::kNew);
   ASSERT_EQ(window.look_up(1 + kReplyWindow, reply), Found::kNew);
@@ -63,4 +66,4 @@ TEST(ReplyWindow, AnOvertakenAnswerIsNotKept) {
 }
 
 }  // namespace
-}  // namespace loam::commit
+}  // namespace loam::wire

@@ -1,11 +1,12 @@
-#include "commit-manager/src/core/reply_window.h"
+#include "common/wire/reply_window.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace loam::commit {
+namespace loam::wire {
 
 ReplyWindow::Found ReplyWindow::look_up(uint64_t sequence, Buffer& reply) {
+  if (slots_.empty()) slots_.resize(limits_.requests);
   Slot& known = slot(sequence);
   if (known.state == State::kEmpty || known.sequence < sequence) {
     known = {sequence, 0, 0, State::kRunning};
@@ -13,10 +14,10 @@ ReplyWindow::Found ReplyWindow::look_up(uint64_t sequence, Buffer& reply) {
   }
   if (known.sequence > sequence) return Found::kForgotten;
   if (known.state == State::kRunning) return Found::kRunning;
-  if (end_ - known.begin > kReplyWindowBytes) return Found::kForgotten;
+  if (end_ - known.begin > limits_.bytes) return Found::kForgotten;
   reply.resize(known.size);
-  const size_t at = known.begin % kReplyWindowBytes;
-  const size_t first = std::min<size_t>(known.size, kReplyWindowBytes - at);
+  const size_t at = known.begin % limits_.bytes;
+  const size_t first = std::min<size_t>(known.size, limits_.bytes - at);
   std::memcpy(reply.data(), ring_.data() + at, first);
   std::memcpy(reply.data() + first, ring_.data(), known.size - first);
   return Found::kAnswered;
@@ -29,12 +30,12 @@ void ReplyWindow::keep(uint64_t sequence, Bytes reply) {
   running.begin = end_;
   running.size = static_cast<uint32_t>(reply.size());
   end_ += reply.size();
-  if (reply.size() > kReplyWindowBytes) return;  // forgotten at once
-  if (ring_.empty()) ring_.resize(kReplyWindowBytes);
-  const size_t at = running.begin % kReplyWindowBytes;
-  const size_t first = std::min(reply.size(), kReplyWindowBytes - at);
+  if (reply.size() > limits_.bytes) return;  // forgotten at once
+  if (ring_.empty()) ring_.resize(limits_.bytes);
+  const size_t at = running.begin % limits_.bytes;
+  const size_t first = std::min(reply.size(), limits_.bytes - at);
   std::memcpy(ring_.data() + at, reply.data(), first);
   std::memcpy(ring_.data(), reply.data() + first, reply.size() - first);
 }
 
-}  // namespace loam::commit
+}  // namespace loam::wire
