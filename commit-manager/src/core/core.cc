@@ -91,8 +91,8 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
       const Status status(StatusCode::kUnknownOutcome,
                           "request " + std::to_string(envelope.sequence) + " of session " +
                               std::to_string(session.id.value) + " came again after its answer was forgotten (" +
-                              std::to_string(wire::kManagerReplyWindow.requests) + " requests and " + std::to_string(wire::kManagerReplyWindow.bytes) +
-                              " bytes are kept); the session ends");
+                              std::to_string(wire::kManagerReplyWindow.requests) + " requests and " +
+                              std::to_string(wire::kManagerReplyWindow.bytes) + " bytes are kept); the session ends");
       send(peer, envelope.sequence, wire::Error{status});
       doom(peer, status);
       return ok_status();
