@@ -8,6 +8,9 @@
 #include <time.h>
 
 #include "common/base/dword.h"
+#ifdef LOAM_ASSERTIONS
+#include "common/base/pause_point.h"
+#endif
 
 namespace loam {
 
@@ -65,8 +68,12 @@ struct RealEnv {
   }
   /// One turn of a wait for another thread's progress. In the simulator it lets the others run.
   static void spin_pause() { _mm_pause(); }
-  /// A named place where a test may stop or kill a thread. Nothing in production.
-  static void pause_point(const char*) {}
+  /// A named place where a test may stop or kill this process (pause_point.h). In release builds nothing at all.
+  static void pause_point([[maybe_unused]] const char* name) {
+#ifdef LOAM_ASSERTIONS
+    PausePoints::pass(name);
+#endif
+  }
 };
 
 using Env = RealEnv;

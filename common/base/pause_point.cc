@@ -1,0 +1,197 @@
+#include "common/base/pause_point.h"
+
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <time.h>
+#include <unistd.h>
+
+namespace loam {
+namespace {
+
+enum class Action : uint8_t { kStop, kKill, kBlock };
+
+struct Armed {
+  std::string name;
+  uint64_t passes_left = 1;  // acts when this becomes 0
+  Action action{};
+  std::string path;  // of kBlock
+};
+
+Status wrong(std::string_view entry, std::string_view why) {
+  return {StatusCode::kInvalidArgument, "pause point '" + std::string(entry) + "': " + std::string(why) +
+                                            "; expected NAME[@N]=stop, NAME[@N]=kill or NAME[@N]=block:PATH"};
+}
+
+Result<Armed> parse(std::string_view entry) {
+  constexpr std::string_view kBlock = "block:";
+  const size_t equals = entry.find('=');
+  if (equals == std::string_view::npos) return wrong(entry, "no '='");
+  std::string_view name = entry.substr(0, equals);
+  const std::string_view action = entry.substr(equals + 1);
+  Armed armed;
+  if (const size_t at = name.find('@'); at != std::string_view::npos) {
+    const std::string_view count = name.substr(at + 1);
+    const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), armed.passes_left);
+    if (error != std::errc() || end != count.data() + count.size() || armed.passes_left == 0)
+      return wrong(entry, "the number after '@' must be 1 or more");
+    name = name.substr(0, at);
+  }
+  if (name.empty()) return wrong(entry, "no name");
+  armed.name = name;
+  if (action == "stop") {
+    armed.action = Action::kStop;
+  } else if (action == "kill") {
+    armed.action = Action::kKill;
+  } else if (action.starts_with(kBlock) && action.size() > kBlock.size()) {
+    armed.action = Action::kBlock;
+    armed.path = action.substr(kBlock.size());
+  } else {
+    return wrong(entry, "unknown action '" + std::string(action) + "'");
+  }
+  return armed;
+}
+
+void perform(const Armed& armed) {
+  const std::string line = "loam: paused at " + armed.name + "\n";
+  // Directly, in one piece: nothing is left in a buffer when the process dies.
+  if (write(STDERR_FILENO, line.data(), line.size()) < 0) std::abort();
+  switch (armed.action) {
+    case Action::kStop:
+      raise(SIGSTOP);
+      return;
+    case Action::kKill:
+      raise(SIGKILL);
+      while (true) pause();
+    case Action::kBlock:
+      while (access(armed.path.c_str(), F_OK) != 0) {
+        const timespec millisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
+        nanosleep(&millisecond, nullptr);  // poll interval
+      }
+      return;
+  }
+}
+
+}  // namespace
+
+struct PausePoints::Hook::Entry {
+  std::string name;
+  Callback callback;
+  uint64_t running = 0;  // calls under way; guarded by State::mutex
+};
+
+class PausePoints::State {
+ public:
+  static State& get() {
+    static State* const state = new State;  // never destroyed: threads may pass while the process exits
+    return *state;
+  }
+
+  std::mutex mutex;
+  std::condition_variable call_ended;
+  // Guarded by mutex:
+  std::vector<Armed> armed;
+  std::vector<std::shared_ptr<Hook::Entry>> hooks;
+};
+
+PausePoints::Hook::~Hook() { disarm(); }
+
+PausePoints::Hook& PausePoints::Hook::operator=(Hook&& other) noexcept {
+  if (this != &other) {
+    disarm();
+    entry_ = std::move(other.entry_);
+  }
+  return *this;
+}
+
+void PausePoints::Hook::disarm() {
+  if (entry_ == nullptr) return;
+  State& state = State::get();
+  std::unique_lock lock(state.mutex);
+  std::erase(state.hooks, entry_);
+  state.call_ended.wait(lock, [&] { return entry_->running == 0; });
+  entry_.reset();
+}
+
+PausePoints::Hook PausePoints::on(std::string_view name, Callback callback) {
+  auto entry = std::make_shared<Hook::Entry>();
+  entry->name = name;
+  entry->callback = std::move(callback);
+  State& state = State::get();
+  const std::lock_guard lock(state.mutex);
+  state.hooks.push_back(entry);
+  armed_.store(true, std::memory_order_relaxed);  // see pass()
+  return Hook(std::move(entry));
+}
+
+Status PausePoints::arm(std::string_view list) {
+  std::vector<Armed> entries;
+  while (!list.empty()) {
+    const size_t end = list.find(';');
+    LOAM_ASSIGN_OR_RETURN(Armed entry, parse(list.substr(0, end)));
+    entries.push_back(std::move(entry));
+    list = end == std::string_view::npos ? std::string_view() : list.substr(end + 1);
+  }
+  if (entries.empty()) return ok_status();
+  State& state = State::get();
+  const std::lock_guard lock(state.mutex);
+  std::move(entries.begin(), entries.end(), std::back_inserter(state.armed));
+  armed_.store(true, std::memory_order_relaxed);  // see pass()
+  return ok_status();
+}
+
+void PausePoints::disarm() {
+  State& state = State::get();
+  const std::lock_guard lock(state.mutex);
+  state.armed.clear();
+}
+
+void PausePoints::act(const char* name) {
+  State& state = State::get();
+  std::vector<Armed> due;
+  std::vector<std::shared_ptr<Hook::Entry>> calls;
+  {
+    const std::lock_guard lock(state.mutex);
+    std::erase_if(state.armed, [&](Armed& armed) {
+      if (armed.name != name || --armed.passes_left > 0) return false;
+      due.push_back(std::move(armed));
+      return true;
+    });
+    for (const auto& hook : state.hooks)
+      if (hook->name == name) calls.push_back(hook), ++hook->running;
+  }
+  for (const Armed& armed : due) perform(armed);
+  for (const auto& call : calls) call->callback();
+  if (calls.empty()) return;
+  {
+    const std::lock_guard lock(state.mutex);
+    for (const auto& call : calls) --call->running;
+  }
+  state.call_ended.notify_all();
+}
+
+namespace {
+
+/// Before main(): a mistyped LOAM_PAUSE must not become a test that waits for nothing.
+const bool armed_from_environment = [] {
+  const char* list = std::getenv("LOAM_PAUSE");
+  if (list == nullptr) return false;
+  const Status status = PausePoints::arm(list);
+  if (!status.ok()) {
+    std::fprintf(stderr, "LOAM_PAUSE: %s\n", status.to_string().c_str());
+    std::_Exit(2);
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace loam
