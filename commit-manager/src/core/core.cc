@@ -218,6 +218,21 @@ Statistics Core::Impl::statistics() const {
   return statistics;
 }
 
+std::vector<SessionStatus> Core::Impl::sessions() const {
+  std::vector<SessionStatus> all;
+  for (const auto& [id, session] : sessions_) {
+    SessionStatus status;
+    status.id = id;
+    status.name = session.client_name;
+    status.connected = true;
+    status.open = session.load.open;
+    status.uncleared = session.load.uncleared;
+    all.push_back(std::move(status));
+  }
+  std::sort(all.begin(), all.end(), [](const SessionStatus& a, const SessionStatus& b) { return a.id < b.id; });
+  return all;
+}
+
 void Core::Impl::check_invariants() const {
   transactions_.check_invariants();
   catalog_.check_invariants();
@@ -235,8 +250,36 @@ void Core::Impl::check_invariants() const {
 
 // ---- the public face -----------------------------------------------------------------------------------------------
 
-Core::Core(const CoreOptions& options, Outbox& outbox) : impl_(std::make_unique<Impl>(options, outbox)) {}
+Core::Core(const CoreOptions& options, Outbox& outbox, Durable*, Bytes)
+    : impl_(std::make_unique<Impl>(options, outbox)) {}
 Core::~Core() = default;
+Status Core::check_state(Bytes state) {
+  if (state.empty()) return ok_status();
+  return {StatusCode::kUnsupportedVersion, "the commit manager's state is of a version that this program cannot read"};
+}
+Status Core::durable_status() const { return ok_status(); }
+void Core::accept_loss(NodeId node, std::function<void(Status)> done) {
+  done(Status(StatusCode::kInvalidArgument, "storage node " + std::to_string(node.value) + " has lost nothing"));
+}
+SessionId Core::open_recoverer(uint64_t) { return impl_->open_recoverer(); }
+bool Core::recovery_scan_due() const { return false; }
+std::vector<RecoveryTask> Core::recovery_tasks(size_t) const { return {}; }
+void Core::recovered(TransactionId, bool, uint64_t) {}
+void Core::recovery_cleared(TransactionId) {}
+void Core::recovery_scan_done(uint64_t) {}
+wire::Catalog Core::catalog_for_recovery() const { return impl_->catalog().catalog(true); }
+std::vector<SessionStatus> Core::sessions() const { return impl_->sessions(); }
+std::string_view to_string(SessionStatus::State state) {
+  switch (state) {
+    case SessionStatus::State::kOpen:
+      return "open";
+    case SessionStatus::State::kFencing:
+      return "fencing";
+    case SessionStatus::State::kRecovering:
+      return "recovering";
+  }
+  return "unknown";
+}
 void Core::set_admin_address(std::string address) { impl_->set_admin_address(std::move(address)); }
 void Core::on_messages(PeerId peer, std::span<const Bytes> messages, uint64_t now_ns) {
   impl_->on_messages(peer, messages, now_ns);

@@ -34,7 +34,9 @@ class Core::Impl final : public NodeChannel {
   void drop_table(const wire::DropTable& request, TableChanges::DropDone done);
   void set_admin_address(std::string address) { admin_address_ = std::move(address); }
   bool ready() const { return options_.initial_nodes == 0 || (catalog_.dealt() && !changes_.spreading_shards()); }
+  SessionId open_recoverer() { return SessionId(++last_session_); }
   Statistics statistics() const;
+  std::vector<SessionStatus> sessions() const;
   void check_invariants() const;
 
   const CatalogStore& catalog() const { return catalog_; }

@@ -52,11 +52,19 @@ inline constexpr size_t kMaxPendingChanges = 1'024;
 /// Bytes of open snapshots that one publication lists exactly; the rest is covered by its floor (R13).
 inline constexpr size_t kMaxPublicationBytes = 256u << 10;
 
+/// Outcomes of recovered transactions that are kept for their clients (R4); beyond, the oldest are forgotten.
+inline constexpr size_t kMaxOutcomes = 262'144;
+/// What a client that is refused with kOverloaded is advised to wait, and one that comes while the cluster starts or
+/// the commit manager recovers.
+inline constexpr uint64_t kRetryOverloadedNs = 10'000'000;
+inline constexpr uint64_t kRetryUnavailableNs = 50'000'000;
+
 /// What differs between deployments and tests; the defaults are the named limits.
 struct CoreOptions {
-  /// This start of the commit manager (R11). Names its snapshots and publications.
+  /// A new cluster's first epoch. Each start of the commit manager is an epoch (R11); it names snapshots and
+  /// publications. After a restart the stored one counts on.
   uint64_t epoch = 1;
-  /// The first id that is given out: above every id of earlier epochs.
+  /// A new cluster's first ids; after a restart those above the stored bounds.
   TransactionId first_transaction{1};
   SessionId first_session{1};
   /// The shard map is dealt out when so many nodes have registered, and then stays (moving shards comes later).
@@ -66,6 +74,17 @@ struct CoreOptions {
   uint64_t publish_interval_ns = 10'000'000;
   /// Snapshots open for longer are listed exactly in publications; the younger ones share the floor.
   uint64_t young_ns = 100'000'000;
+  /// A session of which nothing is heard for so long, and an eighth more for its clock, is fenced and recovered (R8).
+  uint64_t client_lease_ns = 2'000'000'000;
+  /// A storage node's lease (R9), renewed by RenewNode. Counted with an eighth more here.
+  uint64_t node_lease_ns = 2'000'000'000;
+  /// A transaction that is open for longer fences its whole session (R8); noticed within a sixteenth more.
+  uint64_t max_transaction_age_ns = 60'000'000'000;
+  /// Outcomes of recovered transactions are kept so long (R4).
+  uint64_t outcome_keep_ns = 600'000'000'000;
+  /// Ids reserved in the durable state at a time (R11): a begin waits for the disk once in so many.
+  uint64_t ids_ahead = 1'000'000;
+  size_t max_outcomes = kMaxOutcomes;
   size_t max_sessions = kMaxSessions;
   size_t max_open_per_session = kMaxOpenPerSession;
   size_t max_open = kMaxOpenIds;
@@ -91,12 +110,35 @@ class Outbox {
   virtual void note(const std::string& line) = 0;
 };
 
+/// What must survive a restart of the commit manager (R11): one block of bytes, opaque to the driver, stored as a
+/// whole. Implemented by the driver; called from inside the core's constructor and calls.
+class Durable {
+ public:
+  virtual ~Durable() = default;
+  /// Replaces what was stored before, and blocks until that is on the disk. After an error the core says nothing more
+  /// to anybody (Core::durable_status()), and the driver stops the process.
+  virtual Status store(Bytes state) = 0;
+};
+
 /// Counters and levels, for administration and tests. A copy taken at one moment of the state machine.
 struct Statistics {
   uint64_t epoch = 0;
-  uint64_t sessions = 0;          ///< open now
-  uint64_t sessions_opened = 0;   ///< since the start
-  uint64_t sessions_lost = 0;     ///< ended by the loss of their connection or by a breach of the protocol
+  uint64_t sessions = 0;             ///< open now
+  uint64_t sessions_opened = 0;      ///< since the start
+  uint64_t sessions_lost = 0;        ///< ended in another way than by closing with nothing left: all were fenced
+  uint64_t sessions_expired = 0;     ///< of those: their lease ran out
+  uint64_t sessions_aged = 0;        ///< of those: a transaction was open for too long
+  uint64_t sessions_resumed = 0;     ///< on another connection
+  uint64_t sessions_fencing = 0;     ///< ended, and not every storage node is known to refuse them
+  uint64_t sessions_recovering = 0;  ///< fenced everywhere, transactions left to the recoverer
+  uint64_t fences = 0;               ///< fence sets sent to the storage nodes since the start
+  uint64_t recovered_committed = 0;  ///< by the recoverer, since the start
+  uint64_t recovered_aborted = 0;
+  uint64_t outcomes_kept = 0;  ///< of recovered transactions, for their clients (R4)
+  uint64_t outcomes_asked = 0;
+  bool restarting = false;  ///< older epochs are not recovered yet: no begin is answered (R11)
+  uint64_t durable_stores = 0;
+  uint64_t durable_bytes = 0;     ///< of the newest state
   uint64_t last_transaction = 0;  ///< highest id given out
   uint64_t open = 0;              ///< open transactions
   uint64_t orphaned_open = 0;     ///< of those: their session has ended; they wait for recovery and hold the horizon
@@ -120,26 +162,61 @@ struct Statistics {
   uint64_t tables = 0;
   uint64_t pending_changes = 0;
   uint64_t nodes_live = 0;
-  uint64_t nodes_dead = 0;
+  uint64_t nodes_dead = 0;         ///< not live: unreachable or lost
+  uint64_t nodes_unreachable = 0;  ///< their lease has run out
+  uint64_t nodes_lost = 0;         ///< started anew with empty memory, and the loss is not accepted (R10)
+  uint64_t node_leases_expired = 0;
   uint64_t messages = 0;
   uint64_t repeated = 0;   ///< answered from the reply window
   uint64_t refused = 0;    ///< answered with an error
   uint64_t malformed = 0;  ///< connections closed because of what they sent
 };
 
-/// A storage node, for administration.
+/// A storage node, for administration. Its state is in `info`.
 struct NodeStatus {
   wire::NodeInfo info;
-  bool live = false;
+  bool live = false;  ///< info.state is kLive
   uint32_t shards = 0;
   uint64_t capacity_bytes = 0;
 };
 
-/// An open transaction whose session has ended (R8): what recovery will start from.
+/// An open transaction whose session has ended (R8): what recovery starts from.
 struct Orphan {
   TransactionId id;
   SessionId session;
 };
+
+/// What the recoverer has to do about one transaction of a session that is fenced everywhere.
+struct RecoveryTask {
+  enum class Kind : uint8_t {
+    kOpen,       ///< decide its outcome, carry it out, report it by recovered(), then as kUncleared
+    kUncleared,  ///< it is complete: remove its undo record and report that by recovery_cleared() (R5)
+  };
+  TransactionId id;
+  SessionId session;
+  Kind kind = Kind::kOpen;
+};
+
+/// A session that is open, or has ended and leaves something to recover.
+struct SessionStatus {
+  enum class State : uint8_t {
+    kOpen,
+    kFencing,     ///< has ended; not every storage node is known to refuse it
+    kRecovering,  ///< fenced everywhere; its transactions are the recoverer's
+  };
+  SessionId id;
+  std::string name;  ///< what the client calls itself
+  State state = State::kOpen;
+  bool connected = false;
+  bool recoverer = false;  ///< the commit manager's own
+  uint64_t silent_ns = 0;  ///< since it was last heard of; since its end if it has ended
+  uint64_t open = 0;       ///< transactions
+  uint64_t uncleared = 0;  ///< complete, undo record not reported cleared
+  std::string end;         ///< why it has ended
+};
+
+/// "open", "fencing", "recovering".
+std::string_view to_string(SessionStatus::State state);
 
 /// The commit manager's state machine.
 ///
@@ -158,10 +235,18 @@ struct Orphan {
 /// 5. A table is in the clients' catalog only while every live node has it (R30).
 class Core {
  public:
-  Core(const CoreOptions& options, Outbox& outbox);
+  /// `state` is what `durable` stored last, and has passed check_state(); empty: a new cluster. Without `durable`
+  /// nothing survives, and `state` is not looked at: for `loam dev` and tests. Stores the new epoch at once; see
+  /// durable_status().
+  Core(const CoreOptions& options, Outbox& outbox, Durable* durable = nullptr, Bytes state = {});
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
+
+  /// Ok if a core can start from these bytes; kMalformed or kUnsupportedVersion says what is wrong with them.
+  static Status check_state(Bytes state);
+  /// The first error of Durable::store(). From then on the core executes nothing and says nothing: stop the process.
+  Status durable_status() const;
 
   /// gRPC address that clients are told; empty (the default) if there is none.
   void set_admin_address(std::string address);
@@ -173,7 +258,7 @@ class Core {
   /// open as orphans. A node counts as dead: nobody waits for it any longer.
   void peer_lost(PeerId peer);
 
-  /// Publishes if that is due.
+  /// Leases, ages, publications: whatever is due.
   void on_time(uint64_t now_ns);
   /// When on_time() has something to do; UINT64_MAX if nothing is pending.
   uint64_t next_deadline_ns() const;
@@ -183,10 +268,36 @@ class Core {
   void create_table(const wire::CreateTable& request, std::function<void(Result<wire::TableCreated>)> done);
   void drop_table(const wire::DropTable& request, std::function<void(Result<wire::TableDropped>)> done);
 
+  /// An operator accepts that the records of this node's shards are lost (R10): it serves them, empty, from now on.
+  /// `done` as for tables. kInvalidArgument: no such node, or it has lost nothing; kUnavailable: it has to be started
+  /// anew first.
+  void accept_loss(NodeId node, std::function<void(Status)> done);
+
+  /// A new session for the commit manager's own recoverer: without lease and connection, good for attaching to storage
+  /// nodes. The one before is fenced, like a dead client's. SessionId(0) if it could not be stored.
+  SessionId open_recoverer(uint64_t now_ns);
+  /// After a restart (R11): the owners of all shards are registered, have all their memory or their loss accepted, and
+  /// have acknowledged the fence of all older sessions: scan the transaction table, then call recovery_scan_done(). May
+  /// become false again when one of them goes.
+  bool recovery_scan_due() const;
+  /// Of sessions that are fenced everywhere, lowest ids first; the same again until they are reported.
+  std::vector<RecoveryTask> recovery_tasks(size_t max) const;
+  /// A transaction's outcome is decided and carried out: completes it as its owner would have, and keeps the outcome
+  /// for its client (R4). Ids that are not known (of an earlier epoch) are kept as outcomes; those that are complete,
+  /// or belong to an open session, stay as they are.
+  void recovered(TransactionId id, bool committed, uint64_t now_ns);
+  /// Its undo record is gone (R5).
+  void recovery_cleared(TransactionId id);
+  /// Every undo record of earlier epochs has been dealt with: begins are answered from now on.
+  void recovery_scan_done(uint64_t now_ns);
+  /// Nodes with incarnations, and the shard map.
+  wire::Catalog catalog_for_recovery() const;
+
   /// As clients see it.
   wire::Catalog catalog() const;
   std::vector<NodeStatus> nodes() const;
   std::vector<Orphan> orphans() const;
+  std::vector<SessionStatus> sessions() const;
   Statistics statistics() const;
   /// True once sessions are let in: the shard map is dealt out and every node has it.
   bool ready() const;
