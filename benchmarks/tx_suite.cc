@@ -1,6 +1,7 @@
 // Suite tx: whole transactions on a cluster in this process, over the real transport.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <map>
@@ -111,8 +112,7 @@ class TxSuite final : public Suite {
     add("latency_p99_us", "us");
     add("latency_p999_us", "us");
     add("sums_per_s", "scans/s", Better::kHigher);
-    run.report.add_unmeasured("tx.overload_ratio", "ratio", Better::kHigher,
-                              "load beyond saturation needs clients in processes of their own");
+    overload(run, *mover, *watcher);
     run.report.add_unmeasured("tx.vs_postgres_tpcb", "ratio", Better::kHigher,
                               "the TPC-B-like program and PostgreSQL are not driven from here yet");
   }
@@ -156,6 +156,54 @@ class TxSuite final : public Suite {
     add("sums_per_s", static_cast<double>(report.scans) / report.scan_seconds);
     return transfers / report.seconds;
   }
+
+  /// Transactions/s by the number of fibers, each rung four times the one before. The load that saturates is the first
+  /// rung with nine tenths of the best one's throughput; the figure is the next rung over the best.
+  void overload(Run& run, client::Client& mover, client::Client& watcher) {
+    std::vector<Variant> variants;
+    for (const unsigned fibers : kLadder) {
+      variants.push_back(
+          {"fibers " + std::to_string(fibers), [&, fibers] { return loaded(run, mover, watcher, fibers); }});
+    }
+    const std::vector<Samples> rates = alternate(run.turns, variants);
+    size_t best = 0;
+    for (size_t i = 1; i < rates.size(); ++i) {
+      if (rates[i].median() > rates[best].median()) best = i;
+    }
+    size_t saturated = 0;
+    while (rates[saturated].median() < kSaturated * rates[best].median()) ++saturated;
+    nlohmann::ordered_json with = {{"accounts", kOverloadAccounts}, {"saturated_at_fibers", kLadder[saturated]}};
+    for (size_t i = 0; i < rates.size(); ++i) {
+      with["tx_per_s_at_" + std::to_string(kLadder[i])] = static_cast<uint64_t>(rates[i].median());
+    }
+    with["highest_load_over_peak"] = ratio_of(rates.back(), rates[best]).median();
+    if (saturated + 1 == rates.size()) {
+      run.report.add_unmeasured("tx.overload_ratio", "ratio", Better::kHigher,
+                                "the highest load tried, " + std::to_string(kLadder.back()) +
+                                    " fibers, is the first that saturates: nothing lies beyond it");
+    } else {
+      run.report.add("tx.overload_ratio", ratio_of(rates[saturated + 1], rates[best]), "ratio", Better::kHigher, with);
+    }
+  }
+
+  /// One turn of one rung, on accounts of its own; more of them than in the other figures, so that what is measured is
+  /// load and not conflicts.
+  double loaded(const Run& run, client::Client& mover, client::Client& watcher, unsigned fibers) {
+    cli::TransferOptions options = transfers_;
+    options.accounts = kOverloadAccounts;
+    options.fibers = fibers;
+    options.duration_ns = run.quick ? 1'000'000'000 : 5'000'000'000;
+    options.table = "accounts_" + std::to_string(++turn_);
+    const client::Table table = ready(cli::open_accounts(mover, options));
+    const cli::TransferReport report = cli::run_transfers(mover, watcher, table, options);
+    LOAM_CHECK(report.ok(), report.wrong.empty() ? "a wrong sum" : report.wrong[0].c_str());
+    LOAM_CHECK(mover.drop_table(options.table).ok(), "the table cannot be dropped");
+    return static_cast<double>(report.transfers) / report.seconds;
+  }
+
+  static constexpr std::array<unsigned, 6> kLadder = {4, 16, 64, 256, 1'024, 4'096};
+  static constexpr double kSaturated = 0.9;
+  static constexpr uint64_t kOverloadAccounts = 100'000;
 
   cli::TransferOptions transfers_;
   unsigned memory_mib_ = 512;

@@ -53,11 +53,14 @@ class Movers {
       : client_(client), table_(table), options_(options), complaints_(complaints), change_(options.accounts, 0) {}
 
   void start(uint64_t end_ns) {
-    for (unsigned i = 0; i < options_.fibers; ++i) {
-      uint64_t seed = options_.seed + i;
-      next_random(seed);
-      tasks_.push_back(client_.spawn([this, seed, end_ns] { move_until(end_ns, seed); }));
-    }
+    // From a fiber: an ordinary thread would wait for a round of the ever busier worker with each spawn.
+    client_.run([&] {
+      for (unsigned i = 0; i < options_.fibers; ++i) {
+        uint64_t seed = options_.seed + i;
+        next_random(seed);
+        tasks_.push_back(client_.spawn([this, seed, end_ns] { move_until(end_ns, seed); }));
+      }
+    });
   }
   bool done() const {
     return std::all_of(tasks_.begin(), tasks_.end(), [](const client::Task& task) { return task.done(); });
