@@ -83,15 +83,32 @@ function(loam_library name)
   endif()
 endfunction()
 
-# loam_program(NAME SOURCES … DEPS …): an executable that ships. The only thing that pays for link-time optimisation.
+# loam_program(NAME SOURCES … DEPS … [JEMALLOC]): an executable that ships. The only thing that pays for link-time
+# optimisation. With JEMALLOC its malloc is jemalloc's, unless a sanitizer brings its own: for servers, never for the
+# client library, which leaves malloc to the application.
 function(loam_program name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "JEMALLOC" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
+  if(arg_JEMALLOC AND NOT LOAM_SANITIZER)
+    if(NOT TARGET PkgConfig::LOAM_JEMALLOC)
+      pkg_check_modules(LOAM_JEMALLOC REQUIRED IMPORTED_TARGET GLOBAL jemalloc)
+    endif()
+    target_link_libraries(${name} PRIVATE PkgConfig::LOAM_JEMALLOC)
+  endif()
   target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
   if(LOAM_LTO)
     target_compile_options(${name} PRIVATE -flto=auto)
     target_link_options(${name} PRIVATE -flto=auto -fuse-linker-plugin)
+  endif()
+endfunction()
+
+# loam_test_program(NAME SOURCES … DEPS …): an executable that script tests run; loam_tests builds it with them.
+function(loam_test_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  if(LOAM_TESTS AND NOT LOAM_SANITIZER)
+    add_executable(${name} ${arg_SOURCES})
+    target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS})
   endif()
 endfunction()
 

@@ -16,6 +16,7 @@ _COMMON = {
     "wire": ("base", "snapshot", "schema"),
     "fiber": ("base",),
     "net": ("base", "memory", "fiber"),
+    "program": ("base",),
     "testing": ("base",),
 }
 # Root → the product roots whose public headers it may include.

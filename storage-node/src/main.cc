@@ -1,75 +1,60 @@
-// loam-storage-node: parse, print the effective options, build the node, run until told to stop.
-#include <csignal>
-#include <cstdio>
+// loam-storage-node: its options, and one storage node that runs until told to stop.
+#include <memory>
 #include <string>
-
-#include <CLI/CLI.hpp>
+#include <utility>
 
 #include <loam/storage/node.h>
 
-#include "common/base/log.h"
+#include "common/program/program.h"
 
 namespace {
 
-/// Blocks the signals in every thread that is started after it.
-sigset_t block_stop_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  return set;
-}
+using loam::storage::NodeOptions;
+using loam::storage::StorageNode;
 
-void print(const loam::storage::NodeOptions& o) {
-  std::printf(
-      "loam-storage-node: listen %s, manager %s, admin %s, memory %llu bytes in pages of %llu, huge pages %s, "
-      "%u network and %u scan threads, spin %llu ns\n",
-      o.listen.c_str(), o.manager.c_str(), o.admin_listen.c_str(), static_cast<unsigned long long>(o.memory_bytes),
-      static_cast<unsigned long long>(o.page_bytes), o.huge_pages ? "on" : "off", o.network_threads, o.scan_threads,
-      static_cast<unsigned long long>(o.spin_ns));
-  std::fflush(stdout);
+class Node final : public loam::program::Service {
+ public:
+  explicit Node(std::unique_ptr<StorageNode> node) : node_(std::move(node)) {}
+
+  std::string describe() const override {
+    const std::string admin = node_->admin_address();
+    return "serving at " + node_->address() + (admin.empty() ? "" : ", administration at " + admin);
+  }
+  void stop() override { node_->stop(); }
+
+ private:
+  const std::unique_ptr<StorageNode> node_;
+};
+
+void declare(loam::program::OptionSet& options, NodeOptions& node) {
+  options.text("listen", node.listen, "data path, tcp://host:port; port 0 takes a free one");
+  options.text("manager", node.manager, "the commit manager, tcp://host:port");
+  options.text("admin", node.admin_listen, "gRPC administration, host:port; empty for none");
+  options.size("memory", node.memory_bytes, "for records and indexes, taken at start");
+  options.size("page", node.page_bytes, "log page, a power of two; a row fits into one");
+  options.flag("huge-pages", node.huge_pages, "ask for transparent huge pages");
+  options.number("network-threads", node.network_threads, "threads that execute requests");
+  options.number("scan-threads", node.scan_threads, "threads that execute shared scans");
+  options.duration("spin", node.spin_ns, "an idle network thread polls for so long before it sleeps");
+  options.share("compact-dead-share", node.compact_dead_share, "share of garbage at which a table is compacted");
+  options.number("max-queries", node.max_queries, "scan queries at one time; more are refused");
+  options.duration("register-timeout", node.register_timeout_ns, "the start waits so long for the commit manager");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  loam::storage::NodeOptions options;
-  CLI::App app(
-      "Storage node of a Loam cluster: keeps records in memory. Nothing is authenticated yet: listen on a "
-      "network that you trust.");
-  app.add_option("--listen", options.listen, "data path, tcp://host:port; port 0 takes a free one")
-      ->capture_default_str();
-  app.add_option("--manager", options.manager, "the commit manager")->capture_default_str();
-  app.add_option("--admin", options.admin_listen, "gRPC administration, host:port; empty for none")
-      ->capture_default_str();
-  app.add_option("--memory", options.memory_bytes, "memory for records and indexes, bytes (4GiB is understood)")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
-  app.add_option("--page", options.page_bytes, "log page, a power of two of bytes")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
-  app.add_flag("--huge-pages,!--no-huge-pages", options.huge_pages, "ask for transparent huge pages");
-  app.add_option("--network-threads", options.network_threads)->capture_default_str();
-  app.add_option("--scan-threads", options.scan_threads)->capture_default_str();
-  app.add_option("--spin-ns", options.spin_ns, "how long an idle network thread polls before it sleeps")
-      ->capture_default_str();
-  app.add_option("--compact-dead-share", options.compact_dead_share, "share of garbage at which a table is compacted")
-      ->capture_default_str();
-  app.add_option("--max-queries", options.max_queries, "scan queries at one time")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-
-  const sigset_t stop_signals = block_stop_signals();
-  print(options);
-  auto node = loam::storage::StorageNode::start(options);
-  if (!node.ok()) {
-    loam::log_error(node.status().to_string());
-    return 1;
-  }
-  loam::log_info("serving at " + (*node)->address() + ", administration at " + (*node)->admin_address());
-  int signal = 0;
-  sigwait(&stop_signals, &signal);
-  loam::log_info("stopping");
-  (*node)->stop();
-  return 0;
+  NodeOptions options;
+  loam::program::Program program("loam-storage-node",
+                                 "Storage node of a Loam cluster: keeps records in memory. Nothing is authenticated "
+                                 "yet: listen on a network that you trust.");
+  declare(program.options(), options);
+  loam::program::Work work;
+  work.check = [&] { return options.check(); };
+  work.start = [&](const auto&) -> loam::Result<std::unique_ptr<loam::program::Service>> {
+    LOAM_ASSIGN_OR_RETURN(auto node, StorageNode::start(options));
+    std::unique_ptr<loam::program::Service> service = std::make_unique<Node>(std::move(node));
+    return service;
+  };
+  return program.run(argc, argv, work);
 }

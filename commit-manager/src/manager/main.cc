@@ -1,80 +1,75 @@
-// loam-commit-manager: parse, print the effective options, build the commit manager, run until told to stop.
-#include <csignal>
-#include <cstdio>
+// loam-commit-manager: its options, and one commit manager that runs until told to stop.
+#include <memory>
 #include <string>
-
-#include <CLI/CLI.hpp>
+#include <utility>
 
 #include <loam/commit/manager.h>
 
 #include "common/base/log.h"
+#include "common/program/program.h"
 
 namespace {
 
-/// Exit codes, as --help tells them.
-constexpr int kExitFailed = 1;
-constexpr int kExitBadOption = 2;
+using loam::commit::CommitManager;
+using loam::commit::ManagerOptions;
 
-/// Blocks the signals in every thread that is started after it.
-sigset_t block_stop_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  return set;
-}
+class Manager final : public loam::program::Service {
+ public:
+  explicit Manager(std::unique_ptr<CommitManager> manager) : manager_(std::move(manager)) {}
 
-void print(const loam::commit::ManagerOptions& o) {
-  std::printf("loam-commit-manager: listen %s, admin %s, nodes %u, publish every %llu us, spin %llu ns\n",
-              o.listen.c_str(), o.admin_listen.empty() ? "none" : o.admin_listen.c_str(), o.core.initial_nodes,
-              static_cast<unsigned long long>(o.core.publish_interval_ns / 1'000),
-              static_cast<unsigned long long>(o.spin_ns));
-  std::fflush(stdout);
+  std::string describe() const override {
+    const std::string admin = manager_->admin_address();
+    return "serving at " + manager_->address() + (admin.empty() ? "" : ", administration at " + admin);
+  }
+  void stop() override { manager_->stop(); }
+
+ private:
+  const std::unique_ptr<CommitManager> manager_;
+};
+
+void declare(loam::program::OptionSet& options, ManagerOptions& manager) {
+  loam::commit::CoreOptions& core = manager.core;
+  options.text("listen", manager.listen, "data path, tcp://host:port; port 0 takes a free one");
+  options.text("admin", manager.admin_listen, "gRPC administration, host:port; empty for none");
+  options.text("data", manager.data, "folder of what must survive a restart; empty: nothing does");
+  options.number("nodes", core.initial_nodes,
+                 "storage nodes that share the data; clients are let in when so many have registered");
+  options.duration("client-lease", core.client_lease_ns, "a client that is silent for so long is fenced and recovered");
+  options.duration("node-lease", core.node_lease_ns, "a storage node that is silent for so long stops serving");
+  options.duration("max-transaction-age", core.max_transaction_age_ns,
+                   "a client with a transaction open for longer is fenced and recovered");
+  options.duration("outcome-keep", core.outcome_keep_ns, "how long clients can ask what recovery decided");
+  options.number("ids-ahead", core.ids_ahead, "ids reserved in the data folder at a time");
+  options.duration("publish-interval", core.publish_interval_ns,
+                   "how soon storage nodes learn which versions they may collect");
+  options.number("max-sessions", core.max_sessions, "client processes at one time");
+  options.number("max-open", core.max_open, "open read-write transactions at one time");
+  options.number("max-open-per-session", core.max_open_per_session, "of those, one client's");
+  options.duration("spin", manager.spin_ns, "the idle server thread polls for so long before it sleeps");
+  options.duration("admin-timeout", manager.admin_timeout_ns,
+                   "an administrative request waits so long for storage nodes");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  loam::commit::ManagerOptions options;
-  uint64_t publish_interval_us = options.core.publish_interval_ns / 1'000;
-  CLI::App app(
+  ManagerOptions options;
+  loam::program::Program program(
+      "loam-commit-manager",
       "Commit manager of a Loam cluster: hands out transaction ids and snapshots, and keeps the catalog. One runs in a "
       "cluster; storage nodes and clients are given its address. Nothing is authenticated yet: listen on a network "
       "that you trust.");
-  app.footer(
-      "Exit codes: 0 stopped by SIGTERM or SIGINT, or --help; 1 could not start (a port in use); 2 a wrong option.");
-  app.add_option("--listen", options.listen, "data path, tcp://host:port; port 0 takes a free one")
-      ->capture_default_str();
-  app.add_option("--admin", options.admin_listen, "gRPC administration, host:port; empty for none")
-      ->capture_default_str();
-  app.add_option("--nodes", options.core.initial_nodes,
-                 "storage nodes that share the data; clients are let in when so many have registered")
-      ->capture_default_str();
-  app.add_option("--publish-interval-us", publish_interval_us,
-                 "how soon storage nodes learn which versions they may collect")
-      ->capture_default_str();
-  app.add_option("--spin-ns", options.spin_ns, "how long the idle server thread polls before it sleeps")
-      ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitBadOption;
-  }
-  options.core.publish_interval_ns = publish_interval_us * 1'000;
-
-  const sigset_t stop_signals = block_stop_signals();
-  print(options);
-  auto manager = loam::commit::CommitManager::start(options);
-  if (!manager.ok()) {
-    loam::log_error(manager.status().to_string());
-    return manager.code() == loam::StatusCode::kInvalidArgument ? kExitBadOption : kExitFailed;
-  }
-  loam::log_info("serving at " + (*manager)->address() +
-                 ((*manager)->admin_address().empty() ? "" : ", administration at " + (*manager)->admin_address()));
-  int signal = 0;
-  sigwait(&stop_signals, &signal);
-  loam::log_info("stopping");
-  (*manager)->stop();
-  return 0;
+  declare(program.options(), options);
+  loam::program::Work work;
+  work.check = [&] { return options.check(); };
+  work.start = [&](auto lost) -> loam::Result<std::unique_ptr<loam::program::Service>> {
+    if (options.data.empty()) {
+      loam::log_warning("no --data folder: when this process ends, its cluster ends, and every record is lost");
+    }
+    options.on_failure = std::move(lost);
+    LOAM_ASSIGN_OR_RETURN(auto manager, CommitManager::start(options));
+    std::unique_ptr<loam::program::Service> service = std::make_unique<Manager>(std::move(manager));
+    return service;
+  };
+  return program.run(argc, argv, work);
 }

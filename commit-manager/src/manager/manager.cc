@@ -10,6 +10,7 @@
 
 #include "commit-manager/src/admin/admin_server.h"
 #include "commit-manager/src/server/server.h"
+#include "commit-manager/src/store/state_file.h"
 #include "common/base/env.h"
 #include "common/net/tcp_transport.h"
 
@@ -20,6 +21,9 @@ namespace {
 /// The server thread looks for the stop flag at least so often.
 constexpr uint64_t kIdleNs = 1'000'000'000;
 
+constexpr uint64_t kMinLeaseNs = 10'000'000;
+constexpr uint64_t kMaxLeaseNs = 3'600'000'000'000;
+
 Status out_of_range(const std::string& option, const std::string& range) {
   return {StatusCode::kInvalidArgument, "option " + option + " is out of its range: " + range};
 }
@@ -28,6 +32,20 @@ Status out_of_range(const std::string& option, const std::string& range) {
 
 Status ManagerOptions::check() const {
   LOAM_RETURN_IF_ERROR(net::Address::parse(listen).status());
+  if (core.client_lease_ns < kMinLeaseNs || core.client_lease_ns > kMaxLeaseNs) {
+    return out_of_range("client lease", "10 ms to 1 h");
+  }
+  if (core.node_lease_ns < kMinLeaseNs || core.node_lease_ns > kMaxLeaseNs) {
+    return out_of_range("node lease", "10 ms to 1 h");
+  }
+  if (core.max_transaction_age_ns < kMinLeaseNs) return out_of_range("maximum transaction age", "10 ms or more");
+  if (core.ids_ahead == 0 || core.ids_ahead > uint64_t{1} << 40) return out_of_range("ids ahead", "1 to 2^40");
+  if (core.max_sessions == 0 || core.max_sessions > kMaxSessions) {
+    return out_of_range("sessions", "1 to " + std::to_string(kMaxSessions));
+  }
+  if (core.max_open_per_session == 0 || core.max_open_per_session > kMaxOpenPerSession) {
+    return out_of_range("open transactions of a session", "1 to " + std::to_string(kMaxOpenPerSession));
+  }
   if (core.publish_interval_ns < 100'000 || core.publish_interval_ns > 10'000'000'000) {
     return out_of_range("publish interval", "100 us to 10 s");
   }
@@ -46,6 +64,8 @@ struct CommitManager::Parts {
   explicit Parts(const ManagerOptions& given) : options(given) {}
 
   Status start();
+  Status start_server(const net::Address& wanted);
+  void serve();
   void stop();
 
   ManagerStatistics statistics(const Core& core) const {
@@ -67,6 +87,7 @@ struct CommitManager::Parts {
   uint64_t started_ns = 0;
 
   // In the order of construction; stop() takes them down in the other.
+  std::unique_ptr<StateFile> file;  // null: nothing survives
   std::unique_ptr<net::Transport> transport;
   std::unique_ptr<Server> server;
   std::unique_ptr<AdminServer> admin;
@@ -78,13 +99,8 @@ struct CommitManager::Parts {
 Status CommitManager::Parts::start() {
   LOAM_RETURN_IF_ERROR(options.check());
   LOAM_ASSIGN_OR_RETURN(const net::Address wanted, net::Address::parse(options.listen));
-  net::TransportOptions transport_options;
-  transport_options.spin_ns = options.spin_ns;
-  LOAM_ASSIGN_OR_RETURN(transport, net::make_tcp_transport(transport_options));
   started_ns = Env::now_ns();
-  server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); });
-  LOAM_ASSIGN_OR_RETURN(const net::Address bound, server->listen(wanted));
-  address = bound.to_string();
+  LOAM_RETURN_IF_ERROR(start_server(wanted));
   if (!options.admin_listen.empty()) {
     AdminBackend backend;
     backend.post = [this](std::function<void(Core&)> task) { return server->post(std::move(task)); };
@@ -95,11 +111,41 @@ Status CommitManager::Parts::start() {
     admin_address = admin->address();
     server->core().set_admin_address(admin_address);
   }
-  thread = std::thread([this] {
-    while (!stopping.load(std::memory_order_relaxed)) server->step(kIdleNs);
-  });
+  thread = std::thread([this] { serve(); });
   pthread_setname_np(thread.native_handle(), "loam-commit");
   return ok_status();
+}
+
+Status CommitManager::Parts::start_server(const net::Address& wanted) {
+  net::TransportOptions transport_options;
+  transport_options.spin_ns = options.spin_ns;
+  LOAM_ASSIGN_OR_RETURN(transport, net::make_tcp_transport(transport_options));
+  Bytes state;
+  if (!options.data.empty()) {
+    LOAM_ASSIGN_OR_RETURN(file, StateFile::open(options.data));
+    state = file->found();
+    if (const Status status = Core::check_state(state); !status.ok()) {
+      return {StatusCode::kInternal, "folder " + options.data + ": " + std::string(status.message())};
+    }
+  }
+  server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); }, file.get(), state);
+  LOAM_RETURN_IF_ERROR(server->core().durable_status());
+  LOAM_ASSIGN_OR_RETURN(const net::Address bound, server->listen(wanted));
+  address = bound.to_string();
+  return ok_status();
+}
+
+void CommitManager::Parts::serve() {
+  while (!stopping.load(std::memory_order_relaxed)) {
+    server->step(kIdleNs);
+    if (const Status status = server->core().durable_status(); !status.ok()) {
+      // Whoever was not answered asks the next manager; whoever was, relies on what is on the disk.
+      server->close_posts();
+      if (options.on_failure) options.on_failure(status);
+      break;
+    }
+  }
+  server->close_connections();
 }
 
 Result<std::unique_ptr<CommitManager>> CommitManager::start(const ManagerOptions& options) {

@@ -1,61 +1,42 @@
-"""The program as operators meet it: --help, wrong options, a port in use, SIGTERM."""
+"""loam-commit-manager as operators meet it: options, its data folder, signals."""
 
-import re
-import signal
-import socket
-import subprocess
+import pathlib
 import sys
+import tempfile
+
+sys.path.insert(0, "common/program")
+import server_frame as frame  # noqa: E402
 
 PROGRAM = sys.argv[1]
+LOOPBACK = ["--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0"]
 
 
-def run(*arguments):
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=30)
+def check_ranges():
+    for wrong in (["--nodes", "100000"], ["--publish-interval", "1us"], ["--client-lease", "1ms"],
+                  ["--node-lease", "2h"], ["--max-transaction-age", "0"], ["--ids-ahead", "0"]):
+        frame.expect_refused(PROGRAM, wrong, frame.BAD_OPTION)
 
 
-def expect(condition, what):
-    if not condition:
-        print(f"FAILED: {what}")
-        sys.exit(1)
-
-
-def start(*arguments):
-    process = subprocess.Popen(
-        [PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        found = re.search(r"serving at (tcp://127\.0\.0\.1:(\d+)), administration at 127\.0\.0\.1:(\d+)", line)
-        if found:
-            return process, lines, int(found.group(2)), int(found.group(3))
-    expect(False, f"it starts: {lines}")
+def check_data(folder):
+    data = pathlib.Path(folder) / "data"
+    with frame.Server(PROGRAM, *LOOPBACK) as manager:
+        frame.expect(any("no --data folder" in line for line in manager.lines), "it says that nothing survives")
+    with frame.Server(PROGRAM, *LOOPBACK, "--data", data) as manager:
+        frame.expect_refused(PROGRAM, [*LOOPBACK, "--data", data], frame.FAILED, str(data),
+                             f"process {manager.process.pid}")
+        manager.process.kill()
+        manager.wait()
+    with frame.Server(PROGRAM, *LOOPBACK, "--data", data) as manager:
+        frame.expect(manager.end() == frame.STOPPED, "after a kill it starts again")
+    frame.expect_refused(PROGRAM, [*LOOPBACK, "--data", "/proc/self"], frame.BAD_OPTION, "/proc/self")
+    frame.expect_refused(PROGRAM, [*LOOPBACK, "--data", data / "missing" / "folder"], frame.BAD_OPTION, "missing")
 
 
 def main():
-    help_text = run("--help")
-    expect(help_text.returncode == 0 and "--listen" in help_text.stdout, "--help")
-    expect("Exit codes" in help_text.stdout, "--help tells the exit codes")
-
-    for wrong in (["--no-such-option"], ["--listen", "7400"], ["--nodes", "100000"], ["--publish-interval-us", "1"]):
-        result = run(*wrong)
-        expect(result.returncode == 2, f"{wrong} is a wrong option: {result}")
-
-    process, lines, port, admin_port = start("--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0", "--nodes", "2")
-    try:
-        expect("listen tcp://127.0.0.1:0" in lines[0] and "nodes 2" in lines[0], "effective options are printed")
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-        taken = run("--listen", f"tcp://127.0.0.1:{port}", "--admin", "")
-        expect(taken.returncode == 1 and str(port) in taken.stderr + taken.stdout, f"data port in use: {taken}")
-        taken = run("--listen", "tcp://127.0.0.1:0", "--admin", f"127.0.0.1:{admin_port}")
-        expect(taken.returncode == 1 and str(admin_port) in taken.stderr + taken.stdout, f"admin port in use: {taken}")
-        process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=20)
-        expect(process.returncode == 0, f"SIGTERM stops it cleanly: {process.returncode} {rest}")
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+    frame.check(PROGRAM, "loam-commit-manager", LOOPBACK)
+    check_ranges()
+    with tempfile.TemporaryDirectory() as folder:
+        check_data(folder)
     print("ok")
 
 

@@ -7,22 +7,34 @@
 
 namespace loam::commit {
 
-Server::Server(const CoreOptions& options, net::Transport& transport, Clock clock)
-    : transport_(transport), clock_(std::move(clock)), core_(options, *this) {}
+Server::Server(const CoreOptions& options, net::Transport& transport, Clock clock, Durable* durable, Bytes state)
+    : transport_(transport), clock_(std::move(clock)), core_(options, *this, durable, state) {}
 
 Server::~Server() = default;
 
 Result<net::Address> Server::listen(const net::Address& address) {
-  LOAM_ASSIGN_OR_RETURN(net::Listener * listener, transport_.listen(address, *this));
-  return listener->address();
+  LOAM_ASSIGN_OR_RETURN(listener_, transport_.listen(address, *this));
+  return listener_->address();
 }
 
-void Server::step(uint64_t timeout_ns) {
-  run_tasks();
+bool Server::step(uint64_t timeout_ns) {
+  const bool ran = run_tasks();
   const uint64_t now = clock_();
+  const bool due = core_.next_deadline_ns() <= now;
   core_.on_time(now);
   const uint64_t deadline = core_.next_deadline_ns();
-  transport_.poll(deadline <= now ? 0 : std::min(timeout_ns, deadline - now));
+  const size_t events = transport_.poll(deadline <= now ? 0 : std::min(timeout_ns, deadline - now));
+  return ran || due || events > 0;
+}
+
+void Server::close_connections() {
+  if (listener_ != nullptr) std::exchange(listener_, nullptr)->close();
+  for (const auto& [id, link] : links_) {
+    link->connection->set_context(nullptr);
+    link->connection->close({StatusCode::kUnavailable, "the commit manager is stopping"});
+  }
+  links_.clear();
+  transport_.poll(0);
 }
 
 bool Server::post(std::function<void(Core&)> task) {
@@ -42,14 +54,15 @@ void Server::close_posts() {
   dropped.swap(tasks_);
 }
 
-void Server::run_tasks() {
+bool Server::run_tasks() {
   std::vector<std::function<void(Core&)>> tasks;
   {
     const std::lock_guard lock(mutex_);
-    if (tasks_.empty()) return;
+    if (tasks_.empty()) return false;
     tasks.swap(tasks_);
   }
   for (const auto& task : tasks) task(core_);
+  return true;
 }
 
 void Server::on_connected(net::Connection& connection) {

@@ -28,14 +28,21 @@ class Server final : public net::Handler, public Outbox {
   using Clock = std::function<uint64_t()>;
 
   /// `transport` outlives the server, and is destroyed (or closes its connections) without calling it again.
-  Server(const CoreOptions& options, net::Transport& transport, Clock clock);
+  /// `durable` and `state` are the core's: see Core::Core().
+  Server(const CoreOptions& options, net::Transport& transport, Clock clock, Durable* durable = nullptr,
+         Bytes state = {});
   ~Server() override;
 
   /// Begins to accept. The errors are net::Transport::listen's.
   Result<net::Address> listen(const net::Address& address);
 
-  /// One round: posted tasks, the core's deadlines, and the network; waits up to `timeout_ns` for something to do.
-  void step(uint64_t timeout_ns);
+  /// One round: posted tasks, the core's deadlines, and the network; waits up to `timeout_ns` for something to do. True
+  /// if there was something: the core may have changed.
+  bool step(uint64_t timeout_ns);
+
+  /// Accepts no connections from now on, and says goodbye to those that are there, after what they were answered. The
+  /// core hears nothing of it: its sessions go on when a manager is there again. step() is not called afterwards.
+  void close_connections();
 
   /// Runs `task` on the server's thread, soon. False after close_posts(): the task is dropped. Any thread.
   bool post(std::function<void(Core&)> task);
@@ -60,12 +67,13 @@ class Server final : public net::Handler, public Outbox {
     net::Connection* connection = nullptr;
   };
 
-  void run_tasks();
+  bool run_tasks();
 
   net::Transport& transport_;
   const Clock clock_;
   std::unordered_map<PeerId, std::unique_ptr<Link>> links_;
   uint64_t last_peer_ = 0;
+  net::Listener* listener_ = nullptr;  // the transport's
 
   std::mutex mutex_;  // guards tasks_ and open_
   std::vector<std::function<void(Core&)>> tasks_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,11 +19,17 @@ struct ManagerOptions {
   std::string listen = "tcp://127.0.0.1:7400";
   /// gRPC administration, host:port; port 0 takes a free one; empty: none.
   std::string admin_listen = "127.0.0.1:7410";
+  /// Folder of what must survive a restart (R11), made if only it is missing; one manager's alone. Empty: nothing
+  /// survives, the end of the manager is the cluster's end.
+  std::string data;
   /// How long the idle server thread looks for messages before it sleeps.
   uint64_t spin_ns = 20'000;
   /// An administrative request that waits for storage nodes is answered DEADLINE_EXCEEDED after this.
   uint64_t admin_timeout_ns = 10'000'000'000;
   CoreOptions core;
+  /// Called once, from a thread of the manager, when it cannot go on: its data folder could not be written. It answers
+  /// nobody any more; stop it. Must not call the manager. May be empty.
+  std::function<void(const Status&)> on_failure;
 
   /// kInvalidArgument names the option that is out of its range.
   Status check() const;
@@ -40,19 +47,21 @@ struct ManagerStatistics {
 /// A running commit manager.
 ///
 /// Owner and life: made by main(), `loam dev` or a test; start() brings up its threads (the server's, which polls the
-/// transport and runs the core, and gRPC's own, which only post to it); stop() or the destructor ends them. What it
-/// knows is in memory: its end is the cluster's end, until restart is built (R11). Threads: stop() and the destructor
-/// from one thread; the rest from any.
+/// transport and runs the core, and gRPC's own, which only post to it); stop() or the destructor ends them. With a data
+/// folder the next one goes on where it ended, stopped or killed (R11). Threads: stop() and the destructor from one
+/// thread; the rest from any.
 class CommitManager {
  public:
-  /// Listens on both addresses and serves. kInvalidArgument (an option, an address), kUnavailable (a port is in use:
-  /// the message names it).
+  /// Opens the data folder, listens on both addresses and serves. kInvalidArgument (an option, an address, a folder
+  /// that cannot be written), kUnavailable (a port or the folder is in use: the message names it), kInternal (the state
+  /// in the folder cannot be read).
   static Result<std::unique_ptr<CommitManager>> start(const ManagerOptions& options);
   ~CommitManager();
   CommitManager(const CommitManager&) = delete;
   CommitManager& operator=(const CommitManager&) = delete;
 
-  /// Ends the administration, then the connections. Idempotent.
+  /// Accepts nobody, lets go what is answered, and closes the connections. Clients and nodes take it for a lost
+  /// connection and try again. Idempotent.
   void stop();
 
   /// "tcp://127.0.0.1:7400", with the port that was taken.

@@ -1,0 +1,210 @@
+#include "commit-manager/src/store/state_file.h"
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/base/env.h"
+#include "common/base/log.h"
+
+namespace loam::commit {
+namespace {
+
+constexpr std::string_view kMagic = "LOAMCMST";
+constexpr uint32_t kFormat = 1;
+constexpr size_t kHeaderBytes = 8 + 4 + 8 + 8;
+constexpr const char* kState = "state";
+constexpr const char* kNewState = "state.new";
+constexpr const char* kLock = "lock";
+
+std::string why(int error) { return std::generic_category().message(error); }
+
+/// A descriptor that is closed at the end of its scope.
+struct Descriptor {
+  explicit Descriptor(int number) : value(number) {}
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  const int value;
+};
+
+bool write_all(int file, Bytes bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+Result<Buffer> read_all(int file, const std::string& path) {
+  struct stat found{};
+  if (::fstat(file, &found) != 0) return Status(StatusCode::kInternal, path + " cannot be read: " + why(errno));
+  if (found.st_size < 0 || static_cast<uint64_t>(found.st_size) > kMaxStateBytes + kHeaderBytes) {
+    return Status(StatusCode::kInternal, path + " is too large to be a commit manager's state");
+  }
+  Buffer bytes(static_cast<size_t>(found.st_size));
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = ::read(file, bytes.data() + done, bytes.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Status(StatusCode::kInternal, path + " cannot be read: " + why(errno));
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+Status damaged(const std::string& path, const std::string& what) {
+  return {
+      StatusCode::kInternal,
+      path + " is damaged (" + what +
+          "). It holds the cluster's tables, shard map and the bounds of the ids given out: restore it from a copy of "
+          "this very state. Without it the cluster can only be started anew, with an empty folder and new storage "
+          "nodes"};
+}
+
+/// The state in a whole file's bytes.
+Result<Buffer> decode(const std::string& path, Bytes bytes) {
+  ByteReader reader(bytes);
+  const Bytes magic = reader.get_raw(kMagic.size());
+  const auto format = reader.get<uint32_t>();
+  const auto length = reader.get<uint64_t>();
+  const auto checksum = reader.get<uint64_t>();
+  if (reader.failed() || as_text(magic) != kMagic) return damaged(path, "it does not begin as a state does");
+  if (format != kFormat) {
+    return Status(StatusCode::kInternal, path + " has format " + std::to_string(format) + ", and this program knows " +
+                                             std::to_string(kFormat) + ": start the version of Loam that wrote it");
+  }
+  const Bytes state = bytes.subspan(kHeaderBytes);
+  if (state.size() != length) {
+    return damaged(path, "it has " + std::to_string(state.size()) + " bytes instead of " + std::to_string(length));
+  }
+  if (XXH3_64bits(state.data(), state.size()) != checksum) return damaged(path, "its checksum does not match");
+  return Buffer(state.begin(), state.end());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StateFile>> StateFile::open(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0700) == 0) {
+    // The folder's own name must survive too.
+    const std::filesystem::path parent = std::filesystem::absolute(folder).lexically_normal().parent_path();
+    const Descriptor above(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (above.value < 0 || ::fsync(above.value) != 0) {
+      return Status(StatusCode::kInvalidArgument, "folder " + folder + " cannot be made to last: " + why(errno));
+    }
+  } else if (errno != EEXIST) {
+    return Status(StatusCode::kInvalidArgument, "folder " + folder + " cannot be made: " + why(errno));
+  }
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return Status(StatusCode::kInvalidArgument, "folder " + folder + ": " + why(errno));
+  const int lock = ::openat(descriptor, kLock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0) {
+    const int error = errno;
+    ::close(descriptor);
+    return Status(StatusCode::kInvalidArgument, "folder " + folder + " cannot be written: " + why(error));
+  }
+  // Owns both descriptors from here on.
+  std::unique_ptr<StateFile> file(new StateFile(folder, descriptor, lock));
+  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    std::array<char, 32> owner{};
+    const ssize_t size = ::pread(lock, owner.data(), owner.size() - 1, 0);
+    return Status(StatusCode::kUnavailable, "folder " + folder + " is in use by another commit manager" +
+                                                (size > 0 ? ", process " + std::string(owner.data()) : std::string()) +
+                                                "; stop it first, or give this one a folder of its own");
+  }
+  const std::string self = std::to_string(::getpid());
+  if (::ftruncate(lock, 0) != 0 || ::pwrite(lock, self.data(), self.size(), 0) < 0) {
+    return Status(StatusCode::kInvalidArgument, "folder " + folder + " cannot be written: " + why(errno));
+  }
+  LOAM_RETURN_IF_ERROR(file->read());
+  return file;
+}
+
+StateFile::StateFile(std::string folder, int folder_descriptor, int lock)
+    : folder_(std::move(folder)), folder_descriptor_(folder_descriptor), lock_(lock) {}
+
+StateFile::~StateFile() {
+  ::close(lock_);  // and unlocks
+  ::close(folder_descriptor_);
+}
+
+Status StateFile::read() {
+  const std::string path = folder_ + "/" + kState;
+  // Left by a crash before it took its place: nobody was told anything that depends on it.
+  if (::unlinkat(folder_descriptor_, kNewState, 0) == 0) {
+    log_info("removed " + folder_ + "/" + kNewState + ", left by a commit manager that died while it wrote it");
+  } else if (errno != ENOENT) {
+    return {StatusCode::kInvalidArgument, "folder " + folder_ + " cannot be written: " + why(errno)};
+  }
+  const Descriptor file(::openat(folder_descriptor_, kState, O_RDONLY | O_CLOEXEC));
+  if (file.value < 0) {
+    if (errno == ENOENT) return ok_status();
+    return {StatusCode::kInternal, path + " cannot be read: " + why(errno)};
+  }
+  LOAM_ASSIGN_OR_RETURN(const Buffer bytes, read_all(file.value, path));
+  LOAM_ASSIGN_OR_RETURN(found_, decode(path, bytes));
+  return ok_status();
+}
+
+Status StateFile::store(Bytes state) {
+  LOAM_RETURN_IF_ERROR(failed_);
+  Env::pause_point("manager.durable.before");
+  failed_ = replace(state);
+  LOAM_RETURN_IF_ERROR(failed_);
+  Env::pause_point("manager.durable.after");
+  return ok_status();
+}
+
+Status StateFile::replace(Bytes state) {
+  if (state.size() > kMaxStateBytes) {
+    return {StatusCode::kInternal, "a state of " + std::to_string(state.size()) + " bytes is beyond the limit"};
+  }
+  LOAM_RETURN_IF_ERROR(write_beside(state));
+  Env::pause_point("manager.durable.written");
+  if (::renameat(folder_descriptor_, kNewState, folder_descriptor_, kState) != 0) {
+    return {StatusCode::kInternal,
+            folder_ + "/" + kNewState + " cannot take the place of the old state: " + why(errno)};
+  }
+  Env::pause_point("manager.durable.renamed");
+  if (::fsync(folder_descriptor_) != 0) {
+    return {StatusCode::kInternal, "folder " + folder_ + " cannot be brought to the disk: " + why(errno)};
+  }
+  return ok_status();
+}
+
+Status StateFile::write_beside(Bytes state) {
+  Buffer header;
+  ByteWriter writer(header);
+  writer.put_raw(as_bytes(kMagic));
+  writer.put(kFormat);
+  writer.put(static_cast<uint64_t>(state.size()));
+  writer.put(static_cast<uint64_t>(XXH3_64bits(state.data(), state.size())));
+  const Descriptor file(::openat(folder_descriptor_, kNewState, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const bool written = file.value >= 0 && write_all(file.value, header) && write_all(file.value, state);
+  if (written) Env::pause_point("manager.durable.beside");
+  if (written && ::fdatasync(file.value) == 0) return ok_status();
+  const int error = errno;
+  const bool full = error == ENOSPC || error == EDQUOT;
+  return {full ? StatusCode::kNoSpace : StatusCode::kInternal,
+          folder_ + "/" + kNewState + " cannot be written: " + why(error) + (full ? "; make room on that disk" : "")};
+}
+
+}  // namespace loam::commit

@@ -1,0 +1,192 @@
+#include "commit-manager/src/store/state_file.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/pause_point.h"
+
+namespace loam::commit {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct StateFileTest : ::testing::Test {
+  StateFileTest() {
+    std::string name = (fs::temp_directory_path() / "loam_store_XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    root = name;
+    folder = root / "data";
+  }
+  ~StateFileTest() override { fs::remove_all(root); }
+
+  std::unique_ptr<StateFile> open() {
+    auto file = StateFile::open(folder.string());
+    EXPECT_TRUE(file.ok()) << file.status().to_string();
+    return file.ok() ? std::move(file).value() : nullptr;
+  }
+  Status open_status() { return StateFile::open(folder.string()).status(); }
+  std::string found() { return std::string(as_text(open()->found())); }
+
+  void damage(const std::function<void(std::string&)>& change) {
+    std::string bytes;
+    {
+      std::ifstream in(folder / "state", std::ios::binary);
+      bytes.assign(std::istreambuf_iterator<char>(in), {});
+    }
+    change(bytes);
+    std::ofstream(folder / "state", std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  fs::path root;
+  fs::path folder;
+};
+
+TEST_F(StateFileTest, KeepsWhatWasStoredLast) {
+  {
+    const auto file = open();
+    EXPECT_TRUE(file->found().empty());
+    ASSERT_TRUE(file->store(as_bytes("first")).ok());
+    ASSERT_TRUE(file->store(as_bytes("second, which is longer")).ok());
+    ASSERT_TRUE(file->store(as_bytes("third")).ok());
+  }
+  EXPECT_EQ(found(), "third");
+  EXPECT_EQ(found(), "third") << "reading changes nothing";
+  const std::string big(3u << 20, 'x');
+  ASSERT_TRUE(open()->store(as_bytes(big)).ok());
+  EXPECT_EQ(found(), big);
+  EXPECT_FALSE(fs::exists(folder / "state.new"));
+}
+
+TEST_F(StateFileTest, IsOneManagersAlone) {
+  const auto file = open();
+  const Status second = open_status();
+  EXPECT_EQ(second.code(), StatusCode::kUnavailable);
+  EXPECT_NE(second.message().find("process " + std::to_string(getpid())), std::string_view::npos) << second.to_string();
+  EXPECT_NE(second.message().find(folder.string()), std::string_view::npos);
+}
+
+// A process that dies at any step leaves the old state or the new one, and a folder that can be opened.
+TEST_F(StateFileTest, SurvivesAKillAtEveryStep) {
+#ifndef LOAM_ASSERTIONS
+  GTEST_SKIP() << "pause points need a build with LOAM_ASSERTIONS";
+#endif
+  struct Step {
+    const char* point;
+    const char* left;
+  };
+  for (const Step step : {Step{"manager.durable.before", "old"}, Step{"manager.durable.beside", "old"},
+                          Step{"manager.durable.written", "old"}, Step{"manager.durable.renamed", "new"},
+                          Step{"manager.durable.after", "new"}}) {
+    SCOPED_TRACE(step.point);
+    ASSERT_TRUE(open()->store(as_bytes("old")).ok());
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      auto file = StateFile::open(folder.string());
+      const PausePoints::Hook hook = PausePoints::on(step.point, [] { raise(SIGKILL); });
+      if (file.ok()) (void)(*file)->store(as_bytes("new"));
+      _exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "the step was reached";
+    EXPECT_EQ(found(), step.left);
+    EXPECT_FALSE(fs::exists(folder / "state.new"));
+  }
+}
+
+TEST_F(StateFileTest, ACrashDuringTheVeryFirstStoreLeavesANewCluster) {
+  fs::create_directory(folder);
+  std::ofstream(folder / "state.new") << "half";
+  EXPECT_EQ(found(), "");
+  EXPECT_FALSE(fs::exists(folder / "state.new"));
+}
+
+TEST_F(StateFileTest, RefusesDamage) {
+  ASSERT_TRUE(open()->store(as_bytes("the state of a cluster")).ok());
+  std::string whole;
+  damage([&](std::string& bytes) { whole = bytes; });
+  EXPECT_EQ(found(), "the state of a cluster");
+  for (size_t i = 0; i < whole.size(); ++i) {
+    damage([&](std::string& bytes) {
+      bytes = whole;
+      bytes[i] = static_cast<char>(bytes[i] ^ 0x10);
+    });
+    EXPECT_EQ(open_status().code(), StatusCode::kInternal) << "byte " << i;
+    damage([&](std::string& bytes) { bytes = whole.substr(0, i); });
+    EXPECT_EQ(open_status().code(), StatusCode::kInternal) << "cut at " << i;
+  }
+  damage([&](std::string& bytes) { bytes = whole + "x"; });
+  EXPECT_NE(open_status().message().find("damaged"), std::string_view::npos);
+  damage([&](std::string& bytes) {
+    bytes = whole;
+    bytes[8] = 9;
+  });
+  EXPECT_NE(open_status().message().find("format 9"), std::string_view::npos) << open_status().to_string();
+}
+
+TEST_F(StateFileTest, ADiskThatTakesNoMoreFailsForGood) {
+  const auto file = open();
+  ASSERT_TRUE(file->store(as_bytes("old")).ok());
+  // A limit on file size fails a write as a full disk does, with another number.
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{16, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status failed = file->store(as_bytes("a state that does not fit"));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  (void)std::signal(SIGXFSZ, old_handler);
+  EXPECT_FALSE(failed.ok());
+  EXPECT_NE(failed.message().find("state.new cannot be written"), std::string_view::npos) << failed.to_string();
+  EXPECT_FALSE(file->store(as_bytes("small")).ok()) << "what is on the disk is not known: it stays failed";
+  EXPECT_FALSE(file->store(Bytes(static_cast<const std::byte*>(nullptr), 0)).ok());
+}
+
+TEST_F(StateFileTest, AFullDiskIsNamed) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";
+  const auto file = open();
+  // Writes through the link end at a device that is always full.
+  fs::create_symlink("/dev/full", folder / "state.new");
+  const Status failed = file->store(as_bytes("x"));
+  EXPECT_EQ(failed.code(), StatusCode::kNoSpace) << failed.to_string();
+  EXPECT_NE(failed.message().find("make room"), std::string_view::npos);
+}
+
+TEST_F(StateFileTest, TellsWhatIsWrongWithTheFolder) {
+  folder = root / "missing" / "data";
+  EXPECT_EQ(open_status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(open_status().message().find("cannot be made"), std::string_view::npos) << open_status().to_string();
+  std::ofstream(root / "file") << "x";
+  folder = root / "file";
+  EXPECT_EQ(open_status().code(), StatusCode::kInvalidArgument);
+  folder = "/proc/self";
+  EXPECT_EQ(open_status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(open_status().message().find("cannot be written"), std::string_view::npos) << open_status().to_string();
+}
+
+TEST_F(StateFileTest, RefusesWhatIsTooLarge) {
+  const auto file = open();
+  const std::string huge(kMaxStateBytes + 1, 'x');
+  EXPECT_FALSE(file->store(as_bytes(huge)).ok());
+  ASSERT_TRUE(fs::exists(folder));
+  std::ofstream(folder / "state").close();
+  fs::resize_file(folder / "state", kMaxStateBytes + 1'000);
+  folder = root / "other";
+  fs::create_directory(folder);
+  fs::rename(root / "data" / "state", folder / "state");
+  EXPECT_NE(open_status().message().find("too large"), std::string_view::npos);
+}
+
+}  // namespace
+}  // namespace loam::commit

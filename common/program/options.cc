@@ -1,0 +1,250 @@
+#include "common/program/options.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <span>
+#include <utility>
+
+namespace loam::program {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  uint64_t factor;
+};
+
+// The largest first; the first name of a factor is the one that is printed.
+constexpr std::array<Unit, 13> kSizeUnits = {{{"TiB", uint64_t{1} << 40},
+                                              {"GiB", uint64_t{1} << 30},
+                                              {"MiB", uint64_t{1} << 20},
+                                              {"KiB", uint64_t{1} << 10},
+                                              {"TB", uint64_t{1} << 40},
+                                              {"GB", uint64_t{1} << 30},
+                                              {"MB", uint64_t{1} << 20},
+                                              {"KB", uint64_t{1} << 10},
+                                              {"T", uint64_t{1} << 40},
+                                              {"G", uint64_t{1} << 30},
+                                              {"M", uint64_t{1} << 20},
+                                              {"K", uint64_t{1} << 10},
+                                              {"B", 1}}};
+constexpr std::array<Unit, 6> kDurationUnits = {{{"h", 3'600'000'000'000},
+                                                 {"min", 60'000'000'000},
+                                                 {"s", 1'000'000'000},
+                                                 {"ms", 1'000'000},
+                                                 {"us", 1'000},
+                                                 {"ns", 1}}};
+
+constexpr std::string_view kSizeExpected = "a size such as 64MiB, or a number of bytes";
+constexpr std::string_view kDurationExpected = "a duration such as 500us, 10ms, 2s or 5min";
+
+bool same_letters(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+  });
+}
+
+template <class T>
+bool parse_all(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+Status expected(std::string_view what, std::string_view text) {
+  return {StatusCode::kInvalidArgument, "expected " + std::string(what) + ", not '" + std::string(text) + "'"};
+}
+
+/// A number and one of the units. Without a unit it is taken as it is if `bare` says so, and 0 always.
+Result<uint64_t> parse_with_unit(std::string_view text, std::span<const Unit> units, bool bare, std::string_view what) {
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return expected(what, text);
+  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (unit.empty()) {
+    if (bare || number == 0) return number;
+    return expected(what, text);
+  }
+  const auto found =
+      std::find_if(units.begin(), units.end(), [&](const Unit& u) { return same_letters(u.name, unit); });
+  if (found == units.end() || number > UINT64_MAX / found->factor) return expected(what, text);
+  return number * found->factor;
+}
+
+std::string with_unit(uint64_t value, std::span<const Unit> units, std::string_view smallest) {
+  for (const Unit& unit : units) {
+    if (unit.factor > 1 && value != 0 && value % unit.factor == 0) {
+      return std::to_string(value / unit.factor) + std::string(unit.name);
+    }
+  }
+  return std::to_string(value) + std::string(smallest);
+}
+
+/// Quoted for TOML and JSON, which agree about basic strings.
+std::string quoted(std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += "\\u00";
+      out += {kHex[byte >> 4], kHex[byte & 15]};
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string number_text(double value) {
+  std::array<char, 32> out;
+  const auto [end, error] = std::to_chars(out.data(), out.data() + out.size(), value);
+  std::string text(out.data(), error == std::errc() ? end : out.data());
+  // TOML tells floats from integers.
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string literal(const OptionValue& value) {
+  struct Printer {
+    std::string operator()(bool given) const { return given ? "true" : "false"; }
+    std::string operator()(uint64_t given) const { return std::to_string(given); }
+    std::string operator()(double given) const { return number_text(given); }
+    std::string operator()(const std::string& given) const { return quoted(given); }
+  };
+  return std::visit(Printer(), value);
+}
+
+}  // namespace
+
+Result<uint64_t> parse_size(std::string_view text) { return parse_with_unit(text, kSizeUnits, true, kSizeExpected); }
+Result<uint64_t> parse_duration(std::string_view text) {
+  return parse_with_unit(text, kDurationUnits, false, kDurationExpected);
+}
+std::string size_text(uint64_t bytes) { return with_unit(bytes, kSizeUnits, ""); }
+std::string duration_text(uint64_t ns) { return with_unit(ns, kDurationUnits, "ns"); }
+
+void OptionSet::text(std::string name, std::string& value, std::string help) {
+  Option option{std::move(name), std::move(help), "text"};
+  option.takes_text = true;
+  option.set = [&value](std::string_view given) {
+    value = given;
+    return ok_status();
+  };
+  option.show = [&value]() -> OptionValue { return value; };
+  options_.push_back(std::move(option));
+}
+
+void OptionSet::flag(std::string name, bool& value, std::string help) {
+  Option option{std::move(name), std::move(help), "true or false"};
+  option.is_flag = true;
+  option.set = [&value](std::string_view given) -> Status {
+    if (given != "true" && given != "false") return expected("true or false", given);
+    value = given == "true";
+    return ok_status();
+  };
+  option.show = [&value]() -> OptionValue { return value; };
+  options_.push_back(std::move(option));
+}
+
+void OptionSet::share(std::string name, double& value, std::string help) {
+  Option option{std::move(name), std::move(help), "a number"};
+  option.takes_number = true;
+  option.set = [&value](std::string_view given) -> Status {
+    double number = 0;
+    if (!parse_all(given, number) || !std::isfinite(number)) return expected("a number", given);
+    value = number;
+    return ok_status();
+  };
+  option.show = [&value]() -> OptionValue { return value; };
+  options_.push_back(std::move(option));
+}
+
+void OptionSet::size(std::string name, uint64_t& bytes, std::string help) {
+  Option option{std::move(name), std::move(help), std::string(kSizeExpected)};
+  option.takes_number = option.takes_text = true;
+  option.set = [&bytes](std::string_view given) -> Status {
+    LOAM_ASSIGN_OR_RETURN(bytes, parse_size(given));
+    return ok_status();
+  };
+  option.show = [&bytes]() -> OptionValue { return size_text(bytes); };
+  options_.push_back(std::move(option));
+}
+
+void OptionSet::duration(std::string name, uint64_t& ns, std::string help) {
+  Option option{std::move(name), std::move(help), std::string(kDurationExpected)};
+  option.takes_text = true;
+  option.set = [&ns](std::string_view given) -> Status {
+    LOAM_ASSIGN_OR_RETURN(ns, parse_duration(given));
+    return ok_status();
+  };
+  option.show = [&ns]() -> OptionValue { return duration_text(ns); };
+  options_.push_back(std::move(option));
+}
+
+void OptionSet::add_number(std::string name, std::string help, uint64_t max, std::function<void(uint64_t)> assign,
+                           std::function<uint64_t()> read) {
+  Option option{std::move(name), std::move(help), "a whole number up to " + std::to_string(max)};
+  option.takes_number = true;
+  option.set = [max, assign = std::move(assign), what = option.expects](std::string_view given) -> Status {
+    uint64_t number = 0;
+    if (!parse_all(given, number) || number > max) return expected(what, given);
+    assign(number);
+    return ok_status();
+  };
+  option.show = [read = std::move(read)]() -> OptionValue { return read(); };
+  options_.push_back(std::move(option));
+}
+
+void OptionSet::choice(std::string name, size_t& value, std::vector<std::string> choices, std::string help) {
+  std::string what = "one of";
+  for (size_t i = 0; i < choices.size(); ++i) what += (i == 0 ? " " : ", ") + choices[i];
+  Option option{std::move(name), std::move(help), what};
+  option.takes_text = true;
+  option.set = [&value, choices, what](std::string_view given) -> Status {
+    const auto found = std::find(choices.begin(), choices.end(), given);
+    if (found == choices.end()) return expected(what, given);
+    value = static_cast<size_t>(found - choices.begin());
+    return ok_status();
+  };
+  option.show = [&value, choices]() -> OptionValue { return choices[value]; };
+  options_.push_back(std::move(option));
+}
+
+const Option* OptionSet::find(std::string_view name) const {
+  const auto found = std::find_if(options_.begin(), options_.end(), [&](const Option& o) { return o.name == name; });
+  return found == options_.end() ? nullptr : &*found;
+}
+
+std::string OptionSet::to_line() const {
+  std::string line;
+  for (const Option& option : options_) {
+    if (!line.empty()) line += ", ";
+    const OptionValue value = option.show();
+    const std::string* text = std::get_if<std::string>(&value);
+    line += option.name + "=" + (text != nullptr && !text->empty() ? *text : literal(value));
+  }
+  return line;
+}
+
+std::string OptionSet::to_toml() const {
+  std::string file;
+  for (const Option& option : options_) {
+    file += "# " + option.help + "\n" + option.name + " = " + literal(option.show()) + "\n";
+  }
+  return file;
+}
+
+std::string OptionSet::to_json() const {
+  std::string file = "{";
+  for (const Option& option : options_) {
+    file += (file.size() == 1 ? "\n  " : ",\n  ") + quoted(option.name) + ": " + literal(option.show());
+  }
+  return file + "\n}\n";
+}
+
+}  // namespace loam::program

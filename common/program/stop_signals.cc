@@ -1,0 +1,74 @@
+#include "common/program/stop_signals.h"
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/base/assert.h"
+
+namespace loam::program {
+
+StopSignals::StopSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signals_ = signalfd(-1, &set, SFD_CLOEXEC);
+  end_ = eventfd(0, EFD_CLOEXEC);
+  LOAM_CHECK(signals_ >= 0 && end_ >= 0, "a program needs two descriptors for its signals");
+  watcher_ = std::thread([this] { watch(); });
+  pthread_setname_np(watcher_.native_handle(), "loam-signals");
+}
+
+StopSignals::~StopSignals() {
+  const uint64_t one = 1;
+  LOAM_CHECK(write(end_, &one, sizeof(one)) == sizeof(one), "an event counter takes a one");
+  watcher_.join();
+  close(signals_);
+  close(end_);
+}
+
+void StopSignals::watch() {
+  for (;;) {
+    std::array<pollfd, 2> wanted = {{{signals_, POLLIN, 0}, {end_, POLLIN, 0}}};
+    if (poll(wanted.data(), wanted.size(), -1) < 0) continue;  // interrupted
+    if (wanted[1].revents != 0) return;
+    signalfd_siginfo info{};
+    if (read(signals_, &info, sizeof(info)) != sizeof(info)) continue;
+    const std::lock_guard lock(mutex_);
+    if (!serving_ || reason_) {
+      // Nothing to wait for, or too impatient to. What must survive has been on the disk before anybody heard of it.
+      dprintf(STDERR_FILENO, "%s\n", serving_ ? "second signal: ends at once" : "stopped before it had started");
+      std::_Exit(serving_ ? 128 + static_cast<int>(info.ssi_signo) : 0);
+    }
+    reason_ = ok_status();
+    changed_.notify_all();
+  }
+}
+
+void StopSignals::serving() {
+  const std::lock_guard lock(mutex_);
+  serving_ = true;
+}
+
+void StopSignals::lost(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (!reason_) reason_ = why;
+  changed_.notify_all();
+}
+
+Status StopSignals::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return reason_.has_value(); });
+  return *reason_;
+}
+
+}  // namespace loam::program

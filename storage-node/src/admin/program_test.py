@@ -1,0 +1,48 @@
+"""loam-storage-node as operators meet it: options, signals, a commit manager that is not there."""
+
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, "common/program")
+import server_frame as frame  # noqa: E402
+
+NODE, MANAGER = sys.argv[1:3]
+SMALL = ["--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "64MiB", "--page", "1MiB"]
+
+
+def check_ranges():
+    for wrong, says in ((["--page", "3"], "power of two"), (["--network-threads", "0"], "1 to"),
+                        (["--compact-dead-share", "2"], "0 and 1"), (["--memory", "plenty"], "a size such as"),
+                        (["--network-threads", "-1"], "whole number")):
+        frame.expect_refused(NODE, wrong, frame.BAD_OPTION, says)
+
+
+def check_without_manager():
+    nobody = ["--manager", "tcp://127.0.0.1:1"]
+    frame.expect_refused(NODE, [*SMALL, *nobody, "--register-timeout", "200ms"], frame.FAILED, "could not start")
+    waiting = subprocess.Popen([NODE, *SMALL, *nobody, "--register-timeout", "1h"],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        frame.expect("listen=" in waiting.stdout.readline(), "it has begun to start")
+        begun = time.monotonic()
+        waiting.send_signal(signal.SIGTERM)
+        waiting.communicate(timeout=frame.DEADLINE_S)
+        frame.expect(waiting.returncode == frame.STOPPED, f"a start can be stopped: {waiting.returncode}")
+        frame.expect(time.monotonic() - begun < 10, "and at once")
+    finally:
+        waiting.kill()
+        waiting.wait()
+
+
+def main():
+    manager_arguments = ["--listen", "tcp://127.0.0.1:0", "--admin", "", "--nodes", "0"]
+    with frame.Server(MANAGER, *manager_arguments) as manager:
+        frame.check(NODE, "loam-storage-node", [*SMALL, "--manager", manager.address])
+        check_ranges()
+    check_without_manager()
+    print("ok")
+
+
+main()
