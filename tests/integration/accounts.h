@@ -1,0 +1,57 @@
+// The table that the tests of a whole cluster work on: accounts with a balance, whose total never changes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <loam/client/client.h>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "tests/integration/history.h"
+
+namespace loam::integration {
+
+/// What a transaction does with one record, after it has read it.
+struct Change {
+  enum class Kind : uint8_t {
+    kRead,    ///< nothing
+    kAdd,     ///< amount more; kNotFound if there is no such account
+    kInsert,  ///< a new account with that amount
+    kRemove,  ///< its balance goes to the first kAdd of the transaction, if there is one
+  };
+  Kind kind{};
+  Key key;
+  int64_t amount = 0;
+};
+
+/// One client's access to the accounts. Every transaction reads all the records that it names before it writes, and is
+/// told to the history: the checker relies on both. Calls from fibers or ordinary threads, as the client's.
+class Accounts {
+ public:
+  Accounts(client::Client& client, client::Table table, History& history)
+      : client_(client), table_(std::move(table)), history_(history) {}
+
+  /// (balance int64), transactional.
+  static Schema schema();
+
+  /// One transaction; never repeated. Keys are distinct.
+  Attempt attempt(std::span<const Change> changes);
+  /// Accounts 1 … count with `balance` each, in transactions of up to 100.
+  Status load(uint64_t count, int64_t balance);
+  /// The total in a snapshot of its own, by a scan.
+  Result<int64_t> sum();
+  /// Every record, by a scan.
+  Result<std::vector<SeenRecord>> scan();
+
+ private:
+  Status run(std::span<const Change> changes, Attempt& attempt);
+  Status write(client::Transaction& transaction, std::span<const Change> changes, Attempt& attempt);
+
+  client::Client& client_;
+  const client::Table table_;
+  History& history_;
+};
+
+}  // namespace loam::integration

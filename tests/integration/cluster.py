@@ -1,0 +1,330 @@
+"""A cluster of real processes on loopback for tests: started, stopped, continued, killed, restarted; its logs are
+printed when a test fails.
+
+    class SomeTest(ClusterTest):
+        def test_something(self):
+            self.cluster.client("a").ask("transact add:1=5 add:2=-5")
+            self.cluster.manager.kill()
+
+Programs are the arguments of the test program: commit manager, storage node, workload (tests/integration/workload.cc).
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from history import History  # noqa: E402
+
+BUILD = "build/dev"
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]] if len(sys.argv) > 3 else [
+    f"{BUILD}/bin/loam-commit-manager", f"{BUILD}/bin/loam-storage-node", f"{BUILD}/tests/integration/loam-workload"]
+MANAGER, NODE, WORKLOAD = PROGRAMS
+
+DEADLINE_S = 30  # for everything that happens at once on an idle machine
+ACCOUNTS, BALANCE = 20, 100
+LOG_LINES = 80  # of each process, when a test fails
+
+
+def now():
+    """The clock of the histories, in seconds."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def poll(condition, what, deadline=DEADLINE_S):
+    """Waits until the condition gives something true, and returns that."""
+    end = now() + deadline
+    while True:
+        value = condition()
+        if value:
+            return value
+        if now() > end:
+            raise AssertionError(f"not within {deadline} s: {what}")
+        time.sleep(0.002)  # poll interval
+
+
+def die_with_the_test():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class Process:
+    """One process with its log. A process may be started again under the same name: the log goes on."""
+
+    def __init__(self, name, folder):
+        self.name = name
+        self.log_path = os.path.join(folder, f"{name}.log")
+        self.process = None
+        self.log_start = 0  # of the present incarnation
+
+    def start(self, arguments, pause=None, **pipes):
+        environment = {key: value for key, value in os.environ.items() if key != "LOAM_PAUSE"}
+        if pause:
+            environment["LOAM_PAUSE"] = pause
+        with open(self.log_path, "ab") as log:
+            log.write(f"--- {' '.join(map(str, arguments))} LOAM_PAUSE={pause or ''}\n".encode())
+            log.flush()
+            self.log_start = log.tell()
+            pipes.setdefault("stdin", subprocess.DEVNULL)
+            pipes.setdefault("stdout", log)
+            self.process = subprocess.Popen([str(argument) for argument in arguments], stderr=log, env=environment,
+                                            preexec_fn=die_with_the_test, **pipes)
+        return self
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self, whole=False):
+        with open(self.log_path, "rb") as file:
+            file.seek(0 if whole else self.log_start)
+            return file.read().decode(errors="replace")
+
+    def running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def wait_for_log(self, pattern, deadline=DEADLINE_S):
+        def found():
+            match = re.search(pattern, self.log())
+            if match is None and not self.running():
+                raise AssertionError(f"{self.name} ended with {self.process.returncode} before it wrote '{pattern}'")
+            return match
+
+        return poll(found, f"{self.name} writes '{pattern}'", deadline)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        """Dead when this returns; also if it was stopped."""
+        if self.running():
+            self.signal(signal.SIGKILL)
+        return self.wait()
+
+    def terminate(self, deadline=DEADLINE_S):
+        """SIGTERM; its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait(deadline)
+
+    def wait(self, deadline=DEADLINE_S):
+        try:
+            return self.process.wait(deadline)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end within {deadline} s") from None
+
+    def stopped(self):
+        with open(f"/proc/{self.pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] == "T"
+
+    def stop(self):
+        """Stopped, as by SIGSTOP, when this returns."""
+        self.signal(signal.SIGSTOP)
+        poll(self.stopped, f"{self.name} is stopped")
+
+    def resume(self):
+        self.signal(signal.SIGCONT)
+
+    def wait_until_paused(self, deadline=DEADLINE_S):
+        """At the pause point that it was started with: killed, or stopped. The moment when that was seen."""
+        poll(lambda: not self.running() or self.stopped(), f"{self.name} reaches its pause point", deadline)
+        seen = now()
+        if "loam: paused at" not in self.log():
+            raise AssertionError(f"{self.name} ended or stopped by itself: {self.process.poll()}")
+        return seen
+
+    def close(self):
+        if self.process is None:
+            return
+        if self.running():
+            self.process.kill()
+            self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+class Client(Process):
+    """loam-workload: led by commands (console.h), or at its own work."""
+
+    def __init__(self, name, folder, address, connect_timeout_s=10):
+        super().__init__(name, folder)
+        self.history_path = os.path.join(folder, f"{name}.jsonl")
+        self.address = address
+        self.connect_timeout_s = connect_timeout_s
+        self.buffer = b""
+
+    def begin(self, mode, *arguments, pause=None):
+        self.start([WORKLOAD, "--connect", self.address, "--name", self.name, "--history", self.history_path,
+                    "--connect-timeout", self.connect_timeout_s, mode, *arguments], pause,
+                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.buffer = b""
+        return self
+
+    def receive(self, deadline=DEADLINE_S):
+        """The next line of its answers, decoded."""
+        end = now() + deadline
+        while b"\n" not in self.buffer:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, end - now()))
+            if not ready:
+                raise AssertionError(f"{self.name} gave no answer within {deadline} s")
+            more = os.read(self.process.stdout.fileno(), 1 << 16)
+            if not more:
+                raise AssertionError(f"{self.name} ended without an answer")
+            self.buffer += more
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        return json.loads(line)
+
+    def send(self, command):
+        self.process.stdin.write(command.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def ask(self, command, deadline=DEADLINE_S):
+        self.send(command)
+        return self.receive(deadline)
+
+    def need(self, command, deadline=DEADLINE_S):
+        """ask(), and the answer is ok."""
+        answer = self.ask(command, deadline)
+        if not answer["ok"]:
+            raise AssertionError(f"{self.name}: {command}: {answer['code']}: {answer['message']}")
+        return answer
+
+    def finish(self, deadline=DEADLINE_S):
+        """End of its commands; the exit code."""
+        self.process.stdin.close()
+        return self.wait(deadline)
+
+
+class Cluster:
+    """Commit manager, storage nodes and clients in one folder. A `with` block ends them all."""
+
+    def __init__(self, nodes=2, manager_options=(), node_options=(), manager_pause=None):
+        self.folder = tempfile.mkdtemp(prefix="loam-test-")
+        self.manager_options = list(manager_options)
+        self.node_options = ["--memory", "64MiB", "--page", "256KiB", "--no-huge-pages", *node_options]
+        self.count = nodes
+        self.manager = Process("manager", self.folder)
+        self.nodes = [Process(f"node-{i + 1}", self.folder) for i in range(nodes)]
+        self.addresses = {}  # name -> data address
+        self.clients = {}
+        self.manager_pause = manager_pause
+
+    def __enter__(self):
+        try:
+            self.start_manager(self.manager_pause)
+            for node in self.nodes:
+                self.launch_node(node)
+            for node in self.nodes:
+                self.note_address(node)
+        except BaseException:
+            self.print_logs()
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @property
+    def address(self):
+        return self.addresses[self.manager.name]
+
+    def note_address(self, process):
+        match = process.wait_for_log(r"serving at (tcp://127\.0\.0\.1:\d+)")
+        self.addresses[process.name] = match.group(1)
+
+    def start_manager(self, pause=None):
+        """Also again: at the address that it had."""
+        listen = self.addresses.get(self.manager.name, "tcp://127.0.0.1:0")
+        self.manager.start([MANAGER, "--listen", listen, "--admin", "127.0.0.1:0", "--nodes", self.count,
+                            *self.manager_options], pause)
+        self.note_address(self.manager)
+
+    def launch_node(self, node, pause=None, manager=None):
+        listen = self.addresses.get(node.name, "tcp://127.0.0.1:0")
+        node.start([NODE, "--listen", listen, "--admin", "127.0.0.1:0", "--manager", manager or self.address,
+                    *self.node_options], pause)
+
+    def start_node(self, node, pause=None):
+        """Also again: at the address that it had."""
+        self.launch_node(node, pause)
+        self.note_address(node)
+
+    def client(self, name, pause=None, address=None):
+        """A new client that waits for commands."""
+        client = Client(name, self.folder, address or self.address)
+        self.clients[name] = client
+        client.begin("console", pause=pause)
+        client.session = client.receive()["session"]
+        return client
+
+    def transfers(self, name, seconds, seed=1, fibers=8, keys=ACCOUNTS, pause=None, address=None, first_insert=None):
+        """A new client that runs random transactions for so long; receive() gives its summary."""
+        client = Client(name, self.folder, address or self.address)
+        if first_insert is None:
+            first_insert = 1_000_000 * (1 + len(self.clients))
+        self.clients[name] = client
+        client.begin("transfers", "--seconds", seconds, "--seed", seed, "--fibers", fibers, "--keys", keys,
+                     "--first-insert", first_insert, pause=pause)
+        client.session = client.receive()["session"]
+        return client
+
+    def history(self):
+        return History.read(client.history_path for client in self.clients.values()
+                            if os.path.exists(client.history_path))
+
+    def print_logs(self):
+        for process in [self.manager, *self.nodes, *self.clients.values()]:
+            if process.process is None:
+                continue
+            lines = process.log(whole=True).splitlines()
+            print(f"======== {process.name} (exit {process.process.poll()}), {len(lines)} lines", file=sys.stderr)
+            print("\n".join(lines[-LOG_LINES:]), file=sys.stderr)
+
+    def close(self):
+        for process in [*self.clients.values(), *self.nodes, self.manager]:
+            process.close()
+        if os.environ.get("LOAM_KEEP") is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            print(f"kept: {self.folder}", file=sys.stderr)
+
+
+class ClusterTest(unittest.TestCase):
+    """Each test has a cluster of its own, with accounts in it, and ends with a check of what all clients saw."""
+
+    OPTIONS = {}
+
+    def setUp(self):
+        self.cluster = Cluster(**self.OPTIONS)
+        self.cluster.__enter__()
+        self.addCleanup(self.close_cluster)
+        self.guide = self.cluster.client("guide")
+        self.guide.need(f"load {ACCOUNTS} {BALANCE}")
+
+    def close_cluster(self):
+        if not self._outcome.success:
+            self.cluster.print_logs()
+        self.cluster.close()
+
+    def check_history(self, total=ACCOUNTS * BALANCE):
+        """What all clients saw fits together and fits the end. Nobody writes any more when this is called."""
+        final = self.cluster.client("final").need("scan")["records"]
+        checked = self.cluster.history().check(final=final, total=total)
+        self.assertEqual(checked.violations, [], "\n".join(checked.violations[:20]))
+        return checked
+
+
+def main():
+    del sys.argv[1:4]
+    unittest.main(verbosity=2)

@@ -1,0 +1,52 @@
+"""A cluster of processes where nobody dies: what clients see fits together, tables are made once, ids are given once."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import ACCOUNTS, BALANCE, ClusterTest, main  # noqa: E402
+
+
+class UndisturbedTest(ClusterTest):
+    def test_transfers_of_three_clients_fit_together(self):
+        clients = [self.cluster.transfers(f"mover-{i}", seconds=3, seed=i + 1) for i in range(3)]
+        while any(client.running() for client in clients):
+            self.assertEqual(self.guide.need("sum")["sum"], ACCOUNTS * BALANCE)
+        for client in clients:
+            codes = client.receive()["codes"]
+            self.assertGreater(codes.get("kOk", 0), 100, codes)
+            self.assertLessEqual(set(codes), {"kOk", "kConflict"}, codes)
+            self.assertEqual(client.wait(), 0)
+        checked = self.check_history()
+        self.assertGreater(checked.committed, 300)
+        self.assertEqual((checked.resolved, checked.vanished), (0, 0))
+
+    def test_held_snapshot_stays_as_it_is(self):
+        first = self.guide.need("hold read:1 read:2")
+        self.cluster.client("other").need("transact add:1=-5 add:2=5")
+        self.assertEqual(self.guide.need("look")["records"], first["records"])
+        self.guide.need("release")
+        self.assertNotEqual(self.guide.need("hold read:1 read:2")["records"], first["records"])
+        self.guide.need("release")
+        self.check_history()
+
+    def test_two_clients_create_the_same_table_at_once(self):
+        a, b = self.cluster.client("a"), self.cluster.client("b")
+        for round in range(10):
+            a.send(f"create same-{round} int64")
+            b.send(f"create same-{round} int64")
+            first, second = a.receive(), b.receive()
+            self.assertTrue(first["ok"] and second["ok"], f"{first} {second}")
+            self.assertEqual(first["table"], second["table"])
+
+            a.send(f"create odd-{round} int64")
+            b.send(f"create odd-{round} text")
+            answers = [a.receive(), b.receive()]
+            self.assertEqual(sorted(answer["ok"] for answer in answers), [False, True], answers)
+            refused = next(answer for answer in answers if not answer["ok"])
+            self.assertEqual(refused["code"], "kAlreadyExists", refused)
+            self.assertIn(f"odd-{round}", refused["message"])
+
+
+if __name__ == "__main__":
+    main()
