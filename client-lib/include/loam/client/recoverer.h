@@ -20,6 +20,7 @@ struct RecoveryTask {
   enum class Kind : uint8_t {
     kOpen,       ///< not completed: its outcome is decided, carried out, reported, and its undo record removed
     kUncleared,  ///< completed: only its undo record is still to be removed (R5)
+    kFound,      ///< scan() found its undo record: as kOpen; if it is gone by then, another recoverer has ended it
   };
   TransactionId id;
   SessionId session;  ///< that began it
@@ -98,7 +99,7 @@ class Recoverer {
   /// Stops at the next step, whatever is under way. Blocks; no callback comes after it. The destructor does the same.
   void stop();
 
-  /// Waits for the recoverer's thread, never for the network. All zero once it has been stopped.
+  /// As of the end of the thread's last round. Never waits.
   RecovererStatistics statistics() const;
 
  private:
