@@ -1,5 +1,6 @@
 #include "storage-node/src/request/executor.h"
 
+#include <concepts>
 #include <utility>
 
 #include "common/schema/row.h"
@@ -8,23 +9,74 @@ namespace loam::storage {
 
 using wire::Opcode;
 
-Executor::Executor(Registry& registry, ScanPort& scans, ThreadContext& thread)
-    : registry_(registry), scans_(scans), thread_(thread) {}
+namespace {
+
+/// Requests that a repetition would execute again (R3).
+bool changes_something(Opcode opcode) {
+  return opcode == Opcode::kWrite || opcode == Opcode::kRevert || opcode == Opcode::kPlainWrite;
+}
+
+/// Is answered, unlike those that accompany a scan.
+bool is_request(Opcode opcode) { return opcode != Opcode::kScanCredit && opcode != Opcode::kScanCancel; }
+
+Status fenced_status(SessionId session) {
+  return {StatusCode::kFenced,
+          "session " + std::to_string(session.value) + " was ended by the commit manager; open a new one"};
+}
+
+}  // namespace
+
+Executor::Executor(Registry& registry, SessionTable& sessions, ScanPort& scans, ThreadContext& thread)
+    : registry_(registry), sessions_(sessions), scans_(scans), thread_(thread) {}
 
 void Executor::run(Peer& peer, std::span<const Bytes> messages) {
-  const EpochGuard guard(thread_.epochs());
-  view_ = &registry_.view();
+  {
+    const EpochGuard guard(thread_.epochs());
+    Env::pause_point("node.batch.begun");
+    view_ = &registry_.view();
+    serving_ = registry_.serving(Env::now_ns());
+    run_batch(peer, messages);
+    view_ = nullptr;
+  }
+  Env::pause_point("node.batch.ended");
+  ExecutorCounters::add(counters_.batches, 1);
+}
+
+void Executor::run_batch(Peer& peer, std::span<const Bytes> messages) {
+  if (peer.attached() && !begin_session(peer, messages)) return;
   for (const Bytes message : messages) {
-    const Status status = decode(peer, message);
+    Status status = decode(peer, message);
     if (status.ok()) continue;
     execute_pending(peer);
-    ExecutorCounters::add(counters_.malformed, 1);
-    peer.close(status);
+    if (status.code() == StatusCode::kMalformed) ExecutorCounters::add(counters_.malformed, 1);
+    peer.close(std::move(status));
     break;
   }
   execute_pending(peer);
-  view_ = nullptr;
-  ExecutorCounters::add(counters_.batches, 1);
+  if (session_lock_.owns_lock()) session_lock_.unlock();
+}
+
+bool Executor::begin_session(Peer& peer, std::span<const Bytes> messages) {
+  NodeSession& session = *peer.session();
+  session_lock_ = std::unique_lock(session.batch_lock());
+  Status status;
+  if (view_->fences.fenced(session.id())) {
+    status = fenced_status(session.id());
+    ExecutorCounters::add(counters_.fenced, messages.size());
+    for (const Bytes message : messages) {
+      ByteReader reader(message);
+      wire::Envelope envelope;
+      if (!wire::decode_envelope(reader, envelope).ok()) break;
+      if (is_request(envelope.opcode)) refuse(peer, envelope.sequence, status);
+    }
+  } else if (!session.speaks(peer.id())) {
+    status = Status(StatusCode::kUnavailable, "a newer connection speaks for the session");
+  } else {
+    return true;
+  }
+  session_lock_.unlock();
+  peer.close(std::move(status));
+  return false;
 }
 
 Status Executor::decode(Peer& peer, Bytes message) {
@@ -35,6 +87,17 @@ Status Executor::decode(Peer& peer, Bytes message) {
   if (!peer.attached()) {
     return {StatusCode::kMalformed, "the first message to a storage node must be kAttach, not " +
                                         std::string(wire::to_string(envelope.opcode))};
+  }
+  if (changes_something(envelope.opcode)) {
+    bool done = false;
+    LOAM_RETURN_IF_ERROR(look_up(peer, envelope.sequence, done));
+    if (done) return ok_status();
+  }
+  // Only now: what was executed before is answered as it was then.
+  if (!serving_.ok() && is_request(envelope.opcode)) {
+    ExecutorCounters::add(counters_.refused, 1);
+    refuse(peer, envelope.sequence, serving_);
+    return ok_status();
   }
   switch (envelope.opcode) {
     case Opcode::kRead:
@@ -57,21 +120,68 @@ Status Executor::decode(Peer& peer, Bytes message) {
   }
 }
 
+Status Executor::look_up(Peer& peer, uint64_t sequence, bool& done) {
+  NodeSession& session = *peer.session();
+  if (!session.windowed()) {
+    Status opened = sessions_.open_window(session);
+    if (!opened.ok()) {
+      done = true;
+      refuse(peer, sequence, std::move(opened), kSessionRetryNs);
+      return ok_status();
+    }
+  }
+  switch (session.window().look_up(sequence, reply_)) {
+    case wire::ReplyWindow::Found::kNew:
+      return ok_status();
+    case wire::ReplyWindow::Found::kRunning:
+      break;  // both came in this batch: it is answered once
+    case wire::ReplyWindow::Found::kAnswered:
+      send_reply(peer);
+      break;
+    case wire::ReplyWindow::Found::kForgotten: {
+      Status forgotten(StatusCode::kUnknownOutcome, "request " + std::to_string(sequence) +
+                                                        " came again too late: whether it was executed is not known "
+                                                        "any more; open a new session");
+      refuse(peer, sequence, forgotten);
+      return forgotten;
+    }
+  }
+  done = true;
+  ExecutorCounters::add(counters_.repeated, 1);
+  return ok_status();
+}
+
 Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::Attach attach;
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, attach));
   if (attach.session.value == 0) return {StatusCode::kMalformed, "kAttach without a session"};
+  if (peer.attached()) return {StatusCode::kMalformed, "a second kAttach on one connection"};
   if (!registry_.in_service()) {
     refuse(peer, sequence, {StatusCode::kUnavailable, "the storage node is not registered yet; try again"});
-  } else if (attach.incarnation != registry_.incarnation()) {
+    return ok_status();
+  }
+  if (attach.incarnation != registry_.incarnation()) {
     refuse(peer, sequence,
            {StatusCode::kUnavailable, "this storage node is incarnation " +
                                           std::to_string(registry_.incarnation().value) + ", not " +
                                           std::to_string(attach.incarnation.value) + "; ask for the catalog again"});
-  } else {
-    peer.attach(attach.session);
-    send(peer, sequence, wire::Attached{registry_.self()});
+    return ok_status();
   }
+  if (view_->fences.fenced(attach.session)) {
+    ExecutorCounters::add(counters_.fenced, 1);
+    Status fenced = fenced_status(attach.session);
+    refuse(peer, sequence, fenced);
+    return fenced;
+  }
+  auto session = sessions_.attach(attach.session, peer.id());
+  if (!session.ok()) {
+    refuse(peer, sequence, session.status(), kSessionRetryNs);
+    return ok_status();
+  }
+  // Waits for the batch that the session's former connection may have under way.
+  session_lock_ = std::unique_lock((*session)->batch_lock());
+  peer.attach(std::move(session).value());
+  send(peer, sequence, wire::Attached{registry_.self()});
   return ok_status();
 }
 
@@ -83,12 +193,8 @@ Status Executor::decode_read(Peer& peer, uint64_t sequence, ByteReader& reader) 
   operation.kind = PointKind::kGet;
   operation.snapshot = keep(read_.snapshot);
   for (const wire::RecordId& record : read_.records) {
-    StatusCode code{};
-    const ServedTable* table = serve(record, TableKind::kTransactional, code);
-    if (table == nullptr) {
-      add(request, code);
-      continue;
-    }
+    const ServedTable* table = serve(request, record, TableKind::kTransactional);
+    if (table == nullptr) continue;
     operation.table = table->table.get();
     operation.key = record.key;
     add(request, operation);
@@ -110,12 +216,8 @@ Status Executor::decode_write(Peer& peer, uint64_t sequence, ByteReader& reader)
   operation.snapshot = keep(write_.snapshot);
   for (size_t i = 0; i < write_.operations.size(); ++i) {
     const auto& write = write_.operations[i];
-    StatusCode code{};
-    const ServedTable* table = serve(write.record, TableKind::kTransactional, code);
-    if (table == nullptr) {
-      add(request, code);
-      continue;
-    }
+    const ServedTable* table = serve(request, write.record, TableKind::kTransactional);
+    if (table == nullptr) continue;
     const bool remove = write.kind == wire::WriteKind::kRemove;
     if (!remove && !check_row(request, *table, write.row, i)) continue;
     operation.kind = remove                                   ? PointKind::kRemove
@@ -137,13 +239,9 @@ Status Executor::decode_revert(Peer& peer, uint64_t sequence, ByteReader& reader
   operation.kind = PointKind::kRevert;
   operation.transaction = revert_.transaction;
   for (const wire::RecordId& record : revert_.records) {
-    StatusCode code{};
-    const ServedTable* table = serve(record, TableKind::kTransactional, code);
-    if (table == nullptr) {
-      // A revert in a dropped table counts as done (R30).
-      add(request, code == StatusCode::kNoSuchTable ? StatusCode::kOk : code);
-      continue;
-    }
+    // A revert in a dropped table counts as done (R30).
+    const ServedTable* table = serve(request, record, TableKind::kTransactional, StatusCode::kOk);
+    if (table == nullptr) continue;
     operation.table = table->table.get();
     operation.key = record.key;
     add(request, operation);
@@ -158,12 +256,8 @@ Status Executor::decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& re
   PointOperation operation;
   operation.kind = PointKind::kPlainGet;
   for (const wire::RecordId& record : plain_read_.records) {
-    StatusCode code{};
-    const ServedTable* table = serve(record, TableKind::kNonTransactional, code);
-    if (table == nullptr) {
-      add(request, code);
-      continue;
-    }
+    const ServedTable* table = serve(request, record, TableKind::kNonTransactional);
+    if (table == nullptr) continue;
     operation.table = table->table.get();
     operation.key = record.key;
     add(request, operation);
@@ -182,12 +276,8 @@ Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& r
   Request& request = add_request(Opcode::kPlainWriteReply, sequence);
   for (size_t i = 0; i < plain_write_.operations.size(); ++i) {
     const auto& write = plain_write_.operations[i];
-    StatusCode code{};
-    const ServedTable* table = serve(write.record, TableKind::kNonTransactional, code);
-    if (table == nullptr) {
-      add(request, code);
-      continue;
-    }
+    const ServedTable* table = serve(request, write.record, TableKind::kNonTransactional);
+    if (table == nullptr) continue;
     const bool remove = write.kind == wire::WriteKind::kRemove;
     if (!remove && !check_row(request, *table, write.row, i)) continue;
     PointOperation operation;
@@ -251,14 +341,15 @@ bool Executor::fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot) {
   return false;
 }
 
-const ServedTable* Executor::serve(const wire::RecordId& record, TableKind kind, StatusCode& code) const {
+const ServedTable* Executor::serve(Request& request, const wire::RecordId& record, TableKind kind,
+                                   StatusCode if_dropped) {
   const std::shared_ptr<ServedTable>* table = view_->find(record.table);
   if (table == nullptr) {
-    code = StatusCode::kNoSuchTable;
+    add(request, if_dropped);
   } else if ((*table)->info.kind != kind) {
-    code = StatusCode::kWrongTableKind;
+    add(request, StatusCode::kWrongTableKind);
   } else if (!view_->owns(record.table, record.key)) {
-    code = StatusCode::kWrongShard;
+    add(request, StatusCode::kWrongShard);
   } else {
     return table->get();
   }
@@ -365,13 +456,22 @@ template <wire::Message M>
 void Executor::send(Peer& peer, uint64_t sequence, const M& message) {
   reply_.clear();
   wire::encode_message(message, sequence, reply_);
+  constexpr bool kAnswersRead = std::same_as<M, wire::ReadReply> || std::same_as<M, wire::PlainReadReply>;
+  if constexpr (!kAnswersRead) {
+    // Keeps nothing unless this answers a running request of the window.
+    if (peer.attached() && peer.session()->windowed()) peer.session()->window().keep(sequence, reply_);
+  }
+  send_reply(peer);
+}
+
+void Executor::send_reply(Peer& peer) {
   Status sent = peer.send(reply_);
   // A peer that asks and does not read its answers is let go: the answers that are lost are those of a lost connection.
   if (!sent.ok()) peer.close(std::move(sent));
 }
 
-void Executor::refuse(Peer& peer, uint64_t sequence, Status status) {
-  send(peer, sequence, wire::Error{std::move(status)});
+void Executor::refuse(Peer& peer, uint64_t sequence, Status status, uint64_t retry_after_ns) {
+  send(peer, sequence, wire::Error{std::move(status), retry_after_ns});
 }
 
 }  // namespace loam::storage

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "common/wire/storage.h"
 #include "storage-node/src/request/peer.h"
 #include "storage-node/src/request/registry.h"
+#include "storage-node/src/request/session_table.h"
 #include "storage-node/src/version/batch.h"
 
 namespace loam::storage {
@@ -28,6 +30,10 @@ struct ExecutorCounters {
   Env::Atomic<uint64_t> batches{0};
   Env::Atomic<uint64_t> operations{0};
   Env::Atomic<uint64_t> malformed{0};
+  Env::Atomic<uint64_t> fenced{0};  ///< requests refused because their session has ended
+  Env::Atomic<uint64_t> refused{
+      0};  ///< requests refused because the node does not serve: no lease, no records, stopping
+  Env::Atomic<uint64_t> repeated{0};  ///< requests that came again: answered from the session's window, or not at all
 
   static void add(Env::Atomic<uint64_t>& counter, uint64_t n) {
     // Relaxed: one thread writes, readers want a recent number.
@@ -39,10 +45,11 @@ struct ExecutorCounters {
 /// batch of point operations allocates nothing.
 ///
 /// Errors. Bytes that are no message: the peer is closed with kMalformed, after the requests before them are answered.
-/// A request that is refused as a whole: kError. Everything else is a code per operation.
+/// A request that is refused as a whole: kError. Everything else is a code per operation. kFenced and kUnknownOutcome
+/// (a repetition beyond the window, R3) close the peer too: its session is over.
 class Executor {
  public:
-  Executor(Registry& registry, ScanPort& scans, ThreadContext& thread);
+  Executor(Registry& registry, SessionTable& sessions, ScanPort& scans, ThreadContext& thread);
 
   /// The messages live until it returns.
   void run(Peer& peer, std::span<const Bytes> messages);
@@ -66,8 +73,14 @@ class Executor {
     std::string detail;  // the first refusal that is more than its code
   };
 
-  // Decoding: each adds a request, or answers at once. kMalformed ends the connection.
+  void run_batch(Peer& peer, std::span<const Bytes> messages);
+  /// Takes the session's batch lock. False: the peer may not speak for it, and has been told.
+  bool begin_session(Peer& peer, std::span<const Bytes> messages);
+
+  // Decoding: each adds a request, or answers at once. An error ends the connection.
   Status decode(Peer& peer, Bytes message);
+  /// Looks a request that changes something up in its session's window; `done` if nothing is left to do.
+  Status look_up(Peer& peer, uint64_t sequence, bool& done);
   Status decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status decode_read(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status decode_write(Peer& peer, uint64_t sequence, ByteReader& reader);
@@ -79,7 +92,9 @@ class Executor {
   Request& add_request(wire::Opcode reply, uint64_t sequence);
   bool admit(Peer& peer, uint64_t sequence, size_t operations);
   bool fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot);
-  const ServedTable* serve(const wire::RecordId& record, TableKind kind, StatusCode& code) const;
+  /// The table that serves the record; null: the reason stands in the request's next slot.
+  const ServedTable* serve(Request& request, const wire::RecordId& record, TableKind kind,
+                           StatusCode if_dropped = StatusCode::kNoSuchTable);
   void add(Request& request, StatusCode code);
   void add(Request& request, const PointOperation& operation);
   bool check_row(Request& request, const ServedTable& table, Bytes row, size_t index);
@@ -95,14 +110,18 @@ class Executor {
   void answer_write(Peer& peer, const Request& request);
   template <wire::Message M>
   void send(Peer& peer, uint64_t sequence, const M& message);
-  void refuse(Peer& peer, uint64_t sequence, Status status);
+  void send_reply(Peer& peer);
+  void refuse(Peer& peer, uint64_t sequence, Status status, uint64_t retry_after_ns = 0);
 
   // Constant after construction.
   Registry& registry_;
+  SessionTable& sessions_;
   ScanPort& scans_;
   ThreadContext& thread_;
   // Of the batch under way.
   const RegistryView* view_ = nullptr;
+  Status serving_;                        // why requests are refused, or kOk
+  std::unique_lock<Mutex> session_lock_;  // of the peer's session
   std::vector<PointOperation> operations_;
   std::vector<Slot> slots_;
   std::vector<Request> requests_;

@@ -9,18 +9,36 @@ namespace loam::storage {
 using wire::Opcode;
 
 namespace {
-constexpr uint64_t kRegisterSequence = 1;
-}
 
-ManagerLink::ManagerLink(Registry& registry, EpochThread& thread, NodeIdentity identity,
+/// The lease is renewed so many times in its length.
+constexpr uint64_t kRenewalsPerLease = 4;
+
+}  // namespace
+
+ManagerLink::ManagerLink(Registry& registry, SessionTable& sessions, EpochThread& thread, NodeIdentity identity,
                          std::function<void(Bytes)> send)
-    : registry_(registry), thread_(thread), identity_(std::move(identity)), send_(std::move(send)) {}
+    : registry_(registry),
+      sessions_(sessions),
+      thread_(thread),
+      identity_(std::move(identity)),
+      send_(std::move(send)) {}
 
-void ManagerLink::connected() {
-  send(kRegisterSequence, wire::RegisterNode{identity_.address, identity_.admin_address, identity_.capacity_bytes});
+void ManagerLink::connected(uint64_t now_ns) {
+  asked_sequence_ = ++sequence_;
+  asked_ns_ = now_ns;
+  // Incarnation 0 until the first registration.
+  send(asked_sequence_, wire::RegisterNode{identity_.address, identity_.admin_address, identity_.capacity_bytes,
+                                           registry_.incarnation()});
 }
 
-Status ManagerLink::received(Bytes message) {
+void ManagerLink::disconnected() {
+  registered_ = false;
+  pending_.clear();
+  lease_waits_ = false;
+  asked_sequence_ = 0;
+}
+
+Status ManagerLink::received(Bytes message, uint64_t now_ns) {
   ByteReader reader(message);
   wire::Envelope envelope;
   LOAM_RETURN_IF_ERROR(wire::decode_envelope(reader, envelope));
@@ -28,26 +46,38 @@ Status ManagerLink::received(Bytes message) {
     return {StatusCode::kMalformed, "the commit manager sent " + std::string(wire::to_string(envelope.opcode)) +
                                         " before it answered the registration"};
   }
+  return apply(envelope, reader, now_ns);
+}
+
+Status ManagerLink::apply(const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns) {
   switch (envelope.opcode) {
     case Opcode::kNodeRegistered:
-      return apply_registered(reader);
+      return apply_registered(reader, now_ns);
+    case Opcode::kNodeRenewed:
+      return apply_renewed(envelope.sequence, reader, now_ns);
     case Opcode::kPublish: {
       wire::Publish publish;
       LOAM_RETURN_IF_ERROR(wire::decode_body(reader, publish));
       registry_.publish(thread_, std::move(publish.publication));
       return ok_status();
     }
-    case Opcode::kInstallTable: {
-      wire::InstallTable install;
-      LOAM_RETURN_IF_ERROR(wire::decode_body(reader, install));
-      Status installed = registry_.install(thread_, install.table, install.shards);
-      if (installed.ok()) {
-        answer_when_seen(envelope.sequence, Opcode::kTableInstalled);
-      } else {
-        send(envelope.sequence, wire::Error{std::move(installed)});
-      }
+    case Opcode::kFence: {
+      wire::Fence fence;
+      LOAM_RETURN_IF_ERROR(wire::decode_body(reader, fence));
+      LOAM_RETURN_IF_ERROR(fence.fences.check());
+      registry_.fence(thread_, fence.fences);
+      answer_when_seen(envelope.sequence, Opcode::kFenceInstalled, std::move(fence.fences));
       return ok_status();
     }
+    case Opcode::kAcceptLoss: {
+      wire::AcceptLoss accept;
+      LOAM_RETURN_IF_ERROR(wire::decode_body(reader, accept));
+      registry_.accept_loss(thread_);
+      answer_when_seen(envelope.sequence, Opcode::kLossAccepted);
+      return ok_status();
+    }
+    case Opcode::kInstallTable:
+      return apply_install(envelope.sequence, reader);
     case Opcode::kRemoveTable: {
       wire::RemoveTable remove;
       LOAM_RETURN_IF_ERROR(wire::decode_body(reader, remove));
@@ -58,6 +88,7 @@ Status ManagerLink::received(Bytes message) {
     case Opcode::kError: {
       wire::Error error;
       LOAM_RETURN_IF_ERROR(wire::decode_body(reader, error));
+      if (error.status.ok()) return {StatusCode::kMalformed, "the commit manager sent an error that is none"};
       return error.status;
     }
     default:
@@ -66,35 +97,103 @@ Status ManagerLink::received(Bytes message) {
   }
 }
 
-Status ManagerLink::apply_registered(ByteReader& reader) {
+Status ManagerLink::apply_registered(ByteReader& reader, uint64_t now_ns) {
   wire::NodeRegistered answer;
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, answer));
   if (registered_) return {StatusCode::kMalformed, "the commit manager answered the registration twice"};
-  LOAM_RETURN_IF_ERROR(
-      registry_.enter_service(thread_, answer.node, answer.incarnation, answer.catalog, answer.publication));
+  const bool again = registry_.in_service();
+  LOAM_RETURN_IF_ERROR(registry_.enter_service(thread_, answer));
   registered_ = true;
+  asked_sequence_ = 0;
+  lease_ns_ = answer.lease_ns;
+  const uint64_t until_ns = lease_ns_ == 0 ? UINT64_MAX : asked_ns_ + lease_ns_;
+  if (!again) {
+    registry_.grant_lease(until_ns);  // nothing has been executed yet
+    return ok_status();
+  }
+  answer_when_seen(0, Opcode::kNodeRegistered, std::move(answer.fences));
+  take_lease(until_ns, now_ns);
   return ok_status();
 }
 
-bool ManagerLink::step() {
+Status ManagerLink::apply_renewed(uint64_t sequence, ByteReader& reader, uint64_t now_ns) {
+  wire::NodeRenewed renewed;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, renewed));
+  if (sequence != asked_sequence_) return {StatusCode::kMalformed, "the commit manager renews what was not asked for"};
+  asked_sequence_ = 0;
+  take_lease(asked_ns_ + lease_ns_, now_ns);
+  return ok_status();
+}
+
+Status ManagerLink::apply_install(uint64_t sequence, ByteReader& reader) {
+  wire::InstallTable install;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, install));
+  Status installed = registry_.install(thread_, install.table, install.shards);
+  if (installed.ok()) {
+    answer_when_seen(sequence, Opcode::kTableInstalled);
+  } else {
+    send(sequence, wire::Error{std::move(installed)});
+  }
+  return ok_status();
+}
+
+void ManagerLink::take_lease(uint64_t until_ns, uint64_t now_ns) {
+  lease_until_ns_ = until_ns;
+  if (lease_waits_) return;
+  if (registry_.lease_holds(now_ns)) {
+    registry_.grant_lease(until_ns);
+    return;
+  }
+  lease_waits_ = true;
+  answer_when_seen(0, Opcode::kNodeRenewed);
+}
+
+Result<bool> ManagerLink::step(uint64_t now_ns) {
+  if (asked_sequence_ != 0 && now_ns - asked_ns_ > patience_ns() && registry_.in_service()) {
+    return Status(StatusCode::kTimeout, "it does not answer");
+  }
+  if (registered_ && lease_ns_ != 0 && asked_sequence_ == 0 && now_ns - asked_ns_ >= lease_ns_ / kRenewalsPerLease) {
+    asked_sequence_ = ++sequence_;
+    asked_ns_ = now_ns;
+    send(asked_sequence_, wire::RenewNode{});
+  }
   if (pending_.empty()) return false;
   registry_.epochs().advance();
   size_t due = 0;
-  while (due < pending_.size() && registry_.epochs().passed(pending_[due].epoch)) {
-    const PendingAnswer& answer = pending_[due++];
-    if (answer.opcode == Opcode::kTableInstalled) {
-      send(answer.sequence, wire::TableInstalled{});
-    } else {
-      send(answer.sequence, wire::TableRemoved{});
-    }
-  }
+  while (due < pending_.size() && registry_.epochs().passed(pending_[due].epoch)) answer(pending_[due++]);
   pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(due));
   return !pending_.empty();
 }
 
-void ManagerLink::answer_when_seen(uint64_t sequence, Opcode opcode) {
+uint64_t ManagerLink::wake_ns() const {
+  if (asked_sequence_ != 0) return asked_ns_ + patience_ns();
+  if (!registered_ || lease_ns_ == 0) return UINT64_MAX;
+  return asked_ns_ + lease_ns_ / kRenewalsPerLease;
+}
+
+void ManagerLink::answer_when_seen(uint64_t sequence, Opcode opcode, wire::FenceSet fences) {
   const EpochGuard guard(thread_);
-  pending_.push_back({registry_.epochs().current(), sequence, opcode});
+  pending_.push_back({registry_.epochs().current(), sequence, opcode, std::move(fences)});
+}
+
+void ManagerLink::answer(const PendingAnswer& due) {
+  switch (due.opcode) {
+    case Opcode::kTableInstalled:
+      return send(due.sequence, wire::TableInstalled{});
+    case Opcode::kTableRemoved:
+      return send(due.sequence, wire::TableRemoved{});
+    case Opcode::kLossAccepted:
+      return send(due.sequence, wire::LossAccepted{});
+    case Opcode::kNodeRenewed:
+      lease_waits_ = false;
+      return registry_.grant_lease(lease_until_ns_);
+    case Opcode::kNodeRegistered:
+      return sessions_.drop_fenced(due.fences);
+    default:
+      sessions_.drop_fenced(due.fences);  // their last batches have ended
+      Env::pause_point("node.fence.installed");
+      return send(due.sequence, wire::FenceInstalled{});
+  }
 }
 
 template <wire::Message M>

@@ -1,6 +1,7 @@
 // The storage node's side of its conversation with the commit manager.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "common/base/bytes.h"
 #include "common/wire/manager.h"
 #include "storage-node/src/request/registry.h"
+#include "storage-node/src/request/session_table.h"
 
 namespace loam::storage {
 
@@ -19,45 +21,78 @@ struct NodeIdentity {
   uint64_t capacity_bytes = 0;
 };
 
-/// Role: registers the node, and applies publications and catalog changes to the registry. State machine without I/O:
-/// the driver passes messages in and sends what comes out. Owner and threads: the control thread.
+/// A connection on which a request has been waiting for its answer for so long is given up, if the lease is shorter.
+inline constexpr uint64_t kMinManagerPatienceNs = 1'000'000'000;
+
+/// Role: registers the node, keeps its lease, and applies publications, fences and catalog changes to the registry.
+/// State machine without I/O: the driver passes messages and the time in and sends what comes out. Owner and threads:
+/// the control thread.
 ///
-///     idle ── connected() ──▶ registering ── kNodeRegistered ──▶ in service
+///     apart ── connected() ──▶ registering ── kNodeRegistered ──▶ registered
+///       ▲──────────────────────── disconnected() ──────────────────┘
 ///
-/// A change of the catalog is answered only when every thread of the node has ended the batch that it was in when the
-/// change was made (as R7 asks of fences): step() sends the answers that have come due.
+/// The node's memory and its number outlive the connection: it registers again with the incarnation that it has, and
+/// takes everything as it is by then (R9, R10).
+///
+/// The barrier (R7). A change of the catalog or of the fences is answered only when every thread of the node has ended
+/// the batch that it was in when the change was made: step() sends the answers that have come due. A lease that had run
+/// out is taken up again only behind the same barrier: the commit manager may have counted this node as fenced since,
+/// and a batch that was stopped in its middle (the process may have been) would write after a recoverer has looked.
 class ManagerLink {
  public:
   /// `send` takes a copy of a message for the commit manager.
-  ManagerLink(Registry& registry, EpochThread& thread, NodeIdentity identity, std::function<void(Bytes)> send);
+  ManagerLink(Registry& registry, SessionTable& sessions, EpochThread& thread, NodeIdentity identity,
+              std::function<void(Bytes)> send);
 
   /// The connection stands: registers.
-  void connected();
-  /// kMalformed, or why the node cannot serve; the connection is of no use then.
-  Status received(Bytes message);
-  /// Answers what has come due; true if something still waits.
-  bool step();
+  void connected(uint64_t now_ns);
+  /// The connection is lost: what it still wanted an answer to is asked again on the next one.
+  void disconnected();
+  /// kFenced: this incarnation was replaced, the node has no more use. Else why the connection has none.
+  Status received(Bytes message, uint64_t now_ns);
+  /// Answers what has come due and renews the lease; true if something still waits for other threads. kTimeout: the
+  /// commit manager does not answer.
+  Result<bool> step(uint64_t now_ns);
+  /// When step() has something to do at the latest; UINT64_MAX: when a message comes.
+  uint64_t wake_ns() const;
 
   bool registered() const { return registered_; }
+  /// Registered, and the lease is in force.
+  bool serving() const { return registered_ && !lease_waits_; }
 
  private:
   struct PendingAnswer {
     uint64_t epoch = 0;
     uint64_t sequence = 0;
-    wire::Opcode opcode{};
+    wire::Opcode opcode{};    // the answer, or what was taken up without one
+    wire::FenceSet fences{};  // of a kFence or kNodeRegistered
   };
 
-  Status apply_registered(ByteReader& reader);
-  void answer_when_seen(uint64_t sequence, wire::Opcode opcode);
+  Status apply(const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns);
+  Status apply_registered(ByteReader& reader, uint64_t now_ns);
+  Status apply_renewed(uint64_t sequence, ByteReader& reader, uint64_t now_ns);
+  Status apply_install(uint64_t sequence, ByteReader& reader);
+  void take_lease(uint64_t until_ns, uint64_t now_ns);
+  /// `opcode` is what step() sends when every thread has seen the changes made so far.
+  void answer_when_seen(uint64_t sequence, wire::Opcode opcode, wire::FenceSet fences = {});
+  void answer(const PendingAnswer& due);
+  uint64_t patience_ns() const { return std::max(lease_ns_, kMinManagerPatienceNs); }
   template <wire::Message M>
   void send(uint64_t sequence, const M& message);
 
   Registry& registry_;
+  SessionTable& sessions_;
   EpochThread& thread_;
   const NodeIdentity identity_;
   const std::function<void(Bytes)> send_;
   bool registered_ = false;
   std::vector<PendingAnswer> pending_;
+  uint64_t sequence_ = 0;        // of the last request
+  uint64_t asked_sequence_ = 0;  // the registration or renewal that waits for its answer; 0: none
+  uint64_t asked_ns_ = 0;        // when it was sent: the lease runs from then
+  uint64_t lease_ns_ = 0;        // 0: the commit manager gives no leases
+  bool lease_waits_ = false;     // behind the barrier
+  uint64_t lease_until_ns_ = 0;  // what the registry gets then
   Buffer buffer_;
 };
 

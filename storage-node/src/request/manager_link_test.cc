@@ -8,19 +8,19 @@ namespace {
 class ManagerLinkTest : public NodeFixture {
  protected:
   ManagerLinkTest()
-      : manager(1), link(*registry, *epoch_thread, {"tcp://127.0.0.1:1", "", 1u << 20}, [this](Bytes message) {
-          static_cast<void>(manager.send(message));
-        }) {}
+      : manager(1),
+        link(*registry, sessions, *epoch_thread, {"tcp://127.0.0.1:1", "", 1u << 20},
+             [this](Bytes message) { static_cast<void>(manager.send(message)); }) {}
 
   template <wire::Message M>
   Status receive(uint64_t sequence, const M& message) {
     Buffer buffer;
     wire::encode_message(message, sequence, buffer);
-    return link.received(buffer);
+    return link.received(buffer, now_ns);
   }
   void register_node() {
-    link.connected();
-    ASSERT_TRUE(receive(1, wire::NodeRegistered{NodeId(1), kIncarnation, 1, catalog(), publication(1, 10)}).ok());
+    link.connected(now_ns);
+    ASSERT_TRUE(receive(1, registered()).ok());
     manager.sent.clear();
   }
   static wire::InstallTable install(uint64_t id) {
@@ -29,14 +29,15 @@ class ManagerLinkTest : public NodeFixture {
 
   RecordingPeer manager;  // what the commit manager is sent
   ManagerLink link;
+  uint64_t now_ns = 1'000'000;
 };
 
 TEST_F(ManagerLinkTest, RegistersAndServes) {
-  link.connected();
+  link.connected(now_ns);
   EXPECT_EQ(manager.answer<wire::RegisterNode>(1).address, "tcp://127.0.0.1:1");
   EXPECT_TRUE(receive(9, wire::Publish{publication(2, 20)}) == StatusCode::kMalformed) << "not registered yet";
   EXPECT_FALSE(registry->in_service());
-  ASSERT_TRUE(receive(1, wire::NodeRegistered{NodeId(1), kIncarnation, 1, catalog(), publication(1, 10)}).ok());
+  ASSERT_TRUE(receive(1, registered()).ok());
   EXPECT_TRUE(registry->in_service());
   const EpochGuard guard(*epoch_thread);
   EXPECT_NE(registry->view().find(kAccounts), nullptr);
@@ -44,13 +45,13 @@ TEST_F(ManagerLinkTest, RegistersAndServes) {
 }
 
 TEST_F(ManagerLinkTest, RefusedRegistrationIsTheReason) {
-  link.connected();
+  link.connected(now_ns);
   EXPECT_TRUE(receive(1, wire::Error{Status(StatusCode::kOverloaded, "too many nodes")}) == StatusCode::kOverloaded);
   EXPECT_FALSE(registry->in_service());
 }
 
 TEST_F(ManagerLinkTest, IncarnationOutOfRangeIsRefused) {
-  link.connected();
+  link.connected(now_ns);
   const Status status = receive(1, wire::NodeRegistered{NodeId(1), Incarnation(0), 1, catalog(), publication(1, 10)});
   EXPECT_TRUE(status == StatusCode::kInvalidArgument);
 }
@@ -61,14 +62,14 @@ TEST_F(ManagerLinkTest, CatalogChangeIsAnsweredOnlyWhenEveryThreadHasSeenIt) {
   {
     const EpochGuard batch(other);  // a network thread in the middle of a batch
     ASSERT_TRUE(receive(5, install(3)).ok());
-    for (int i = 0; i < 10; ++i) EXPECT_TRUE(link.step());
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(link.step(now_ns).value());
     EXPECT_TRUE(manager.sent.empty());
   }
-  for (int i = 0; i < 10 && link.step(); ++i) {
+  for (int i = 0; i < 10 && link.step(now_ns).value(); ++i) {
   }
   manager.answer<wire::TableInstalled>(5);
   ASSERT_TRUE(receive(6, wire::RemoveTable{TableId(3)}).ok());
-  for (int i = 0; i < 10 && link.step(); ++i) {
+  for (int i = 0; i < 10 && link.step(now_ns).value(); ++i) {
   }
   manager.answer<wire::TableRemoved>(6);
   const EpochGuard guard(*epoch_thread);

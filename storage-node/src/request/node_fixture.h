@@ -15,6 +15,7 @@
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/request/executor.h"
 #include "storage-node/src/request/registry.h"
+#include "storage-node/src/request/session_table.h"
 
 namespace loam::storage {
 
@@ -90,7 +91,7 @@ class NodeFixture : public testing::Test {
     registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{});
     epoch_thread = std::make_unique<EpochThread>(epochs, "test");
     context = std::make_unique<ThreadContext>(*epoch_thread, 0);
-    executor = std::make_unique<Executor>(*registry, scans, *context);
+    executor = std::make_unique<Executor>(*registry, sessions, scans, *context);
   }
 
   static Schema schema(const char* field) { return Schema::make({{field, FieldType::kInt64, false}}).value(); }
@@ -115,8 +116,10 @@ class NodeFixture : public testing::Test {
   }
 
   void enter_service() {
-    ASSERT_TRUE(registry->enter_service(*epoch_thread, NodeId(1), kIncarnation, catalog(), publication(1, 10)).ok());
+    ASSERT_TRUE(registry->enter_service(*epoch_thread, registered()).ok());
+    registry->grant_lease(UINT64_MAX);
   }
+  static wire::NodeRegistered registered() { return {NodeId(1), kIncarnation, 1, catalog(), publication(1, 10)}; }
 
   static Buffer row(int64_t value) {
     const Schema s = schema("balance");
@@ -153,6 +156,8 @@ class NodeFixture : public testing::Test {
   std::unique_ptr<Registry> registry;
   std::unique_ptr<EpochThread> epoch_thread;
   std::unique_ptr<ThreadContext> context;
+  std::vector<std::pair<PeerId, StatusCode>> closed;  // by the session table
+  SessionTable sessions{[this](PeerId peer, const Status& status) { closed.emplace_back(peer, status.code()); }};
   RecordingScans scans;
   std::unique_ptr<Executor> executor;
 };

@@ -2,16 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "common/base/bytes.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/wire/storage.h"
+#include "storage-node/src/request/session_table.h"
 
 namespace loam::storage {
-
-/// Name of a connection of this node; never reused while the node runs.
-using PeerId = uint64_t;
 
 /// One connection, as request handling sees it. Role: keeps what belongs to the connection and takes its answers; the
 /// network thread, the simulator and tests implement it. Owner: the driver. Threads: one.
@@ -28,13 +28,13 @@ class Peer {
   virtual void close(Status status) = 0;
 
   PeerId id() const { return id_; }
-  bool attached() const { return session_.value != 0; }
-  SessionId session() const { return session_; }
-  void attach(SessionId session) { session_ = session; }
+  bool attached() const { return session_ != nullptr; }
+  const std::shared_ptr<NodeSession>& session() const { return session_; }
+  void attach(std::shared_ptr<NodeSession> session) { session_ = std::move(session); }
 
  private:
   const PeerId id_;
-  SessionId session_;
+  std::shared_ptr<NodeSession> session_;
 };
 
 /// Where scans go. Implemented by the node's scan threads and by tests.

@@ -15,6 +15,12 @@ void find_owned(RegistryView& view, NodeId self) {
   view.owns_all = view.owned.all();
 }
 
+/// Every session that `b` fences is fenced by `a`; fence sets of a cluster are ordered by inclusion.
+bool fences_more(const wire::FenceSet& a, const wire::FenceSet& b) {
+  if (a.watermark != b.watermark) return a.watermark > b.watermark;
+  return a.alive.size() <= b.alive.size();
+}
+
 }  // namespace
 
 Registry::Registry(EpochDomain& epochs, PagePool& pool, Compactor& compactor, const Options& options)
@@ -31,41 +37,87 @@ Registry::~Registry() {
   delete publication_.load(std::memory_order_relaxed);
 }
 
-Status Registry::enter_service(EpochThread& thread, NodeId self, Incarnation incarnation, const wire::Catalog& catalog,
-                               const Publication& publication) {
+Status Registry::enter_service(EpochThread& thread, const wire::NodeRegistered& registered) {
+  const Incarnation incarnation = registered.incarnation;
   if (incarnation.value == 0 || incarnation.value > VersionSource::kMaxIncarnation) {
     return {StatusCode::kInvalidArgument, "the commit manager gave incarnation " + std::to_string(incarnation.value) +
                                               ", outside of 1.." + std::to_string(VersionSource::kMaxIncarnation)};
   }
-  versions_ = std::make_unique<VersionSource>(incarnation);
-  auto next = std::make_unique<RegistryView>();
-  for (const wire::TableInfo& info : catalog.tables) {
-    LOAM_ASSIGN_OR_RETURN(next->tables[info.id], make_table(info));
+  if (in_service() && (registered.node != self() || incarnation != this->incarnation())) {
+    return {StatusCode::kInvalidArgument,
+            "the commit manager calls this node " + std::to_string(registered.node.value) + ", incarnation " +
+                std::to_string(incarnation.value) + "; it is node " + std::to_string(self().value) + ", incarnation " +
+                std::to_string(this->incarnation().value)};
   }
-  next->shards = catalog.shards;
-  find_owned(*next, self);
-  publish(thread, publication);
+  LOAM_RETURN_IF_ERROR(registered.fences.check());
+  if (versions_ == nullptr) versions_ = std::make_unique<VersionSource>(incarnation);
+  const RegistryView& before = *view_.load(std::memory_order_relaxed);  // relaxed: this thread wrote it
+  auto next = copy_view();
+  next->tables.clear();
+  std::vector<std::shared_ptr<Table>> made;
+  for (const wire::TableInfo& info : registered.catalog.tables) {
+    std::shared_ptr<ServedTable>& table = next->tables[info.id];
+    if (const auto* kept = before.find(info.id); kept != nullptr) {
+      table = *kept;
+    } else {
+      LOAM_ASSIGN_OR_RETURN(table, make_table(info));
+      made.push_back(table->table);
+    }
+  }
+  std::vector<TableId> dropped;
+  for (const auto& [id, table] : before.tables) {
+    if (next->find(id) == nullptr) dropped.push_back(id);
+  }
+  next->shards = registered.catalog.shards;
+  find_owned(*next, registered.node);
+  if (!fences_more(next->fences, registered.fences)) next->fences = registered.fences;
+  next->memory_lost = registered.memory_lost;
+  if (registered.publication.number != 0) publish(thread, registered.publication);
   // Relaxed: published by the release of the view's swap, which readers acquire first.
   incarnation_.store(incarnation.value, std::memory_order_relaxed);
-  self_.store(self.value, std::memory_order_relaxed);
+  self_.store(registered.node.value, std::memory_order_relaxed);
   swap_view(thread, std::move(next));
+  for (auto& table : made) compactor_.add(std::move(table));
+  for (const TableId id : dropped) compactor_.drop(id);
   return ok_status();
 }
 
+// Release: pairs with the acquire in lease_holds(): who finds the lease granted again sees the fences that came first.
+void Registry::grant_lease(uint64_t until_ns) { lease_until_ns_.store(until_ns, std::memory_order_release); }
+
+void Registry::leave_service() {
+  left_.store(true, std::memory_order_relaxed);
+}  // relaxed: the next batches will see it
+
+void Registry::fence(EpochThread& thread, const wire::FenceSet& fences) {
+  auto next = copy_view();
+  if (fences_more(next->fences, fences)) return;
+  next->fences = fences;
+  swap_view(thread, std::move(next));
+}
+
+void Registry::accept_loss(EpochThread& thread) {
+  auto next = copy_view();
+  next->memory_lost = false;
+  swap_view(thread, std::move(next));
+}
+
 Status Registry::install(EpochThread& thread, const wire::TableInfo& table, const wire::ShardMap& shards) {
-  // Relaxed: this thread wrote it.
-  auto next = std::make_unique<RegistryView>(*view_.load(std::memory_order_relaxed));
+  auto next = copy_view();
+  std::shared_ptr<Table> made;
   if (next->find(table.id) == nullptr) {
     LOAM_ASSIGN_OR_RETURN(next->tables[table.id], make_table(table));
+    made = next->tables[table.id]->table;
   }
   next->shards = shards;
   find_owned(*next, self());
   swap_view(thread, std::move(next));
+  if (made != nullptr) compactor_.add(std::move(made));
   return ok_status();
 }
 
 void Registry::remove(EpochThread& thread, TableId table) {
-  auto next = std::make_unique<RegistryView>(*view_.load(std::memory_order_relaxed));  // relaxed: this thread wrote it
+  auto next = copy_view();
   if (next->tables.erase(table) == 0) return;
   swap_view(thread, std::move(next));
   compactor_.drop(table);
@@ -83,6 +135,26 @@ void Registry::publish(EpochThread& thread, Publication publication) {
   }
   // Only now: the compactor waits for the requests that were admitted under the older one, so none may be after this.
   compactor_.publish(std::move(for_compactor));
+}
+
+Status Registry::serving(uint64_t now_ns) const {
+  if (left_.load(std::memory_order_relaxed)) {  // relaxed: see leave_service()
+    return {StatusCode::kUnavailable, "the storage node is stopping"};
+  }
+  if (!lease_holds(now_ns)) {
+    return {StatusCode::kUnavailable,
+            "the storage node's lease has run out: it has not heard of the commit manager; try again"};
+  }
+  if (view().memory_lost) {
+    return {StatusCode::kUnavailable,
+            "the storage node has lost its records; an operator must accept the loss: loam node accept-loss " +
+                std::to_string(self().value)};
+  }
+  return ok_status();
+}
+
+bool Registry::lease_holds(uint64_t now_ns) const {
+  return now_ns < lease_until_ns_.load(std::memory_order_acquire);  // pairs with grant_lease()
 }
 
 bool Registry::in_service() const { return self().value != 0; }
@@ -113,8 +185,11 @@ Result<std::shared_ptr<ServedTable>> Registry::make_table(const wire::TableInfo&
   auto served = std::make_shared<ServedTable>();
   served->info = info;
   served->table = std::shared_ptr<Table>(std::move(table).value());
-  compactor_.add(served->table);
   return served;
+}
+
+std::unique_ptr<RegistryView> Registry::copy_view() const {
+  return std::make_unique<RegistryView>(*view_.load(std::memory_order_relaxed));  // relaxed: this thread wrote it
 }
 
 void Registry::swap_view(EpochThread& thread, std::unique_ptr<RegistryView> next) {

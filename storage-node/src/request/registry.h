@@ -13,6 +13,8 @@
 #include "common/memory/epoch.h"
 #include "common/snapshot/publication.h"
 #include "common/wire/catalog.h"
+#include "common/wire/fence_set.h"
+#include "common/wire/manager.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/version/table.h"
 
@@ -31,6 +33,8 @@ struct RegistryView {
   wire::ShardMap shards;
   std::bitset<wire::kVirtualShards> owned;  ///< shards of this node
   bool owns_all = false;
+  wire::FenceSet fences;     ///< sessions whose requests are refused (R7)
+  bool memory_lost = false;  ///< the records of this node's shards are lost, and nobody has accepted that yet (R10)
 
   const std::shared_ptr<ServedTable>* find(TableId table) const {
     const auto found = tables.find(table);
@@ -44,8 +48,10 @@ struct RegistryView {
 /// a new view and swaps one pointer; the old one is retired through the epochs. Owner: the node. Threads: changes by
 /// the control thread alone; view() and publication() by any thread inside an epoch guard, the rest by any.
 ///
-/// Invariants: (1) before enter_service() no view has a table, so that nothing is served without a catalog and a
-/// publication (R9); (2) publications only get newer (R13).
+/// Invariants: (1) before the first registration no view has a table, so that nothing is served without a catalog and a
+/// publication (R9); (2) publications only get newer (R13), fences only more (R7); (3) requests are refused unless the
+/// node holds a lease, and a lease that had run out is not granted again before every batch that was under way has
+/// ended (ManagerLink): the commit manager may have counted the node as fenced meanwhile.
 class Registry {
  public:
   struct Options {
@@ -60,9 +66,17 @@ class Registry {
 
   // ---- control thread, each inside no guard -------------------------------------------------------------------------
 
-  /// The node is registered: makes the catalog's tables and begins to serve. kNoSpace if they do not fit.
-  Status enter_service(EpochThread& thread, NodeId self, Incarnation incarnation, const wire::Catalog& catalog,
-                       const Publication& publication);
+  /// The node is registered, for the first time or again with the records that it has: takes tables, shards, fences and
+  /// publication as they are. kNoSpace if new tables do not fit, kInvalidArgument if it is told to be somebody else.
+  Status enter_service(EpochThread& thread, const wire::NodeRegistered& registered);
+  /// Requests are served until then, by Env's clock.
+  void grant_lease(uint64_t until_ns);
+  /// Requests are refused from the next batch on, for good: the node stops, or was replaced.
+  void leave_service();
+  /// Requests of these sessions are refused from the next batch on. Ignored if fewer than the present ones.
+  void fence(EpochThread& thread, const wire::FenceSet& fences);
+  /// An operator has accepted that the records are lost: the shards are served, empty.
+  void accept_loss(EpochThread& thread);
   /// Makes the table, or takes the new shard map if it exists already.
   Status install(EpochThread& thread, const wire::TableInfo& table, const wire::ShardMap& shards);
   /// Requests get kNoSuchTable from the next batch on. The storage goes when its last user has let go (R30).
@@ -72,6 +86,9 @@ class Registry {
 
   // ---- any thread ---------------------------------------------------------------------------------------------------
 
+  /// Why requests are refused at this moment, or kOk. Caller holds an epoch guard.
+  Status serving(uint64_t now_ns) const;
+  bool lease_holds(uint64_t now_ns) const;
   bool in_service() const;
   /// 0 before enter_service().
   NodeId self() const;
@@ -83,6 +100,7 @@ class Registry {
 
  private:
   Result<std::shared_ptr<ServedTable>> make_table(const wire::TableInfo& info);
+  std::unique_ptr<RegistryView> copy_view() const;
   void swap_view(EpochThread& thread, std::unique_ptr<RegistryView> next);
 
   // Constant after construction.
@@ -94,6 +112,8 @@ class Registry {
   std::unique_ptr<VersionSource> versions_;  // set before in_service_
   Env::Atomic<uint64_t> self_{0};
   Env::Atomic<uint64_t> incarnation_{0};
+  Env::Atomic<uint64_t> lease_until_ns_{0};
+  Env::Atomic<bool> left_{false};
   Env::Atomic<const RegistryView*> view_;
   Env::Atomic<const Publication*> publication_;
 };

@@ -86,6 +86,11 @@ void ScanScheduler::end_where(const std::function<Status(ScanQuery&)>& why) {
   }
 }
 
+void ScanScheduler::cancel_all(const Status& status, uint64_t now_ns) {
+  end_where([&](const ScanQuery&) { return status; });
+  sweep(now_ns);
+}
+
 void ScanScheduler::drop_table(TableId table, uint64_t now_ns) {
   end_where([table](const ScanQuery& query) {
     if (query.spec().table != table) return ok_status();

@@ -81,6 +81,8 @@ class ScanScheduler {
   void credit(ScanId id, uint32_t credits);
   /// Ends a query with this status. Unknown ids are ignored.
   void cancel(ScanId id, Status status, uint64_t now_ns);
+  /// Ends all queries with this status.
+  void cancel_all(const Status& status, uint64_t now_ns);
   /// Ends the table's queries with kNoSuchTable (R30).
   void drop_table(TableId table, uint64_t now_ns);
   /// Ends queries that have waited for credits for at least so long, because memory is short (R25); returns how many.

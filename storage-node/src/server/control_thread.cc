@@ -1,5 +1,6 @@
 #include "storage-node/src/server/control_thread.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -12,12 +13,17 @@ namespace loam::storage {
 namespace {
 
 constexpr uint64_t kIdlePollNs = 100'000'000;
-/// While a catalog change waits for the other threads' batches to end.
+/// While a change waits for the other threads' batches to end.
 constexpr uint64_t kWaitingPollNs = 100'000;
+/// Between two attempts to connect: doubled from the first to the second.
+constexpr uint64_t kMinBackoffNs = 5'000'000;
+constexpr uint64_t kMaxBackoffNs = 200'000'000;
 
 }  // namespace
 
-ControlThread::ControlThread(Registry& registry, EpochDomain& epochs) : registry_(registry), epochs_(epochs) {}
+ControlThread::ControlThread(Registry& registry, SessionTable& sessions, EpochDomain& epochs,
+                             std::function<void(const Status&)> on_ended)
+    : registry_(registry), sessions_(sessions), epochs_(epochs), on_ended_(std::move(on_ended)) {}
 
 ControlThread::~ControlThread() { stop(); }
 
@@ -32,10 +38,11 @@ Status ControlThread::start(const net::Address& manager, const NodeIdentity& ide
   const bool answered =
       started_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return start_status_.has_value(); });
   if (answered && start_status_->ok()) return ok_status();
-  Status status = answered
-                      ? *start_status_
-                      : Status(StatusCode::kTimeout, "no answer from the commit manager at " + manager.to_string() +
-                                                         " within " + std::to_string(timeout_ns / 1'000'000) + " ms");
+  Status status = answered ? *start_status_
+                  : last_failure_.ok()
+                      ? Status(StatusCode::kTimeout, "no answer from the commit manager at " + manager.to_string() +
+                                                         " within " + std::to_string(timeout_ns / 1'000'000) + " ms")
+                      : last_failure_;
   lock.unlock();
   stop();
   return status;
@@ -50,21 +57,19 @@ void ControlThread::stop() {
 
 void ControlThread::loop(const net::Address& manager, const NodeIdentity& identity) {
   epoch_thread_ = std::make_unique<EpochThread>(epochs_, "control");
-  link_ = std::make_unique<ManagerLink>(registry_, *epoch_thread_, identity, [this](Bytes message) {
+  link_ = std::make_unique<ManagerLink>(registry_, sessions_, *epoch_thread_, identity, [this](Bytes message) {
     // The queue to the commit manager holds a few acknowledgements; if it is full the connection is as good as dead.
     if (connection_ == nullptr) return;
     if (Status sent = connection_->send(message); !sent.ok()) connection_->close(std::move(sent));
   });
-  auto connecting = transport_->connect(manager, *this);
-  if (connecting.ok()) {
-    connection_ = *connecting;
-  } else {
-    tell_start(connecting.status());
-  }
   // Relaxed: see stop().
   while (!stopping_.load(std::memory_order_relaxed)) {
-    const bool waiting = link_->step();
-    transport_->poll(waiting ? kWaitingPollNs : kIdlePollNs);
+    const uint64_t now_ns = Env::now_ns();
+    if (connection_ == nullptr && !ended_ && now_ns >= connect_at_ns_) connect(manager, now_ns);
+    const Result<bool> waiting = link_->step(now_ns);
+    if (!waiting.ok() && connection_ != nullptr) connection_->close(waiting.status());
+    if (link_->serving()) tell_start(ok_status());
+    transport_->poll(poll_ns(now_ns, waiting.ok() && *waiting));
     epoch_thread_->collect(EpochThread::kFreesPerExit);
   }
   if (connection_ != nullptr) {
@@ -73,28 +78,75 @@ void ControlThread::loop(const net::Address& manager, const NodeIdentity& identi
   }
 }
 
-void ControlThread::on_connected(net::Connection&) { link_->connected(); }
+void ControlThread::connect(const net::Address& manager, uint64_t now_ns) {
+  backoff_ns_ = std::clamp(backoff_ns_ * 2, kMinBackoffNs, kMaxBackoffNs);
+  connect_at_ns_ = now_ns + backoff_ns_;
+  auto connecting = transport_->connect(manager, *this);
+  if (connecting.ok()) {
+    connection_ = *connecting;
+  } else if (connecting.code() == StatusCode::kInvalidArgument) {
+    tell_start(connecting.status());
+  } else {
+    const std::lock_guard lock(mutex_);
+    last_failure_ = connecting.status();
+  }
+}
+
+uint64_t ControlThread::poll_ns(uint64_t now_ns, bool waiting) const {
+  if (waiting) return kWaitingPollNs;
+  uint64_t until_ns = std::min(now_ns + kIdlePollNs, link_->wake_ns());
+  if (connection_ == nullptr && !ended_) until_ns = std::min(until_ns, connect_at_ns_);
+  return until_ns > now_ns ? until_ns - now_ns : 0;
+}
+
+void ControlThread::on_connected(net::Connection&) { link_->connected(Env::now_ns()); }
 
 void ControlThread::on_messages(net::Connection& connection, std::span<const Bytes> messages) {
+  const bool before = link_->registered();
   for (const Bytes message : messages) {
-    Status status = link_->received(message);
-    if (!status.ok()) {
+    Status status = link_->received(message, Env::now_ns());
+    if (status.ok()) continue;
+    if (status.code() == StatusCode::kFenced) {
+      end(status);
+    } else if (!was_registered_ && status.code() != StatusCode::kUnavailable) {
       tell_start(status);
-      connection.close(std::move(status));
-      return;
     }
-    if (link_->registered()) tell_start(ok_status());
+    connection.close(std::move(status));
+    return;
   }
+  if (before || !link_->registered()) return;
+  backoff_ns_ = 0;
+  last_error_.clear();
+  connected_.store(true, std::memory_order_relaxed);  // relaxed: statistics
+  if (was_registered_) {
+    reconnects_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
+    log_info("the commit manager at " + connection.peer().to_string() + " has this node back");
+  }
+  was_registered_ = true;
 }
 
 void ControlThread::on_closed(net::Connection& connection, const Status& status) {
   connection_ = nullptr;
+  connected_.store(false, std::memory_order_relaxed);  // relaxed: statistics
+  link_->disconnected();
   const std::string text = "commit manager at " + connection.peer().to_string() + ": " + std::string(status.message());
-  if (link_->registered() && !stopping_.load(std::memory_order_relaxed)) {
-    log_error("the connection to the " + text +
-              "; new tables do not reach this node any more, and nothing more is collected: restart the cluster");
+  if (was_registered_ && !ended_ && !stopping_.load(std::memory_order_relaxed) && last_error_ != text) {
+    log_warning("no connection to the " + text + "; trying again");
+    last_error_ = text;
   }
-  tell_start({status.code(), text});
+  const std::lock_guard lock(mutex_);
+  last_failure_ = Status(status.code(), text);
+}
+
+void ControlThread::end(const Status& status) {
+  ended_ = true;
+  registry_.leave_service();
+  const Status why(status.code(),
+                   "the commit manager has replaced this storage node, its records are of no more use: " +
+                       std::string(status.message()));
+  log_error(std::string(why.message()));
+  tell_start(why);
+  if (was_registered_ && on_ended_) on_ended_(why);
 }
 
 void ControlThread::tell_start(Status status) {

@@ -4,31 +4,40 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "common/memory/epoch.h"
 #include "common/net/transport.h"
 #include "storage-node/src/request/manager_link.h"
+#include "storage-node/src/request/session_table.h"
 
 namespace loam::storage {
 
-/// Role: keeps the connection to the commit manager and drives the ManagerLink. Owner: the node. Threads: its own;
-/// start() and stop() by the owner.
+/// Role: keeps the connection to the commit manager, opens it again for ever when it is lost, and drives the
+/// ManagerLink. Owner: the node. Threads: its own; start() and stop() by the owner.
 ///
-/// When the connection is lost the node goes on under the last publication: nothing becomes collectable by its age, and
-/// every later snapshot still sees what that publication says. New tables and new publications do not reach it.
+/// While there is no connection the node goes on until its lease has run out, under the last publication: nothing
+/// becomes collectable by its age, and every later snapshot still sees what that publication says.
 class ControlThread : public net::Handler {
  public:
-  ControlThread(Registry& registry, EpochDomain& epochs);
+  /// `on_ended` is called once, by this thread, if the commit manager has replaced this node.
+  ControlThread(Registry& registry, SessionTable& sessions, EpochDomain& epochs,
+                std::function<void(const Status&)> on_ended);
   ~ControlThread() override;
 
-  /// Connects, registers, and returns when the node is in service. kUnavailable: nobody answers there within the time;
-  /// otherwise why the registration failed.
+  /// Connects, registers, and returns when the node is in service. kUnavailable, kTimeout: nobody answers there within
+  /// the time; otherwise why the registration failed.
   Status start(const net::Address& manager, const NodeIdentity& identity, uint64_t timeout_ns);
   void stop();
+
+  /// Connections to the commit manager beyond the first.
+  uint64_t reconnects() const { return reconnects_.load(std::memory_order_relaxed); }  // relaxed: statistics
+  bool connected() const { return connected_.load(std::memory_order_relaxed); }        // relaxed: the same
 
   // net::Handler
   void on_connected(net::Connection& connection) override;
@@ -37,22 +46,35 @@ class ControlThread : public net::Handler {
 
  private:
   void loop(const net::Address& manager, const NodeIdentity& identity);
+  void connect(const net::Address& manager, uint64_t now_ns);
+  uint64_t poll_ns(uint64_t now_ns, bool waiting) const;
+  void end(const Status& status);
   void tell_start(Status status);
 
   // Constant after construction.
   Registry& registry_;
+  SessionTable& sessions_;
   EpochDomain& epochs_;
+  const std::function<void(const Status&)> on_ended_;
   // Its own thread only, but for wake().
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<EpochThread> epoch_thread_;
   std::unique_ptr<ManagerLink> link_;
   net::Connection* connection_ = nullptr;
+  uint64_t backoff_ns_ = 0;
+  uint64_t connect_at_ns_ = 0;
+  bool was_registered_ = false;
+  bool ended_ = false;
+  std::string last_error_;  // said once
   // Any thread.
   std::atomic<bool> stopping_{false};
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable started_;
   std::optional<Status> start_status_;  // guarded by mutex_
+  Status last_failure_;                 // guarded by mutex_: of the attempts before the first registration
+  std::atomic<uint64_t> reconnects_{0};
+  std::atomic<bool> connected_{false};
 };
 
 }  // namespace loam::storage

@@ -1,5 +1,7 @@
 #include "storage-node/src/server/network_thread.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include <pthread.h>
@@ -13,6 +15,8 @@ namespace {
 
 /// How long a poll may sleep when nothing happens: an idle thread still lets epochs and its limbo move on.
 constexpr uint64_t kIdlePollNs = 50'000'000;
+/// While the thread stops: how long nothing must come before it is done.
+constexpr uint64_t kDrainPollNs = 2'000'000;
 
 }  // namespace
 
@@ -27,20 +31,37 @@ class NetworkThread::ConnectionPeer : public Peer {
 
   void send_or_keep(Buffer message) {
     if (waiting_.empty() && connection_.send(message).ok()) return;
+    waiting_bytes_ += message.size();
     waiting_.push_back(std::move(message));
+    if (waiting_bytes_ <= kMaxWaitingBytes) return;
+    close({StatusCode::kOverloaded, std::to_string(waiting_bytes_) +
+                                        " bytes of scans wait for this client, more than are kept: it does not read"});
+    waiting_.clear();
+    waiting_bytes_ = 0;
   }
   void send_waiting() {
-    while (!waiting_.empty() && connection_.send(waiting_.front()).ok()) waiting_.pop_front();
+    while (!waiting_.empty() && connection_.send(waiting_.front()).ok()) {
+      waiting_bytes_ -= waiting_.front().size();
+      waiting_.pop_front();
+    }
   }
+  /// Everything for the peer has been given to the network, or cannot be any more.
+  bool drained() const { return !connection_.is_open() || (waiting_.empty() && connection_.queued_bytes() == 0); }
 
  private:
   net::Connection& connection_;
   std::deque<Buffer> waiting_;
+  size_t waiting_bytes_ = 0;
 };
 
 NetworkThread::NetworkThread(size_t number, size_t threads, std::unique_ptr<net::Transport> transport,
-                             Registry& registry, EpochDomain& epochs)
-    : number_(number), threads_(threads), transport_(std::move(transport)), registry_(registry), epochs_(epochs) {}
+                             Registry& registry, SessionTable& sessions, EpochDomain& epochs)
+    : number_(number),
+      threads_(threads),
+      transport_(std::move(transport)),
+      registry_(registry),
+      sessions_(sessions),
+      epochs_(epochs) {}
 
 NetworkThread::~NetworkThread() { stop(); }
 
@@ -80,7 +101,7 @@ void NetworkThread::post(Outgoing outgoing) {
 void NetworkThread::loop() {
   epoch_thread_ = std::make_unique<EpochThread>(epochs_, "network " + std::to_string(number_));
   context_ = std::make_unique<ThreadContext>(*epoch_thread_, number_);
-  executor_owner_ = std::make_unique<Executor>(registry_, *scans_, *context_);
+  executor_owner_ = std::make_unique<Executor>(registry_, sessions_, *scans_, *context_);
   // Release: pairs with the acquire in counters().
   executor_.store(executor_owner_.get(), std::memory_order_release);
   // Relaxed: see stop().
@@ -89,12 +110,23 @@ void NetworkThread::loop() {
     deliver_posted();
     if (events == 0 && epoch_thread_->pending() > 0) epoch_thread_->collect(EpochThread::kFreesPerExit);
   }
+  drain();
   for (auto& [id, peer] : peers_) {
     listener_->peer_gone(id);
     peer->close({StatusCode::kUnavailable, "the storage node is stopping"});
   }
   transport_->poll(0);
   peers_.clear();
+}
+
+void NetworkThread::drain() {
+  const uint64_t until_ns = Env::now_ns() + kDrainNs;
+  const auto drained = [](const auto& peer) { return peer.second->drained(); };
+  while (Env::now_ns() < until_ns) {
+    const size_t events = transport_->poll(kDrainPollNs);
+    deliver_posted();
+    if (events == 0 && std::ranges::all_of(peers_, drained)) return;
+  }
 }
 
 void NetworkThread::deliver_posted() {
@@ -104,7 +136,12 @@ void NetworkThread::deliver_posted() {
   }
   for (Outgoing& outgoing : delivering_) {
     const auto peer = peers_.find(outgoing.peer);
-    if (peer != peers_.end()) peer->second->send_or_keep(std::move(outgoing.message));
+    if (peer == peers_.end()) continue;
+    if (outgoing.close.has_value()) {
+      peer->second->close(std::move(*outgoing.close));
+    } else {
+      peer->second->send_or_keep(std::move(outgoing.message));
+    }
   }
   delivering_.clear();
 }
@@ -126,6 +163,7 @@ void NetworkThread::on_closed(net::Connection& connection, const Status&) {
   const auto* peer = connection.context<ConnectionPeer>();
   if (peer == nullptr) return;
   const PeerId id = peer->id();
+  if (peer->attached()) sessions_.detach(peer->session(), id);
   listener_->peer_gone(id);
   peers_.erase(id);
 }

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -15,14 +16,22 @@
 #include "common/net/transport.h"
 #include "storage-node/src/request/executor.h"
 #include "storage-node/src/request/registry.h"
+#include "storage-node/src/request/session_table.h"
 
 namespace loam::storage {
 
-/// Answers that are made by other threads (scans) for a peer of this one.
+/// What other threads have for a peer of this one.
 struct Outgoing {
   PeerId peer = 0;
-  Buffer message;
+  Buffer message;               ///< of a scan
+  std::optional<Status> close;  ///< instead of a message: end the connection
 };
+
+/// Messages that may wait for one peer that does not read, bytes; beyond it the connection is ended with kOverloaded.
+/// Credits bound one scan to 16 MiB (kMaxScanCredits).
+inline constexpr size_t kMaxWaitingBytes = size_t{64} << 20;
+/// A network thread that stops waits at most so long for its peers to take the last answers.
+inline constexpr uint64_t kDrainNs = 1'000'000'000;
 
 /// Where other threads leave messages for peers. Threads: any.
 class Outbox {
@@ -45,12 +54,13 @@ class NetworkThread : public net::Handler, public Outbox {
   /// `number` counts the node's network threads from 0 and is its writer number towards tables. `threads` is how many
   /// there are: peers' names are dealt so that they are unique in the node.
   NetworkThread(size_t number, size_t threads, std::unique_ptr<net::Transport> transport, Registry& registry,
-                EpochDomain& epochs);
+                SessionTable& sessions, EpochDomain& epochs);
   ~NetworkThread() override;
 
   /// The port that this thread's peers scan through; known before run().
   void set_scans(ScanPort& scans, PeerListener& listener);
   void run();
+  /// What has been received is answered, and the answers sent, for at most kDrainNs; then the connections are closed.
   void stop();
 
   net::Transport& transport() { return *transport_; }
@@ -70,6 +80,7 @@ class NetworkThread : public net::Handler, public Outbox {
   class ConnectionPeer;
 
   void loop();
+  void drain();
   void deliver_posted();
 
   // Constant after run().
@@ -77,6 +88,7 @@ class NetworkThread : public net::Handler, public Outbox {
   const size_t threads_;
   const std::unique_ptr<net::Transport> transport_;
   Registry& registry_;
+  SessionTable& sessions_;
   EpochDomain& epochs_;
   ScanPort* scans_ = nullptr;
   PeerListener* listener_ = nullptr;

@@ -13,6 +13,7 @@
 #include "storage-node/src/index/hash_index.h"
 #include "storage-node/src/log/page.h"
 #include "storage-node/src/request/registry.h"
+#include "storage-node/src/request/session_table.h"
 #include "storage-node/src/server/background_thread.h"
 #include "storage-node/src/server/control_thread.h"
 #include "storage-node/src/server/network_thread.h"
@@ -73,7 +74,8 @@ Status NodeOptions::check() const {
 
 /// Parts in the order in which they depend on each other; stop() and the destructor take them down from the end.
 struct StorageNode::Impl {
-  explicit Impl(const NodeOptions& o) : options(o), started_ns(Env::now_ns()) {}
+  Impl(const NodeOptions& o, std::function<void(const Status&)> ended)
+      : options(o), on_ended(std::move(ended)), started_ns(Env::now_ns()) {}
   ~Impl() { stop(); }
 
   Status start();
@@ -82,11 +84,13 @@ struct StorageNode::Impl {
   NodeStatistics statistics();
 
   const NodeOptions options;
+  const std::function<void(const Status&)> on_ended;
   const uint64_t started_ns;
   std::unique_ptr<PagePool> pool;
   EpochDomain epochs;
   std::unique_ptr<Compactor> compactor;
   std::unique_ptr<Registry> registry;
+  std::unique_ptr<SessionTable> sessions;
   std::vector<std::unique_ptr<NetworkThread>> network;
   std::unique_ptr<ScanService> scans;
   std::unique_ptr<BackgroundThread> background;
@@ -109,6 +113,8 @@ Status StorageNode::Impl::start() {
   compactor = std::make_unique<Compactor>(compactor_options, *pool, epochs);
   const size_t background_writer = options.network_threads;
   registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{background_writer + 1, {}});
+  sessions = std::make_unique<SessionTable>(
+      [this](PeerId peer, Status status) { network[peer % network.size()]->post({peer, {}, std::move(status)}); });
   LOAM_RETURN_IF_ERROR(start_network());
   background = std::make_unique<BackgroundThread>(*registry, *compactor, *pool, epochs, background_writer);
   background->run();
@@ -116,7 +122,7 @@ Status StorageNode::Impl::start() {
     LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, [this] { return statistics(); }));
     admin_address = admin->address();
   }
-  control = std::make_unique<ControlThread>(*registry, epochs);
+  control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_ended);
   return control->start(net::Address::parse(options.manager).value(), {address, admin_address, pool->limit_bytes()},
                         options.register_timeout_ns);
 }
@@ -130,8 +136,8 @@ Status StorageNode::Impl::start_network() {
   std::vector<Outbox*> outboxes;
   for (size_t i = 0; i < options.network_threads; ++i) {
     LOAM_ASSIGN_OR_RETURN(auto transport, net::make_tcp_transport(transport_options));
-    network.push_back(
-        std::make_unique<NetworkThread>(i, options.network_threads, std::move(transport), *registry, epochs));
+    network.push_back(std::make_unique<NetworkThread>(i, options.network_threads, std::move(transport), *registry,
+                                                      *sessions, epochs));
     shares.push_back({&network.back()->transport(), network.back().get()});
     outboxes.push_back(network.back().get());
   }
@@ -150,7 +156,9 @@ Status StorageNode::Impl::start_network() {
 
 void StorageNode::Impl::stop() {
   admin.reset();
+  if (registry) registry->leave_service();
   if (control) control->stop();
+  if (scans) scans->end_all({StatusCode::kUnavailable, "the storage node is stopping"}, kDrainNs);
   for (auto& thread : network) thread->stop();
   if (scans) scans->stop();
   if (background) background->stop();
@@ -160,6 +168,10 @@ NodeStatistics StorageNode::Impl::statistics() {
   NodeStatistics s;
   s.node = registry->self().value;
   s.incarnation = registry->incarnation().value;
+  s.connected = control != nullptr && control->connected();
+  s.lease_holds = registry->lease_holds(Env::now_ns());
+  s.sessions = sessions->size();
+  s.reconnects = control != nullptr ? control->reconnects() : 0;
   s.uptime_ns = Env::now_ns() - started_ns;
   const PagePoolStatistics memory = pool->statistics();
   s.memory_limit_bytes = memory.limit_bytes;
@@ -170,6 +182,9 @@ NodeStatistics StorageNode::Impl::statistics() {
       s.batches += counters->batches.load(std::memory_order_relaxed);
       s.operations += counters->operations.load(std::memory_order_relaxed);
       s.malformed += counters->malformed.load(std::memory_order_relaxed);
+      s.fenced += counters->fenced.load(std::memory_order_relaxed);
+      s.refused += counters->refused.load(std::memory_order_relaxed);
+      s.repeated += counters->repeated.load(std::memory_order_relaxed);
     }
     const net::TransportCounters& transport = thread->transport_counters();
     s.messages_in += transport.messages_in.read();
@@ -186,12 +201,14 @@ NodeStatistics StorageNode::Impl::statistics() {
   // A guard of its own slot for the length of this call: statistics are asked for rarely, from any thread.
   EpochThread thread(epochs, "statistics");
   const EpochGuard guard(thread);
+  s.memory_lost = registry->view().memory_lost;
   for (const auto& [id, table] : registry->view().tables) s.tables.push_back(statistics_of(*table));
   return s;
 }
 
-Result<std::unique_ptr<StorageNode>> StorageNode::start(const NodeOptions& options) {
-  auto impl = std::make_unique<Impl>(options);
+Result<std::unique_ptr<StorageNode>> StorageNode::start(const NodeOptions& options,
+                                                        std::function<void(const Status&)> on_ended) {
+  auto impl = std::make_unique<Impl>(options, std::move(on_ended));
   LOAM_RETURN_IF_ERROR(impl->start());
   return std::unique_ptr<StorageNode>(new StorageNode(std::move(impl)));
 }

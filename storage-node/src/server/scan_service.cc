@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <chrono>
 #include <string>
 
 namespace loam::storage {
@@ -25,6 +26,12 @@ void ScanService::run() {
 
 void ScanService::stop() {
   for (auto& worker : workers_) worker->stop();
+}
+
+void ScanService::end_all(const Status& status, uint64_t timeout_ns) {
+  std::unique_lock lock(mutex_);
+  for (const auto& [id, active] : active_) cancel_parts(id, status);
+  idle_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return active_.empty(); });
 }
 
 void ScanService::add_statistics(NodeStatistics& statistics) const {
@@ -126,22 +133,20 @@ void ScanService::credit(Peer& peer, uint64_t sequence, uint32_t credits) {
 void ScanService::cancel(Peer& peer, uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   const auto request = by_request_.find({peer.id(), sequence});
-  if (request != by_request_.end()) cancel_parts(request->second, "cancelled by the client");
+  if (request != by_request_.end()) cancel_parts(request->second, {StatusCode::kCancelled, "cancelled by the client"});
 }
 
 void ScanService::peer_gone(PeerId peer) {
   const std::lock_guard lock(mutex_);
   for (auto request = by_request_.lower_bound({peer, 0}); request != by_request_.end() && request->first.first == peer;
        ++request) {
-    cancel_parts(request->second, "the client is gone");
+    cancel_parts(request->second, {StatusCode::kCancelled, "the client is gone"});
   }
 }
 
-void ScanService::cancel_parts(ScanId id, const char* why) {
+void ScanService::cancel_parts(ScanId id, const Status& why) {
   for (size_t part = 0; part < active_.at(id).outstanding.size(); ++part) {
-    workers_[part]->post([id, why](ScanScheduler& scheduler, uint64_t now_ns) {
-      scheduler.cancel(id, {StatusCode::kCancelled, why}, now_ns);
-    });
+    workers_[part]->post([id, why](ScanScheduler& scheduler, uint64_t now_ns) { scheduler.cancel(id, why, now_ns); });
   }
 }
 
@@ -157,7 +162,7 @@ void ScanService::send_chunk(ScanId id, size_t part, Bytes bytes) {
     peer = active.peer;
     sequence = active.sequence;
   }
-  Outgoing outgoing{peer, {}};
+  Outgoing outgoing{peer, {}, {}};
   outgoing.message.reserve(bytes.size() + 64);
   wire::encode_message(wire::ScanChunk{bytes}, sequence, outgoing.message);
   outbox_of(peer).post(std::move(outgoing));
@@ -175,7 +180,7 @@ void ScanService::part_done(ScanId id, const Status& status, const wire::ScanSta
     active.statistics.elapsed_ns = std::max(active.statistics.elapsed_ns, statistics.elapsed_ns);
     if (!status.ok() && active.status.ok()) {
       active.status = status;
-      cancel_parts(id, "another part of the scan failed");
+      cancel_parts(id, {StatusCode::kCancelled, "another part of the scan failed"});
     }
     if (--active.parts_left > 0) return;
     ended = std::move(active);
@@ -183,9 +188,11 @@ void ScanService::part_done(ScanId id, const Status& status, const wire::ScanSta
     active_.erase(id);
   }
   finished_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
-  Outgoing outgoing{ended.peer, {}};
+  Outgoing outgoing{ended.peer, {}, {}};
   wire::encode_message(wire::ScanDone{std::move(ended.status), ended.statistics}, ended.sequence, outgoing.message);
   outbox_of(ended.peer).post(std::move(outgoing));
+  const std::lock_guard lock(mutex_);
+  if (active_.empty()) idle_.notify_all();
 }
 
 }  // namespace loam::storage

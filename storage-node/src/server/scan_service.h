@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -43,6 +44,8 @@ class ScanService : public ScanPort, public PeerListener {
 
   void run();
   void stop();
+  /// Ends the scans under way, and waits until their clients' outboxes have that, at most `timeout_ns`. Any thread.
+  void end_all(const Status& status, uint64_t timeout_ns);
   void add_statistics(NodeStatistics& statistics) const;
 
   Status start(Peer& peer, uint64_t sequence, wire::Scan scan) override;
@@ -76,7 +79,7 @@ class ScanService : public ScanPort, public PeerListener {
   };
 
   Result<ScanSpec> make_spec(wire::Scan& scan) const;
-  void cancel_parts(ScanId id, const char* why);  // caller holds mutex_
+  void cancel_parts(ScanId id, const Status& why);  // caller holds mutex_
   // Called by the scan threads.
   void send_chunk(ScanId id, size_t part, Bytes bytes);
   void part_done(ScanId id, const Status& status, const wire::ScanStatistics& statistics);
@@ -90,6 +93,7 @@ class ScanService : public ScanPort, public PeerListener {
   std::vector<std::unique_ptr<ScanWorker>> workers_;  // part p of every scan runs on workers_[p]
 
   std::mutex mutex_;
+  std::condition_variable idle_;
   // Guarded by mutex_.
   std::unordered_map<ScanId, Active> active_;
   std::map<std::pair<PeerId, uint64_t>, ScanId> by_request_;

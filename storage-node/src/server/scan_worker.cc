@@ -84,6 +84,9 @@ bool ScanWorker::step(EpochThread& thread, uint64_t now_ns) {
       ++table;
     }
   }
+  if (!registry_.lease_holds(now_ns)) {
+    scheduler_.cancel_all({StatusCode::kUnavailable, "scan: the storage node's lease has run out; try again"}, now_ns);
+  }
   if (pool_.fill() > kPressureFill) scheduler_.cancel_blocked(kBlockedUnderPressureNs, now_ns);
   return scheduler_.step(now_ns, registry_.publication(), kBytesPerStep);
 }

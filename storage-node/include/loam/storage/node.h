@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ struct NodeOptions {
   uint64_t spin_ns = 20'000;                      ///< how long an idle network thread polls before it sleeps
   double compact_dead_share = 0.25;               ///< a table with a larger share of dead bytes is compacted
   uint32_t max_queries = 256;                     ///< concurrent scan queries; more get kOverloaded
-  uint64_t register_timeout_ns = 10'000'000'000;  ///< start() gives up on the commit manager after this
+  uint64_t register_timeout_ns = 10'000'000'000;  ///< start() tries to reach the commit manager for so long
 
   Status check() const;
 };
@@ -49,12 +50,20 @@ struct TableStatistics {
 struct NodeStatistics {
   uint64_t node = 0;  ///< 0 before it is registered
   uint64_t incarnation = 0;
+  bool connected = false;    ///< to the commit manager
+  bool lease_holds = false;  ///< requests are served (R9), unless memory_lost
+  bool memory_lost = false;  ///< an operator must accept the loss before the shards are served (R10)
   uint64_t uptime_ns = 0;
   uint64_t memory_limit_bytes = 0;
   uint64_t memory_used_bytes = 0;
   uint64_t batches = 0;       ///< frames executed
   uint64_t operations = 0;    ///< point operations in them
   uint64_t malformed = 0;     ///< connections ended for bytes that are no message
+  uint64_t sessions = 0;      ///< known now: with a connection, or with answers that are kept (R3)
+  uint64_t fenced = 0;        ///< requests refused because their session has ended (R7)
+  uint64_t refused = 0;       ///< requests refused for want of a lease or of the records, or while stopping
+  uint64_t repeated = 0;      ///< requests that came again and were not executed again (R3)
+  uint64_t reconnects = 0;    ///< times that the commit manager was found again
   uint64_t scans = 0;         ///< queries finished
   uint64_t scan_pages = 0;    ///< pages walked, each once for all queries that met there
   uint64_t scan_records = 0;  ///< entries walked
@@ -74,14 +83,20 @@ struct NodeStatistics {
 /// Threads: any.
 class StorageNode {
  public:
-  /// Takes memory, listens, registers with the commit manager and serves. Blocks until the node is registered.
-  /// kInvalidArgument (an option), kNoSpace (memory), kUnavailable (port in use, commit manager unreachable).
-  static Result<std::unique_ptr<StorageNode>> start(const NodeOptions& options);
+  /// Takes memory, listens, registers with the commit manager and serves. Blocks until the node is registered; a commit
+  /// manager that is not there yet is waited for, up to register_timeout_ns. kInvalidArgument (an option), kNoSpace
+  /// (memory), kUnavailable (port in use, commit manager unreachable), kTimeout (it does not answer).
+  ///
+  /// `on_ended` is called at most once, by a thread of the node, when the commit manager says that this node was
+  /// replaced (kFenced, R10): it serves nothing any more, and whoever owns it shall end it, not from within the call.
+  static Result<std::unique_ptr<StorageNode>> start(const NodeOptions& options,
+                                                    std::function<void(const Status&)> on_ended = {});
   ~StorageNode();
   StorageNode(const StorageNode&) = delete;
   StorageNode& operator=(const StorageNode&) = delete;
 
-  /// Refuses new connections, ends the threads, frees the memory. Harmless the second time.
+  /// Refuses new requests (kUnavailable), answers those that were received, ends the threads, frees the memory; at most
+  /// a few seconds. Harmless the second time.
   void stop();
 
   /// "tcp://127.0.0.1:41234", with the port that was taken.
