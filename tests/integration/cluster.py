@@ -32,6 +32,8 @@ PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]] if len(sys.argv) > 
 MANAGER, NODE, WORKLOAD = PROGRAMS
 
 DEADLINE_S = 30  # for everything that happens at once on an idle machine
+LEASE_S = 0.4
+NODE_LEASE_S = 0.4
 ACCOUNTS, BALANCE = 20, 100
 LOG_LINES = 80  # of each process, when a test fails
 
@@ -208,9 +210,13 @@ class Client(Process):
 class Cluster:
     """Commit manager, storage nodes and clients in one folder. A `with` block ends them all."""
 
-    def __init__(self, nodes=2, manager_options=(), node_options=(), manager_pause=None):
+    def __init__(self, nodes=2, lease_s=LEASE_S, node_lease_s=NODE_LEASE_S, manager_options=(), node_options=(),
+                 manager_pause=None, durable=True):
         self.folder = tempfile.mkdtemp(prefix="loam-test-")
-        self.manager_options = list(manager_options)
+        self.manager_options = ["--client-lease", f"{round(lease_s * 1000)}ms",
+                                "--node-lease", f"{round(node_lease_s * 1000)}ms", *manager_options]
+        if durable:
+            self.manager_options += ["--data", os.path.join(self.folder, "manager-data")]
         self.node_options = ["--memory", "64MiB", "--page", "256KiB", "--no-huge-pages", *node_options]
         self.count = nodes
         self.manager = Process("manager", self.folder)

@@ -1,0 +1,249 @@
+"""A TCP proxy that knows no frames: it delays, holds bytes back, resets connections, and delivers a reset connection's
+tail late.
+
+    with Proxy(cluster.address) as proxy:
+        client = cluster.client("a", address=proxy.address)
+        proxy.hold(down=True)       # answers wait in the proxy
+        ...
+        proxy.cut(late_s=0.1)       # the client sees a reset; what it had sent reaches the server a little later
+        proxy.release()
+
+"up" is from the client to the server.
+"""
+
+import asyncio
+import random
+import socket
+import struct
+import threading
+
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER: close sends a reset
+
+
+class Way:
+    """Bytes in one direction of one connection, in order, each not before its time."""
+
+    def __init__(self, proxy, direction, writer):
+        self.proxy, self.direction, self.writer = proxy, direction, writer
+        self.waiting = []  # (due, bytes)
+        self.changed = asyncio.Event()
+        self.ended = False  # nothing more comes in
+
+    def put(self, data):
+        self.waiting.append((self.proxy.loop.time() + self.proxy.delay_s, data))
+        self.changed.set()
+
+    def end(self):
+        self.ended = True
+        self.changed.set()
+
+    async def deliver(self):
+        while True:
+            while self.waiting and not self.proxy.held[self.direction]:
+                due, data = self.waiting[0]
+                wait = due - self.proxy.loop.time()
+                if wait > 0:
+                    await asyncio.sleep(wait)
+                    continue
+                self.waiting.pop(0)
+                self.writer.write(data)
+                await self.writer.drain()
+            if self.ended and not self.waiting:
+                self.writer.close()
+                return
+            await self.changed.wait()
+            self.changed.clear()
+
+
+class Pair:
+    """One client's connection and the one to the server that belongs to it."""
+
+    def __init__(self, proxy, client_reader, client_writer, server_reader, server_writer):
+        self.proxy = proxy
+        self.client_writer, self.server_writer = client_writer, server_writer
+        self.was_cut = False
+        self.up, self.down = Way(proxy, "up", server_writer), Way(proxy, "down", client_writer)
+        self.tasks = [asyncio.ensure_future(work) for work in (
+            self.read(client_reader, self.up), self.read(server_reader, self.down), self.up.deliver(),
+            self.down.deliver())]
+
+    @staticmethod
+    async def read(reader, way):
+        try:
+            while data := await reader.read(1 << 16):
+                way.put(data)
+        except OSError:
+            pass
+        way.end()
+
+    async def run(self):
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self.was_cut:
+            return
+        for writer in (self.client_writer, self.server_writer):
+            writer.close()
+
+    def cut(self, late_s):
+        """Ends the client's side at once, and the server's too unless its tail comes later."""
+        self.was_cut = True
+        for task in self.tasks:
+            task.cancel()
+        reset(self.client_writer)
+        if late_s is None:
+            reset(self.server_writer)
+        else:
+            self.proxy.late.append(asyncio.ensure_future(self.deliver_late(late_s)))
+
+    async def deliver_late(self, late_s):
+        await asyncio.sleep(late_s)
+        try:
+            for _, data in self.up.waiting:
+                self.server_writer.write(data)
+            await self.server_writer.drain()
+            await asyncio.sleep(0.02)  # the server reads it before it sees the end
+        except OSError:
+            pass
+        self.server_writer.close()
+
+
+def reset(writer):
+    stream = writer.get_extra_info("socket")
+    if stream is not None and stream.fileno() >= 0:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    writer.transport.abort()
+
+
+class Proxy:
+    """Listens on a free port of loopback and connects to `target` ("tcp://host:port") for each who comes. Its work is
+    done by a thread of its own; all methods are for the test's."""
+
+    def __init__(self, target):
+        self.target = target
+        self.loop = asyncio.new_event_loop()
+        self.held = {"up": False, "down": False}
+        self.delay_s = 0.0
+        self.refusing = False
+        self.pairs = set()
+        self.late = []
+        self.accepted = 0
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+        self.address = self.call(self.listen)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def call(self, function, *arguments):
+        """Runs the coroutine function in the proxy's thread, and waits for it."""
+        return asyncio.run_coroutine_threadsafe(function(*arguments), self.loop).result(30)
+
+    async def listen(self):
+        self.server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
+        return f"tcp://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
+
+    async def accept(self, client_reader, client_writer):
+        self.accepted += 1
+        if self.refusing:
+            reset(client_writer)
+            return
+        host, _, port = self.target.removeprefix("tcp://").rpartition(":")
+        try:
+            server_reader, server_writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            reset(client_writer)
+            return
+        for writer in (client_writer, server_writer):
+            writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        pair = Pair(self, client_reader, client_writer, server_reader, server_writer)
+        self.pairs.add(pair)
+        await pair.run()
+        self.pairs.discard(pair)
+
+    def delay(self, seconds):
+        """From now on every byte takes so much longer."""
+        self.delay_s = seconds
+
+    def refuse(self, refusing=True):
+        """New connections are reset at once."""
+        self.refusing = refusing
+
+    def hold(self, up=False, down=False):
+        """From now on nothing is delivered in these directions."""
+        async def change():
+            self.held.update({"up": up or self.held["up"], "down": down or self.held["down"]})
+
+        self.call(change)
+
+    def release(self):
+        """What was held goes on its way."""
+        async def change():
+            self.held = {"up": False, "down": False}
+            for pair in self.pairs:
+                pair.up.changed.set()
+                pair.down.changed.set()
+
+        self.call(change)
+
+    def waiting(self, direction):
+        """Bytes that wait in the proxy."""
+        async def count():
+            return sum(len(data) for pair in self.pairs for _, data in getattr(pair, direction).waiting)
+
+        return self.call(count)
+
+    def cut(self, late_s=None):
+        """Resets every connection; the number. With `late_s` the server gets what the clients had sent after so long,
+        and only then sees the end."""
+        async def change():
+            pairs, self.pairs = self.pairs, set()
+            for pair in pairs:
+                pair.cut(late_s)
+            return len(pairs)
+
+        return self.call(change)
+
+    def close(self):
+        async def finish():
+            self.server.close()
+            for pair in self.pairs:
+                pair.cut(None)
+            for task in self.late:
+                task.cancel()
+            await asyncio.sleep(0)
+
+        self.call(finish)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+class Disturber:
+    """Cuts, holds and delays the connections of some proxies at random, until it is stopped."""
+
+    def __init__(self, proxies, seed, pause_s=(0.02, 0.15)):
+        self.proxies, self.random, self.pause_s = proxies, random.Random(seed), pause_s
+        self.cuts = 0
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while not self.over.wait(self.random.uniform(*self.pause_s)):
+            proxy = self.random.choice(self.proxies)
+            proxy.delay(self.random.choice([0, 0, 0, 0.001, 0.005]))
+            held = self.random.choice([{}, {"up": True}, {"down": True}, {"up": True, "down": True}])
+            proxy.hold(**held)
+            if self.over.wait(self.random.uniform(0.001, 0.03)):
+                break
+            self.cuts += proxy.cut(late_s=self.random.choice([None, 0.001, 0.03, 0.1]))
+            proxy.release()
+
+    def stop(self):
+        self.over.set()
+        self.thread.join()
+        for proxy in self.proxies:
+            proxy.delay(0)
+            proxy.release()
