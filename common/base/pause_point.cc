@@ -129,7 +129,7 @@ PausePoints::Hook PausePoints::on(std::string_view name, Callback callback) {
   State& state = State::get();
   const std::lock_guard lock(state.mutex);
   state.hooks.push_back(entry);
-  armed_.store(true, std::memory_order_relaxed);  // see pass()
+  armed_.store(true, std::memory_order_relaxed);  // see armed()
   return Hook(std::move(entry));
 }
 
@@ -145,7 +145,7 @@ Status PausePoints::arm(std::string_view list) {
   State& state = State::get();
   const std::lock_guard lock(state.mutex);
   std::move(entries.begin(), entries.end(), std::back_inserter(state.armed));
-  armed_.store(true, std::memory_order_relaxed);  // see pass()
+  armed_.store(true, std::memory_order_relaxed);  // see armed()
   return ok_status();
 }
 

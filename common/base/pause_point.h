@@ -56,6 +56,9 @@ class PausePoints {
   /// Forgets everything that arm() armed.
   static void disarm();
 
+  /// Something may be armed: a place may take care that what it says has happened has left the process.
+  static bool armed() { return armed_.load(std::memory_order_relaxed); }  // see pass()
+
   /// A thread is at the place `name`. For Env.
   static void pass(const char* name) {
     // Relaxed: who arms a point after this thread has started races with it anyhow; the rest is under a lock.
