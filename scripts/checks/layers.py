@@ -16,6 +16,7 @@ _COMMON = {
     "wire": ("base", "snapshot", "schema"),
     "fiber": ("base",),
     "net": ("base", "memory", "fiber"),
+    "admin": ("base",),
     "program": ("base",),
     "testing": ("base",),
 }

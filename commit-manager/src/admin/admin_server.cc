@@ -4,10 +4,10 @@
 #include <chrono>
 #include <future>
 #include <utility>
-
-#include <grpcpp/grpcpp.h>
+#include <variant>
 
 #include "commit-manager/src/admin/convert.h"
+#include "common/admin/grpc_server.h"
 #include "common/wire/system_tables.h"
 #include "loam/commit/admin.grpc.pb.h"
 
@@ -78,6 +78,34 @@ class Service final : public admin::ClusterAdmin::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status GetShardMap(grpc::ServerContext* context, const admin::GetShardMapRequest*,
+                           admin::ShardMap* reply) override {
+    const auto catalog = look<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
+    if (!catalog.ok()) return to_grpc(catalog.status());
+    fill(catalog->shards, *reply);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status AcceptLoss(grpc::ServerContext* context, const admin::AcceptLossRequest* request,
+                          admin::AcceptLossReply*) override {
+    const NodeId node(request->node());
+    // A Result has a value; this one says nothing.
+    const auto accepted = ask<std::monostate>(context, [node](Core& core, auto done) {
+      core.accept_loss(node, [done = std::move(done)](const Status& status) {
+        done(status.ok() ? Result<std::monostate>(std::monostate()) : Result<std::monostate>(status));
+      });
+    });
+    return to_grpc(accepted.status());
+  }
+
+  grpc::Status ListSessions(grpc::ServerContext* context, const admin::ListSessionsRequest*,
+                            admin::ListSessionsReply* reply) override {
+    const auto sessions = look<std::vector<SessionStatus>>(context, [](const Core& core) { return core.sessions(); });
+    if (!sessions.ok()) return to_grpc(sessions.status());
+    for (const SessionStatus& session : sessions.value()) fill(session, *reply->add_sessions());
+    return grpc::Status::OK;
+  }
+
   grpc::Status Health(grpc::ServerContext* context, const admin::HealthRequest*, admin::HealthReply* reply) override {
     struct Health {
       bool ready = false;
@@ -133,7 +161,11 @@ class Service final : public admin::ClusterAdmin::Service {
                       "storage nodes have not answered yet; the change goes on, ask again to learn its outcome");
       }
     }
-    return future.get();
+    try {
+      return future.get();
+    } catch (const std::future_error&) {  // the task was dropped
+      return Status(StatusCode::kUnavailable, "the commit manager is stopping");
+    }
   }
 
   /// The same for what the core can tell at once.
@@ -151,35 +183,20 @@ struct AdminServer::Impl {
   explicit Impl(AdminBackend backend) : service(std::move(backend)) {}
 
   Service service;
-  std::unique_ptr<grpc::Server> server;
-  std::string address;
+  std::unique_ptr<GrpcServer> server;
 };
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, AdminBackend backend) {
   auto impl = std::make_unique<Impl>(std::move(backend));
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
-  // A second server must not share the port in silence.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.RegisterService(&impl->service);
-  impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || port == 0) {
-    return Status(StatusCode::kUnavailable, "cannot listen on " + address +
-                                                " for administration: the port is in use, or the address is not one of "
-                                                "this host; choose another one");
-  }
-  impl->address = address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+  LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service));
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
 }
 
 AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AdminServer::~AdminServer() = default;
 
-AdminServer::~AdminServer() {
-  impl_->server->Shutdown(std::chrono::system_clock::now() + 200ms);
-  impl_->server->Wait();
-}
-
-const std::string& AdminServer::address() const { return impl_->address; }
+void AdminServer::set_serving(bool serving) { impl_->server->set_serving(serving); }
+void AdminServer::stop() { impl_->server->stop(); }
+const std::string& AdminServer::address() const { return impl_->server->address(); }
 
 }  // namespace loam::commit

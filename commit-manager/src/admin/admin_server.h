@@ -30,10 +30,14 @@ class AdminServer {
  public:
   /// Listens on "host:port"; port 0 takes a free one. kUnavailable if the port is in use.
   static Result<std::unique_ptr<AdminServer>> start(const std::string& address, AdminBackend backend);
-  /// Calls that still wait for storage nodes are cancelled.
   ~AdminServer();
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;
+
+  /// What the health service says: clients are let in. Any thread.
+  void set_serving(bool serving);
+  /// Takes no more calls; those that still wait for storage nodes are cancelled. Idempotent.
+  void stop();
 
   /// With the port that was taken.
   const std::string& address() const;

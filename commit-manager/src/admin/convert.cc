@@ -11,33 +11,9 @@ namespace loam::commit {
 static_assert(admin::INT16 == static_cast<int>(FieldType::kInt16) && admin::BLOB == static_cast<int>(FieldType::kBlob));
 static_assert(admin::TRANSACTIONAL == static_cast<int>(TableKind::kTransactional) &&
               admin::NON_TRANSACTIONAL == static_cast<int>(TableKind::kNonTransactional));
-
-grpc::Status to_grpc(const Status& status) {
-  const auto code = [&] {
-    switch (status.code()) {
-      case StatusCode::kOk:
-        return grpc::StatusCode::OK;
-      case StatusCode::kInvalidArgument:
-        return grpc::StatusCode::INVALID_ARGUMENT;
-      case StatusCode::kAlreadyExists:
-        return grpc::StatusCode::ALREADY_EXISTS;
-      case StatusCode::kNoSuchTable:
-        return grpc::StatusCode::NOT_FOUND;
-      case StatusCode::kOverloaded:
-      case StatusCode::kNoSpace:
-        return grpc::StatusCode::RESOURCE_EXHAUSTED;
-      case StatusCode::kUnknownOutcome:
-        return grpc::StatusCode::DEADLINE_EXCEEDED;
-      case StatusCode::kUnavailable:
-        return grpc::StatusCode::UNAVAILABLE;
-      case StatusCode::kCancelled:
-        return grpc::StatusCode::CANCELLED;
-      default:
-        return grpc::StatusCode::INTERNAL;
-    }
-  }();
-  return {code, std::string(status.message())};
-}
+static_assert(admin::LIVE == static_cast<int>(wire::NodeState::kLive) &&
+              admin::UNREACHABLE == static_cast<int>(wire::NodeState::kUnreachable) &&
+              admin::LOST == static_cast<int>(wire::NodeState::kLost));
 
 void fill(const wire::TableInfo& from, admin::Table& to) {
   to.set_id(from.id.value);
@@ -60,7 +36,57 @@ void fill(const NodeStatus& from, admin::Node& to) {
   to.set_live(from.live);
   to.set_shards(from.shards);
   to.set_capacity_bytes(from.capacity_bytes);
+  to.set_state(static_cast<admin::NodeState>(from.info.state));
 }
+
+void fill(const SessionStatus& from, admin::Session& to) {
+  to.set_id(from.id.value);
+  to.set_name(from.name);
+  to.set_state([&] {
+    switch (from.state) {
+      case SessionStatus::State::kOpen:
+        return admin::OPEN;
+      case SessionStatus::State::kFencing:
+        return admin::FENCING;
+      case SessionStatus::State::kRecovering:
+        return admin::RECOVERING;
+    }
+    return admin::SESSION_STATE_UNSPECIFIED;
+  }());
+  to.set_connected(from.connected);
+  to.set_recoverer(from.recoverer);
+  to.set_silent_ns(from.silent_ns);
+  to.set_open(from.open);
+  to.set_uncleared(from.uncleared);
+  to.set_end(from.end);
+}
+
+void fill(const wire::ShardMap& from, admin::ShardMap& to) {
+  to.set_version(from.version);
+  for (const NodeId owner : from.owners) to.add_owners(owner.value);
+}
+
+namespace {
+
+void fill(const RecoveryStatistics& from, admin::Recovery& to) {
+  to.set_starts(from.starts);
+  to.set_committed(from.committed);
+  to.set_aborted(from.aborted);
+  to.set_cleared(from.cleared);
+  to.set_reverted(from.reverted);
+  to.set_repeated(from.repeated);
+  to.set_unreadable(from.unreadable);
+  to.set_scans(from.scans);
+  to.set_queued(from.queued);
+  to.set_running(from.running);
+  for (const auto& [node, transactions] : from.waiting) {
+    admin::WaitingNode& waiting = *to.add_waiting();
+    waiting.set_node(node.value);
+    waiting.set_transactions(transactions);
+  }
+}
+
+}  // namespace
 
 void fill(const ManagerStatistics& from, admin::StatisticsReply& to) {
   to.set_uptime_ns(from.uptime_ns);
@@ -69,6 +95,7 @@ void fill(const ManagerStatistics& from, admin::StatisticsReply& to) {
   to.set_frames_out(from.frames_out);
   to.set_bytes_in(from.bytes_in);
   to.set_bytes_out(from.bytes_out);
+  fill(from.recovery, *to.mutable_recovery());
   const Statistics& core = from.core;
   to.set_epoch(core.epoch);
   to.set_sessions(core.sessions);

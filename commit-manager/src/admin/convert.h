@@ -1,8 +1,6 @@
 // Between the core's types and those of Protocol Buffers.
 #pragma once
 
-#include <grpcpp/grpcpp.h>
-
 #include <loam/commit/manager.h>
 
 #include "common/base/status.h"
@@ -14,9 +12,10 @@ namespace loam::commit {
 /// Orphans that one StatisticsReply lists.
 inline constexpr size_t kMaxListedOrphans = 1'000;
 
-grpc::Status to_grpc(const Status& status);
 void fill(const wire::TableInfo& from, admin::Table& to);
 void fill(const NodeStatus& from, admin::Node& to);
+void fill(const SessionStatus& from, admin::Session& to);
+void fill(const wire::ShardMap& from, admin::ShardMap& to);
 void fill(const ManagerStatistics& from, admin::StatisticsReply& to);
 /// kInvalidArgument: a field without a type, or what Schema::make() refuses.
 Result<wire::CreateTable> from_proto(const admin::CreateTableRequest& request);

@@ -136,8 +136,10 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
 }
 
 void CommitManager::Parts::serve() {
+  bool ready = false;
   while (!stopping.load(std::memory_order_relaxed)) {
     server->step(kIdleNs);
+    if (admin != nullptr && server->core().ready() != ready) admin->set_serving(ready = !ready);
     if (const Status status = server->core().durable_status(); !status.ok()) {
       // Whoever was not answered asks the next manager; whoever was, relies on what is on the disk.
       server->close_posts();
@@ -164,13 +166,14 @@ CommitManager::~CommitManager() { stop(); }
 void CommitManager::stop() { parts_->stop(); }
 
 void CommitManager::Parts::stop() {
-  admin.reset();  // its calls still reach the server
+  if (admin != nullptr) admin->stop();  // its calls still reach the server
   if (thread.joinable()) {
     server->close_posts();
     stopping.store(true, std::memory_order_relaxed);
     transport->wake();
     thread.join();
   }
+  admin.reset();
   transport.reset();  // drops its connections without calling the server
 }
 

@@ -1,10 +1,8 @@
 #include "storage-node/src/admin/admin_server.h"
 
-#include <chrono>
 #include <utility>
 
-#include <grpcpp/grpcpp.h>
-
+#include "common/admin/grpc_server.h"
 #include "loam/storage/admin.grpc.pb.h"
 
 namespace loam::storage {
@@ -74,36 +72,20 @@ struct AdminServer::Impl {
   explicit Impl(std::function<NodeStatistics()> statistics) : service(std::move(statistics)) {}
 
   Service service;
-  std::unique_ptr<grpc::Server> server;
-  std::string address;
+  std::unique_ptr<GrpcServer> server;
 };
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address,
                                                         std::function<NodeStatistics()> statistics) {
   auto impl = std::make_unique<Impl>(std::move(statistics));
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
-  // A second server must not share the port in silence.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.RegisterService(&impl->service);
-  impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || port == 0) {
-    return Status(StatusCode::kUnavailable,
-                  "cannot listen on " + address + " for administration: the port may be in use; choose another one");
-  }
-  impl->address = address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+  LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service));
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
 }
 
 AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AdminServer::~AdminServer() = default;
 
-AdminServer::~AdminServer() {
-  // Statistics are answered at once, so a short deadline cuts nothing off.
-  impl_->server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-  impl_->server->Wait();
-}
-
-const std::string& AdminServer::address() const { return impl_->address; }
+void AdminServer::set_serving(bool serving) { impl_->server->set_serving(serving); }
+const std::string& AdminServer::address() const { return impl_->server->address(); }
 
 }  // namespace loam::storage

@@ -22,6 +22,9 @@ class AdminServer {
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;
 
+  /// What the standard health service says: requests are served, with a lease and with all records. Any thread.
+  void set_serving(bool serving);
+
   /// With the port that was taken.
   const std::string& address() const;
 

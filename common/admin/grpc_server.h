@@ -1,0 +1,47 @@
+// What the administrations of the servers share: a port, health, and errors.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include <grpcpp/grpcpp.h>
+
+#include "common/base/status.h"
+
+namespace loam {
+
+/// As gRPC tells it; the message stays.
+grpc::Status to_grpc(const Status& status);
+
+/// Role: a gRPC server with one service of its owner's, and the standard health service (grpc.health.v1.Health) beside
+/// it, which says NOT_SERVING until set_serving(true). Owner: a server's administration, which also owns the service.
+/// Threads: gRPC's own run the handlers; set_serving() from any; the rest from one.
+class GrpcServer {
+ public:
+  /// Listens on "host:port"; port 0 takes a free one. kUnavailable if the port is in use.
+  static Result<std::unique_ptr<GrpcServer>> start(const std::string& address, grpc::Service& service);
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  /// Ends: health says NOT_SERVING, no more calls are taken, and those under way are cancelled after kGrace.
+  /// Idempotent.
+  void stop();
+
+  void set_serving(bool serving);
+
+  /// With the port that was taken.
+  const std::string& address() const { return address_; }
+
+  /// For calls under way at stop(). Handlers that wait look whether they were cancelled.
+  static constexpr std::chrono::milliseconds kGrace{200};
+
+ private:
+  GrpcServer(std::unique_ptr<grpc::Server> server, std::string address);
+
+  const std::unique_ptr<grpc::Server> server_;
+  const std::string address_;
+};
+
+}  // namespace loam
