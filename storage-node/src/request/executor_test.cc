@@ -11,9 +11,7 @@ class ExecutorTest : public NodeFixture {
 
   void attach() {
     enter_service();
-    run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(5), 1, kIncarnation}));
-    EXPECT_EQ(peer.answer<wire::Attached>(1).node, NodeId(1));
-    peer.sent.clear();
+    NodeFixture::attach(peer, 5);
   }
   static wire::RecordId account(uint64_t key) { return {kAccounts, Key(key)}; }
   static wire::RecordId counter(uint64_t key) { return {kCounters, Key(key)}; }

@@ -88,7 +88,7 @@ class NodeFixture : public testing::Test {
     options.prefault = false;
     pool = PagePool::create(options).value();
     compactor = std::make_unique<Compactor>(CompactorOptions{}, *pool, epochs);
-    registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{});
+    registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{.writers = 2, .log = {}});
     epoch_thread = std::make_unique<EpochThread>(epochs, "test");
     context = std::make_unique<ThreadContext>(*epoch_thread, 0);
     executor = std::make_unique<Executor>(*registry, sessions, scans, *context);
@@ -148,6 +148,11 @@ class NodeFixture : public testing::Test {
   void run_raw(RecordingPeer& peer, const std::vector<Buffer>& buffers) {
     const std::vector<Bytes> views(buffers.begin(), buffers.end());
     executor->run(peer, views);
+  }
+  void attach(RecordingPeer& peer, uint64_t session) {
+    run(peer, std::pair(uint64_t{1'000'000} + session, wire::Attach{SessionId(session), 1, kIncarnation}));
+    peer.answer<wire::Attached>(1'000'000 + session);
+    peer.sent.clear();
   }
 
   std::unique_ptr<PagePool> pool;

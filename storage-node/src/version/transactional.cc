@@ -93,6 +93,7 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
     }
     if (newest.entry != nullptr) {
       if (!Chain::claim(newest, version)) continue;
+      Env::pause_point("node.write.claimed");
       chain.link(newest.entry, entry);
       if (!newest.entry->tombstone()) Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
       break;
@@ -101,6 +102,7 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
     if (inserted == InsertOutcome::kInserted) break;
     if (inserted == InsertOutcome::kNoSpace) return give_up(StatusCode::kNoSpace, {});
   }
+  Env::pause_point("node.write.linked");
   // A tombstone counts from the beginning: it goes as soon as everybody sees it.
   if (entry->tombstone()) Page::of(entry)->add_garbage(entry->size_bytes);
   count(counters.writes);

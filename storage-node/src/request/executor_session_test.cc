@@ -1,0 +1,175 @@
+// What the executor does for sessions and by the node's lease: repetitions, connections that follow one another,
+// fences, requests that are refused (R3, R7, R9, R10).
+#include "storage-node/src/request/executor.h"
+#include "storage-node/src/request/node_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+class ExecutorSessionTest : public NodeFixture {
+ protected:
+  ExecutorSessionTest() {
+    enter_service();
+    attach(peer, 5);
+  }
+  static wire::RecordId counter(uint64_t key) { return {kCounters, Key(key)}; }
+  /// Executed a second time it would be a conflict.
+  wire::PlainWrite insert(uint64_t key) { return {{{wire::WriteKind::kInsert, false, counter(key), {}, bytes_}}}; }
+  void insert_as(RecordingPeer& who, uint64_t sequence, uint64_t key) { run(who, std::pair(sequence, insert(key))); }
+  static StatusCode inserted(const RecordingPeer& who, uint64_t sequence) {
+    return who.answer<wire::PlainWriteReply>(sequence).results.at(0).code;
+  }
+  uint64_t repeated() const { return executor->counters().repeated.load(std::memory_order_relaxed); }
+  bool there(uint64_t key) {
+    RecordingPeer reader(99);
+    attach(reader, 99);
+    run(reader, std::pair(uint64_t{1}, wire::PlainRead{{counter(key)}}));
+    return reader.answer<wire::PlainReadReply>(1).results.at(0).code == StatusCode::kOk;
+  }
+
+  const Buffer bytes_ = row(1);
+  RecordingPeer peer{1};
+};
+
+TEST_F(ExecutorSessionTest, ARepeatedChangeIsAnsweredAsTheFirstWas) {
+  insert_as(peer, 7, 1);
+  const auto first = peer.sent;
+  peer.sent.clear();
+  insert_as(peer, 7, 1);
+  EXPECT_EQ(peer.sent, first);
+  EXPECT_EQ(inserted(peer, 7), StatusCode::kOk);
+  EXPECT_EQ(repeated(), 1u);
+}
+
+TEST_F(ExecutorSessionTest, TwoCopiesInOneBatchAreExecutedOnceAndAnsweredOnce) {
+  run(peer, std::pair(uint64_t{7}, insert(1)), std::pair(uint64_t{7}, insert(1)));
+  EXPECT_EQ(peer.sent.size(), 1u);
+  EXPECT_EQ(inserted(peer, 7), StatusCode::kOk);
+}
+
+TEST_F(ExecutorSessionTest, ARefusalIsRememberedToo) {
+  wire::PlainWrite many = insert(1);
+  many.operations.assign(wire::kMaxOperations + 1, many.operations[0]);
+  run(peer, std::pair(uint64_t{7}, many));
+  EXPECT_TRUE(peer.answer<wire::Error>(7).status == StatusCode::kInvalidArgument);
+  peer.sent.clear();
+  run(peer, std::pair(uint64_t{7}, many));
+  EXPECT_TRUE(peer.answer<wire::Error>(7).status == StatusCode::kInvalidArgument) << "it waits for an answer";
+}
+
+TEST_F(ExecutorSessionTest, TheNextConnectionGoesOnWhereTheFormerOneStood) {
+  insert_as(peer, 7, 1);
+  RecordingPeer next(2);
+  attach(next, 5);
+  ASSERT_EQ(closed.size(), 1u);
+  EXPECT_EQ(closed[0], std::pair(PeerId{1}, StatusCode::kUnavailable));
+  insert_as(next, 7, 1);
+  EXPECT_EQ(inserted(next, 7), StatusCode::kOk);
+  peer.sent.clear();
+  insert_as(peer, 8, 2);  // was on its way when the session had moved on
+  EXPECT_TRUE(peer.sent.empty());
+  EXPECT_TRUE(peer.closed == StatusCode::kUnavailable);
+  EXPECT_FALSE(there(2));
+}
+
+TEST_F(ExecutorSessionTest, BeyondTheWindowTheSessionIsOver) {
+  insert_as(peer, 1, 1);
+  insert_as(peer, 1 + wire::kNodeReplyWindow.requests, 2);
+  EXPECT_TRUE(peer.closed.ok());
+  peer.sent.clear();
+  run(peer, std::pair(uint64_t{1}, insert(1)), std::pair(uint64_t{9}, insert(9)));
+  EXPECT_TRUE(peer.answer<wire::Error>(1).status == StatusCode::kUnknownOutcome);
+  EXPECT_TRUE(peer.closed == StatusCode::kUnknownOutcome);
+  EXPECT_FALSE(there(9));
+}
+
+TEST_F(ExecutorSessionTest, ASecondAttachOnAConnectionIsMalformed) {
+  run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(6), 1, kIncarnation}));
+  EXPECT_TRUE(peer.closed == StatusCode::kMalformed);
+}
+
+TEST_F(ExecutorSessionTest, FencedSessionsAreRefusedAndOthersAreNot) {
+  RecordingPeer alive(2);
+  attach(alive, 4);
+  registry->fence(*epoch_thread, {SessionId(5), {SessionId(4)}});
+  run(peer, std::pair(uint64_t{7}, insert(1)), std::pair(uint64_t{8}, wire::PlainRead{{counter(1)}}));
+  EXPECT_TRUE(peer.answer<wire::Error>(7).status == StatusCode::kFenced);
+  EXPECT_TRUE(peer.answer<wire::Error>(8).status == StatusCode::kFenced);
+  EXPECT_TRUE(peer.closed == StatusCode::kFenced);
+  EXPECT_FALSE(there(1));
+  EXPECT_EQ(executor->counters().fenced.load(std::memory_order_relaxed), 2u);
+  insert_as(alive, 7, 1);
+  EXPECT_EQ(inserted(alive, 7), StatusCode::kOk);
+
+  RecordingPeer again(3);
+  run(again, std::pair(uint64_t{1}, wire::Attach{SessionId(5), 1, kIncarnation}));
+  EXPECT_TRUE(again.answer<wire::Error>(1).status == StatusCode::kFenced);
+  EXPECT_TRUE(again.closed == StatusCode::kFenced);
+  EXPECT_FALSE(again.attached());
+}
+
+TEST_F(ExecutorSessionTest, FencesOnlyGrow) {
+  registry->fence(*epoch_thread, {SessionId(5), {}});
+  registry->fence(*epoch_thread, {SessionId(4), {}});  // an older one
+  registry->fence(*epoch_thread, {SessionId(5), {SessionId(5)}});
+  insert_as(peer, 7, 1);
+  EXPECT_TRUE(peer.closed == StatusCode::kFenced);
+}
+
+TEST_F(ExecutorSessionTest, WithoutALeaseNothingIsServed) {
+  insert_as(peer, 7, 1);
+  registry->grant_lease(1);  // long ago
+  peer.sent.clear();
+  wire::Scan scan;
+  scan.table = kAccounts;
+  scan.credits = 1;
+  run(peer, std::pair(uint64_t{8}, insert(2)), std::pair(uint64_t{9}, wire::PlainRead{{counter(1)}}),
+      std::pair(uint64_t{10}, scan), std::pair(uint64_t{7}, insert(1)));
+  for (const uint64_t sequence : {8, 9, 10}) {
+    EXPECT_TRUE(peer.answer<wire::Error>(sequence).status == StatusCode::kUnavailable) << sequence;
+  }
+  EXPECT_TRUE(scans.started.empty());
+  EXPECT_EQ(inserted(peer, 7), StatusCode::kOk) << "it was executed, and its sender must not think otherwise";
+  EXPECT_EQ(executor->counters().refused.load(std::memory_order_relaxed), 3u);
+
+  registry->grant_lease(UINT64_MAX);
+  peer.sent.clear();
+  run(peer, std::pair(uint64_t{8}, insert(2)), std::pair(uint64_t{9}, wire::PlainRead{{counter(1)}}));
+  EXPECT_TRUE(peer.answer<wire::Error>(8).status == StatusCode::kUnavailable) << "answered as the first time (R3)";
+  EXPECT_EQ(peer.answer<wire::PlainReadReply>(9).results.size(), 1u);
+  EXPECT_FALSE(there(2));
+}
+
+TEST_F(ExecutorSessionTest, LostRecordsAreNotServedBeforeTheLossIsAccepted) {
+  auto lost = registered();
+  lost.memory_lost = true;
+  ASSERT_TRUE(registry->enter_service(*epoch_thread, lost).ok());
+  insert_as(peer, 7, 1);
+  const Status refused = peer.answer<wire::Error>(7).status;
+  EXPECT_TRUE(refused == StatusCode::kUnavailable);
+  EXPECT_NE(refused.message().find("accept-loss 1"), std::string_view::npos) << refused.to_string();
+  registry->accept_loss(*epoch_thread);
+  insert_as(peer, 8, 1);
+  EXPECT_EQ(inserted(peer, 8), StatusCode::kOk);
+}
+
+TEST_F(ExecutorSessionTest, AStoppingNodeRefuses) {
+  registry->leave_service();
+  insert_as(peer, 7, 1);
+  EXPECT_TRUE(peer.answer<wire::Error>(7).status == StatusCode::kUnavailable);
+}
+
+TEST_F(ExecutorSessionTest, WhomALimitTurnsAwayIsToldWhenToTryAgain) {
+  for (uint64_t session = 100; sessions.size() < kMaxSessions; ++session) {
+    ASSERT_TRUE(sessions.attach(SessionId(session), session).ok());
+  }
+  RecordingPeer more(2);
+  run(more, std::pair(uint64_t{1}, wire::Attach{SessionId(6), 1, kIncarnation}));
+  const auto refused = more.answer<wire::Error>(1);
+  EXPECT_TRUE(refused.status == StatusCode::kOverloaded);
+  EXPECT_EQ(refused.retry_after_ns, kSessionRetryNs);
+  EXPECT_FALSE(more.attached());
+}
+
+}  // namespace
+}  // namespace loam::storage

@@ -1,0 +1,77 @@
+#include "storage-node/src/request/session_table.h"
+
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace loam::storage {
+namespace {
+
+class SessionTableTest : public testing::Test {
+ protected:
+  std::shared_ptr<NodeSession> attach(uint64_t session, PeerId peer) {
+    return table.attach(SessionId(session), peer).value();
+  }
+
+  std::vector<std::pair<PeerId, StatusCode>> closed;
+  SessionTable table{[this](PeerId peer, const Status& status) { closed.emplace_back(peer, status.code()); }};
+};
+
+TEST_F(SessionTableTest, TheNewestConnectionSpeaks) {
+  const auto session = attach(5, 1);
+  EXPECT_TRUE(session->speaks(1));
+  EXPECT_EQ(attach(5, 2), session);
+  EXPECT_FALSE(session->speaks(1));
+  EXPECT_TRUE(session->speaks(2));
+  ASSERT_EQ(closed.size(), 1u);
+  EXPECT_EQ(closed[0], std::pair(PeerId{1}, StatusCode::kUnavailable));
+  table.detach(session, 1);  // the older connection ends: nothing changes
+  EXPECT_TRUE(session->speaks(2));
+}
+
+TEST_F(SessionTableTest, OnlySessionsThatChangedSomethingAreRemembered) {
+  const auto reader = attach(5, 1);
+  const auto writer = attach(6, 2);
+  ASSERT_TRUE(table.open_window(*writer).ok());
+  table.detach(reader, 1);
+  table.detach(writer, 2);
+  EXPECT_EQ(table.size(), 1u);
+  EXPECT_EQ(attach(6, 3), writer) << "what it has executed is known";
+  EXPECT_TRUE(closed.empty()) << "its former connection was gone";
+}
+
+TEST_F(SessionTableTest, FencedSessionsAreForgottenAndClosed) {
+  const auto dead = attach(5, 1);
+  ASSERT_TRUE(table.open_window(*dead).ok());
+  const auto alive = attach(6, 2);
+  const auto later = attach(9, 3);
+  table.drop_fenced({SessionId(8), {SessionId(6)}});
+  EXPECT_EQ(table.size(), 2u);
+  ASSERT_EQ(closed.size(), 1u);
+  EXPECT_EQ(closed[0], std::pair(PeerId{1}, StatusCode::kFenced));
+  table.detach(dead, 1);  // the connection's end comes later
+  EXPECT_EQ(table.size(), 2u);
+}
+
+TEST_F(SessionTableTest, MoreSessionsThanTheLimitAreTurnedAway) {
+  for (uint64_t session = 1; session <= kMaxSessions; ++session) attach(session, session);
+  const auto refused = table.attach(SessionId(kMaxSessions + 1), 1);
+  EXPECT_TRUE(refused.status() == StatusCode::kOverloaded) << refused.status().to_string();
+  table.drop_fenced({SessionId(1), {}});
+  EXPECT_TRUE(table.attach(SessionId(kMaxSessions + 1), 1).ok());
+}
+
+TEST_F(SessionTableTest, MoreWindowsThanTheLimitAreTurnedAway) {
+  for (uint64_t session = 1; session <= kMaxWindows; ++session) {
+    ASSERT_TRUE(table.open_window(*attach(session, session)).ok());
+  }
+  const auto more = attach(kMaxWindows + 1, 1'000'000);
+  EXPECT_TRUE(table.open_window(*more) == StatusCode::kOverloaded);
+  EXPECT_FALSE(more->windowed());
+  table.drop_fenced({SessionId(1), {}});
+  EXPECT_TRUE(table.open_window(*more).ok());
+}
+
+}  // namespace
+}  // namespace loam::storage
