@@ -7,6 +7,7 @@
 
 namespace loam::cli {
 
+void add_cluster(CLI::App& app, Context& context);
 void add_completion(CLI::App& app, Context& context);
 void add_delete(CLI::App& app, Context& context);
 void add_demo(CLI::App& app, Context& context);

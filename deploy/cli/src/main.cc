@@ -20,6 +20,7 @@ int parse_and_run(int argc, char** argv) {
   app.fallthrough(false);
   Context context;
   add_dev(app, context);
+  add_cluster(app, context);
   add_table(app, context);
   add_put(app, context);
   add_get(app, context);

@@ -19,7 +19,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
 
-constexpr std::chrono::seconds kAnswerWithin{5};
+constexpr uint64_t kAnswerWithin_ns = 5'000'000'000;
 
 Json to_json(const Message& message);
 
@@ -75,11 +75,15 @@ Json to_json(const Message& message) {
 // Calls one method of a service and turns the reply into JSON.
 template <class Service, class Request, class Reply>
 Result<Json> call(const std::string& address, const Request& request,
-                  grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Reply*)) {
-  const auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+                  grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
+                  uint64_t timeout_ns = kAnswerWithin_ns) {
+  // A connection of its own: shared ones wait for seconds after a server was not there once.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   const auto stub = Service::NewStub(channel);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kAnswerWithin);
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout_ns));
   Reply reply;
   const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
   if (!status.ok()) {
@@ -113,6 +117,18 @@ Result<Json> cluster_statistics(const std::string& admin_address) {
   }
   result["nodes"] = std::move(nodes["nodes"]);
   return result;
+}
+
+Result<Json> manager_health(const std::string& admin_address, uint64_t timeout_ns) {
+  namespace manager = commit::admin;
+  return call<manager::ClusterAdmin, manager::HealthRequest, manager::HealthReply>(
+      admin_address, {}, &manager::ClusterAdmin::Stub::Health, timeout_ns);
+}
+
+Result<Json> node_health(const std::string& admin_address, uint64_t timeout_ns) {
+  namespace node = storage::admin;
+  return call<node::NodeAdmin, node::HealthRequest, node::HealthReply>(admin_address, {},
+                                                                       &node::NodeAdmin::Stub::Health, timeout_ns);
 }
 
 }  // namespace loam::cli

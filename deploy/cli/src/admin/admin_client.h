@@ -1,6 +1,7 @@
 // Administration of a running cluster over gRPC.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,5 +15,9 @@ namespace loam::cli {
 /// protocols: {"manager": {…}, "nodes": [{"id": …, "live": …, "statistics": {…}}, …]}. A node that does not answer has
 /// "error" in the place of "statistics". kUnavailable: the commit manager's administration does not answer.
 Result<nlohmann::ordered_json> cluster_statistics(const std::string& admin_address);
+
+/// HealthReply of a commit manager or a storage node. kUnavailable: nobody answers within `timeout_ns`.
+Result<nlohmann::ordered_json> manager_health(const std::string& admin_address, uint64_t timeout_ns);
+Result<nlohmann::ordered_json> node_health(const std::string& admin_address, uint64_t timeout_ns);
 
 }  // namespace loam::cli

@@ -1,0 +1,418 @@
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/base/env.h"
+#include "deploy/cli/src/cluster/local_cluster.h"
+#include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/host/doctor.h"
+#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/output/progress.h"
+
+namespace loam::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string directory;
+  FolderOptions folder;
+  std::vector<std::string> manager_options;
+  std::vector<std::string> node_options;
+  unsigned timeout_s = 30;
+  std::string process;
+  bool kill = false;
+  bool given_settings = false;  // up: any option that makes a new cluster different
+
+  uint64_t timeout_ns() const { return uint64_t{timeout_s} * 1'000'000'000; }
+};
+
+/// On a terminal one line that says whom the command waits for; elsewhere nothing.
+class WaitingLine {
+ public:
+  explicit WaitingLine(const Context& context) : shown_(!context.json && standard_error_is_terminal()) {}
+  ~WaitingLine() { clear(); }
+  WaitingLine(const WaitingLine&) = delete;
+  WaitingLine& operator=(const WaitingLine&) = delete;
+
+  void show(const std::vector<std::string>& names) {
+    if (!shown_) return;
+    const double seconds = static_cast<double>(Env::now_ns() - begin_ns_) / 1e9;
+    std::cerr << fmt::format("\r\x1b[Kwaiting for {} … {:.1f} s", fmt::join(names, ", "), seconds) << std::flush;
+    drawn_ = true;
+  }
+  void clear() {
+    if (drawn_) std::cerr << "\r\x1b[K" << std::flush;
+    drawn_ = false;
+  }
+
+ private:
+  const bool shown_;
+  bool drawn_ = false;
+  const uint64_t begin_ns_ = Env::now_ns();
+};
+
+Json to_json(const MemberStatus& status) {
+  return {{"process", status.member.name},
+          {"state", to_string(status.state)},
+          {"pid", status.pid == 0 ? Json(nullptr) : Json(status.pid)},
+          {"address", status.member.address},
+          {"admin_address", status.member.admin_address},
+          {"uptime_ns", status.uptime_ns},
+          {"log", status.log}};
+}
+
+void print_table(const std::vector<MemberStatus>& all) {
+  auto printer = make_printer(OutputFormat::kTable,
+                              {{"process", FieldType::kText},
+                               {"state", FieldType::kText},
+                               {"pid", FieldType::kUint64},
+                               {"address", FieldType::kText},
+                               {"administration", FieldType::kText},
+                               {"uptime", FieldType::kText}},
+                              std::cout);
+  for (const MemberStatus& one : all) {
+    const bool runs = one.pid != 0;
+    printer->row(std::vector{Value::text(one.member.name), Value::text(to_string(one.state)),
+                             runs ? Value::uint64(static_cast<uint64_t>(one.pid)) : Value::null(),
+                             Value::text(one.member.address), Value::text(one.member.admin_address),
+                             runs ? Value::text(time_for_people(one.uptime_ns)) : Value::null()});
+  }
+  printer->finish();
+}
+
+Result<std::vector<Setting>> settings_of(const std::vector<std::string>& texts) {
+  std::vector<Setting> settings;
+  for (const std::string& text : texts) {
+    LOAM_ASSIGN_OR_RETURN(Setting setting, split_assignment(text));
+    settings.push_back(std::move(setting));
+  }
+  return settings;
+}
+
+Status check_memory(const FolderOptions& options, uint64_t each) {
+  const auto available = available_memory();
+  const uint64_t wanted = each * options.nodes;
+  if (!available || *available >= wanted) return ok_status();
+  return Status(StatusCode::kNoSpace,
+                fmt::format("{} storage nodes of {} each take more than the {} that are available; give them less with "
+                            "--memory, or end other programs",
+                            options.nodes, options.memory, bytes_for_people(*available)));
+}
+
+bool runs(const MemberStatus& status) { return status.pid != 0; }
+
+/// `up`: makes a cluster and starts it, or starts again what is dead of the one that is there.
+class Up {
+ public:
+  Up(const Context& context, const Options& options) : context_(context), options_(options) {}
+
+  int run() {
+    auto cluster = prepare();
+    if (!cluster.ok()) return refuse(cluster.status());
+    std::vector<std::string> started;
+    Status status;
+    for (const Member& member : cluster->folder().members()) {
+      if (cluster->status(member, false).pid != 0) continue;
+      status = cluster->start(member);
+      if (!status.ok()) break;
+      started.push_back(member.name);
+    }
+    if (status.ok()) {
+      WaitingLine line(context_);
+      status = cluster->wait_ready(resumed_ ? started : std::vector<std::string>(), options_.timeout_ns(),
+                                   [&](const std::vector<std::string>& names) { line.show(names); });
+    }
+    if (!status.ok()) {
+      // A cluster that did not come up as a whole is ended again; one that ran in part goes on.
+      if (!resumed_) end_all(*cluster);
+      return fail(context_, kExitNotStarted, status);
+    }
+    announce(*cluster, started);
+    return kExitOk;
+  }
+
+ private:
+  Result<LocalCluster> prepare() {
+    auto open = ClusterFolder::open(options_.folder.directory);
+    if (!open.ok() && open.code() != StatusCode::kNotFound) return open.status();
+    if (open.ok()) {
+      LocalCluster cluster(*open);
+      const std::vector<MemberStatus> all = cluster.status();
+      const auto running = std::count_if(all.begin(), all.end(), runs);
+      if (running == static_cast<std::ptrdiff_t>(all.size())) {
+        return Status(
+            StatusCode::kAlreadyExists,
+            fmt::format("a cluster runs in {} already; `loam cluster status` shows it, `loam cluster down` ends "
+                        "it, --dir names another folder",
+                        options_.folder.directory.string()));
+      }
+      if (running > 0) {
+        if (options_.given_settings) {
+          return Status(StatusCode::kInvalidArgument,
+                        "a part of the cluster still runs, with the settings that it has: `up` without options starts "
+                        "the rest again, `down` ends it all");
+        }
+        resumed_ = true;
+        return cluster;
+      }
+    }
+    auto bytes = parse_bytes(options_.folder.memory);
+    if (!bytes.ok()) return Status(bytes.code(), "--memory: " + std::string(bytes.status().message()));
+    FolderOptions folder = options_.folder;
+    LOAM_ASSIGN_OR_RETURN(folder.manager_settings, settings_of(options_.manager_options));
+    LOAM_ASSIGN_OR_RETURN(folder.node_settings, settings_of(options_.node_options));
+    LOAM_RETURN_IF_ERROR(check_memory(folder, *bytes));
+    LOAM_ASSIGN_OR_RETURN(ClusterFolder made, ClusterFolder::create(folder));
+    return LocalCluster(std::move(made));
+  }
+
+  int refuse(const Status& status) const {
+    switch (status.code()) {
+      case StatusCode::kAlreadyExists:
+        return fail(context_, kExitFailed, status);
+      case StatusCode::kInvalidArgument:
+        return fail(context_, kExitUsage, status);
+      default:
+        return fail(context_, kExitNotStarted, status);
+    }
+  }
+
+  static void end_all(LocalCluster& cluster) {
+    constexpr uint64_t kPatience_ns = 5'000'000'000;
+    const auto& members = cluster.folder().members();
+    for (auto member = members.rbegin(); member != members.rend(); ++member) cluster.stop(*member, kPatience_ns);
+  }
+
+  void announce(const LocalCluster& cluster, const std::vector<std::string>& started) const {
+    const Member& manager = cluster.folder().manager();
+    const std::vector<MemberStatus> all = cluster.status();
+    if (context_.json) {
+      Json object = {{"directory", cluster.folder().directory().string()},
+                     {"address", manager.address},
+                     {"admin_address", manager.admin_address},
+                     {"new", !resumed_},
+                     {"started", started},
+                     {"processes", Json::array()}};
+      for (const MemberStatus& one : all) object["processes"].push_back(to_json(one));
+      std::cout << json_line(object) << std::endl;
+      return;
+    }
+    print_table(all);
+    std::cout << fmt::format("\nThe cluster is up in {}; its logs are there too.\n",
+                             cluster.folder().directory().string());
+    if (resumed_) {
+      for (const std::string& name : started) std::cout << fmt::format("{} was started again.\n", name);
+      if (std::any_of(started.begin(), started.end(), [](const auto& name) { return name.starts_with("node"); })) {
+        std::cout
+            << "A storage node that starts again is empty: `loam status` shows which have lost records, and `loam "
+               "node accept-loss` goes on without them.\n";
+      }
+    }
+    if (manager.address != kDefaultAddress) std::cout << fmt::format("export LOAM_CONNECT={}\n", manager.address);
+  }
+
+  const Context& context_;
+  const Options& options_;
+  bool resumed_ = false;
+};
+
+std::string_view ending_of(Ending ending) {
+  switch (ending) {
+    case Ending::kWasGone:
+      return "was not running";
+    case Ending::kTerminated:
+      return "ended";
+    case Ending::kKilled:
+      break;
+  }
+  return "killed";
+}
+
+void tell_end(const Context& context, const Member& member, Ending ending) {
+  if (context.json) {
+    std::cout << json_line({{"process", member.name},
+                            {"ended", ending != Ending::kWasGone},
+                            {"killed", ending == Ending::kKilled}})
+              << std::endl;
+  } else {
+    std::cout << fmt::format("{:<16} {}", member.name, ending_of(ending)) << std::endl;
+  }
+}
+
+// Storage nodes first: while the commit manager is there they end without a complaint.
+int down(const Context& context, const Options& options) {
+  auto folder = ClusterFolder::open(options.folder.directory);
+  if (!folder.ok()) return fail(context, kExitFailed, folder.status());
+  LocalCluster cluster(*std::move(folder));
+  const auto& members = cluster.folder().members();
+  for (auto member = members.rbegin(); member != members.rend(); ++member) {
+    tell_end(context, *member, cluster.stop(*member, options.timeout_ns()));
+  }
+  return kExitOk;
+}
+
+int status(const Context& context, const Options& options) {
+  auto folder = ClusterFolder::open(options.folder.directory);
+  if (!folder.ok()) return fail(context, kExitFailed, folder.status());
+  const std::vector<MemberStatus> all = LocalCluster(*std::move(folder)).status();
+  if (context.json) {
+    for (const MemberStatus& one : all) std::cout << json_line(to_json(one)) << "\n";
+  } else {
+    print_table(all);
+  }
+  const bool good =
+      std::all_of(all.begin(), all.end(), [](const auto& one) { return one.state == MemberState::kReady; });
+  return good ? kExitOk : kExitCheckFailed;
+}
+
+int stop_one(const Context& context, const Options& options) {
+  auto folder = ClusterFolder::open(options.folder.directory);
+  if (!folder.ok()) return fail(context, kExitFailed, folder.status());
+  LocalCluster cluster(*std::move(folder));
+  auto member = cluster.folder().member(options.process);
+  if (!member.ok()) return fail(context, kExitUsage, member.status());
+  if (!options.kill) {
+    tell_end(context, *member, cluster.stop(*member, options.timeout_ns()));
+    return kExitOk;
+  }
+  const bool ran = cluster.status(*member, false).pid != 0;
+  cluster.kill(*member);
+  tell_end(context, *member, ran ? Ending::kKilled : Ending::kWasGone);
+  return kExitOk;
+}
+
+int start_one(const Context& context, const Options& options) {
+  auto folder = ClusterFolder::open(options.folder.directory);
+  if (!folder.ok()) return fail(context, kExitFailed, folder.status());
+  LocalCluster cluster(*std::move(folder));
+  auto member = cluster.folder().member(options.process);
+  if (!member.ok()) return fail(context, kExitUsage, member.status());
+  if (cluster.status(*member, false).pid != 0) {
+    return fail(context, kExitFailed, fmt::format("{} runs already", member->name));
+  }
+  Status started = cluster.start(*member);
+  if (started.ok()) {
+    WaitingLine line(context);
+    started = cluster.wait_ready({member->name}, options.timeout_ns(),
+                                 [&](const std::vector<std::string>& names) { line.show(names); });
+  }
+  if (!started.ok()) return fail(context, kExitNotStarted, started);
+  const MemberStatus now = cluster.status(*member);
+  if (context.json) {
+    std::cout << json_line(to_json(now)) << std::endl;
+  } else {
+    std::cout << fmt::format("{:<16} {} at {}, pid {}", member->name, to_string(now.state), member->address, now.pid)
+              << std::endl;
+  }
+  return kExitOk;
+}
+
+// Runs `body` while no other program changes the folder.
+int locked(const Context& context, const Options& options, const std::function<int()>& body) {
+  auto lock = FolderLock::take(options.folder.directory);
+  if (!lock.ok()) {
+    return fail(context, lock.code() == StatusCode::kOverloaded ? kExitFailed : kExitNotStarted, lock.status());
+  }
+  return body();
+}
+
+void add_directory(CLI::App& command, Context& context, Options& options) {
+  command.add_option("--dir", options.directory, "The cluster's folder: configuration, logs, pids")
+      ->envname("LOAM_DIR")
+      ->type_name("FOLDER")
+      ->default_str(default_cluster_directory().string());
+  add_json(command, context);
+}
+
+void add_timeout(CLI::App& command, Options& options, const char* what) {
+  command.add_option("--timeout", options.timeout_s, what)
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1, 3'600))
+      ->capture_default_str();
+}
+
+using Body = int (*)(const Context&, const Options&);
+
+void set_locked_body(CLI::App& command, Context& context, const std::shared_ptr<Options>& options, Body body) {
+  set_body(command, context, [&context, options, body] {
+    options->folder.directory =
+        options->directory.empty() ? default_cluster_directory() : std::filesystem::absolute(options->directory);
+    return locked(context, *options, [&] { return body(context, *options); });
+  });
+}
+
+void add_up(CLI::App& cluster, Context& context, const std::shared_ptr<Options>& options) {
+  CLI::App* command = cluster.add_subcommand("up", "Start a cluster, or what is dead of one, in the background");
+  add_directory(*command, context, *options);
+  std::vector<CLI::Option*> settings;
+  settings.push_back(command->add_option("--nodes", options->folder.nodes, "Storage nodes")
+                         ->check(CLI::Range(1U, kMostLocalNodes))
+                         ->capture_default_str());
+  settings.push_back(command->add_option("--memory", options->folder.memory, "Memory of each storage node")
+                         ->type_name("SIZE")
+                         ->capture_default_str());
+  settings.push_back(command->add_flag("--free-ports", options->folder.free_ports,
+                                       "Take free ports of the loopback address instead of 7400 and the next"));
+  settings.push_back(command
+                         ->add_option("--manager-option", options->manager_options,
+                                      "An option of loam-commit-manager without its dashes; repeatable")
+                         ->type_name("NAME=VALUE"));
+  settings.push_back(command
+                         ->add_option("--node-option", options->node_options,
+                                      "An option of loam-storage-node without its dashes; repeatable")
+                         ->type_name("NAME=VALUE"));
+  add_timeout(*command, *options, "Until all serve");
+  set_locked_body(*command, context, options, [](const Context& c, const Options& o) { return Up(c, o).run(); });
+  command->parse_complete_callback([options, settings] {
+    options->given_settings =
+        std::any_of(settings.begin(), settings.end(), [](const auto* one) { return one->count() > 0; });
+  });
+}
+
+}  // namespace
+
+void add_cluster(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
+  CLI::App* cluster = app.add_subcommand("cluster", "Run a cluster of processes on this host");
+  cluster->require_subcommand(1);
+  add_up(*cluster, context, options);
+
+  CLI::App* ending = cluster->add_subcommand("down", "End the cluster; its records are in memory and go with it");
+  add_directory(*ending, context, *options);
+  add_timeout(*ending, *options, "Until a process that does not end is killed");
+  set_locked_body(*ending, context, options, down);
+
+  CLI::App* listing = cluster->add_subcommand("status", "Show the processes; exit code 6 if not all are ready");
+  add_directory(*listing, context, *options);
+  set_body(*listing, context, [&context, options] {
+    options->folder.directory =
+        options->directory.empty() ? default_cluster_directory() : std::filesystem::absolute(options->directory);
+    return status(context, *options);
+  });
+
+  const auto process = [&](CLI::App* command) {
+    command->add_option("process", options->process, "Its name: commit-manager, node-1, …")
+        ->required()
+        ->type_name("PROCESS");
+    add_directory(*command, context, *options);
+  };
+  CLI::App* starting = cluster->add_subcommand("start", "Start one process that does not run");
+  process(starting);
+  add_timeout(*starting, *options, "Until it serves");
+  set_locked_body(*starting, context, options, start_one);
+
+  CLI::App* stopping = cluster->add_subcommand("stop", "End one process");
+  process(stopping);
+  stopping->add_flag("--kill", options->kill, "By SIGKILL, as if it had crashed");
+  add_timeout(*stopping, *options, "Until it is killed if it does not end");
+  set_locked_body(*stopping, context, options, stop_one);
+}
+
+}  // namespace loam::cli
