@@ -28,6 +28,7 @@ class Node final : public loam::program::Service {
 
 void declare(loam::program::OptionSet& options, NodeOptions& node) {
   options.text("listen", node.listen, "data path, tcp://host:port; port 0 takes a free one");
+  options.text("advertise", node.advertise, "where clients reach it if not at --listen: behind a proxy or a NAT");
   options.text("manager", node.manager, "the commit manager, tcp://host:port");
   options.text("admin", node.admin_listen, "gRPC administration, host:port; empty for none");
   options.size("memory", node.memory_bytes, "for records and indexes, taken at start");

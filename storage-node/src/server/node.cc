@@ -55,6 +55,7 @@ TableStatistics statistics_of(const ServedTable& served) {
 
 Status NodeOptions::check() const {
   LOAM_RETURN_IF_ERROR(net::Address::parse(listen).status());
+  if (!advertise.empty()) LOAM_RETURN_IF_ERROR(net::Address::parse(advertise).status());
   LOAM_RETURN_IF_ERROR(net::Address::parse(manager).status());
   if (network_threads == 0 || network_threads > kMaxNetworkThreads) {
     return out_of_range("network_threads", "1 to " + std::to_string(kMaxNetworkThreads));
@@ -123,7 +124,8 @@ Status StorageNode::Impl::start() {
     admin_address = admin->address();
   }
   control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_ended);
-  return control->start(net::Address::parse(options.manager).value(), {address, admin_address, pool->limit_bytes()},
+  return control->start(net::Address::parse(options.manager).value(),
+                        {options.advertise.empty() ? address : options.advertise, admin_address, pool->limit_bytes()},
                         options.register_timeout_ns);
 }
 

@@ -13,7 +13,8 @@ namespace loam::storage {
 
 /// How a node is set up. Everything here is a run-time option of the programs; `check()` tells what is out of range.
 struct NodeOptions {
-  std::string listen = "tcp://127.0.0.1:0";      ///< data path; port 0 takes a free one; loopback unless told otherwise
+  std::string listen = "tcp://127.0.0.1:0";  ///< data path; port 0 takes a free one; loopback unless told otherwise
+  std::string advertise{};  ///< where clients reach the data path, if not at `listen`: behind a proxy or a NAT
   std::string manager = "tcp://127.0.0.1:7400";  ///< the commit manager
   std::string admin_listen = "127.0.0.1:0";      ///< gRPC administration, host:port; empty for none
   uint64_t memory_bytes = uint64_t{1} << 30;     ///< records and indexes together, mapped and faulted in at start
