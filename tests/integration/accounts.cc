@@ -44,17 +44,19 @@ Status Accounts::write(Transaction& transaction, std::span<const Change> changes
   return ok_status();
 }
 
-Status Accounts::run(std::span<const Change> changes, Attempt& attempt) {
+Status Accounts::read(std::span<const Change> changes, Prepared& prepared) {
   const bool read_only =
       std::all_of(changes.begin(), changes.end(), [](const Change& c) { return c.kind == Change::Kind::kRead; });
   std::vector<Key> keys;
   for (const Change& change : changes) keys.push_back(change.key);
 
+  Attempt& attempt = prepared.attempt;
   attempt.requested_ns = Env::now_ns();
   LOAM_ASSIGN_OR_RETURN(Transaction transaction, client_.begin({.read_only = read_only}));
   attempt.begun_ns = Env::now_ns();
   attempt.id = transaction.id();
-  const std::vector<Result<Record>> records = transaction.get_many(table_, keys);
+  prepared.transaction = std::move(transaction);
+  const std::vector<Result<Record>> records = prepared.transaction->get_many(table_, keys);
   for (size_t i = 0; i < records.size(); ++i) {
     if (records[i].ok()) {
       attempt.reads.push_back({keys[i], records[i]->version(), records[i]->int64(0)});
@@ -64,15 +66,22 @@ Status Accounts::run(std::span<const Change> changes, Attempt& attempt) {
       return records[i].status();
     }
   }
-  LOAM_RETURN_IF_ERROR(write(transaction, changes, attempt));
-  history_.attempting(attempt);
-  return transaction.commit();
+  return write(*prepared.transaction, changes, attempt);
 }
 
-Attempt Accounts::attempt(std::span<const Change> changes) {
-  Attempt attempt;
-  attempt.number = history_.next_number();
-  attempt.status = run(changes, attempt);
+Prepared Accounts::prepare(std::span<const Change> changes) {
+  Prepared prepared;
+  prepared.attempt.number = history_.next_number();
+  prepared.attempt.status = read(changes, prepared);
+  return prepared;
+}
+
+Attempt Accounts::finish(Prepared prepared) {
+  Attempt attempt = std::move(prepared.attempt);
+  if (attempt.status.ok()) {
+    history_.attempting(attempt);
+    attempt.status = prepared.transaction->commit();
+  }
   attempt.ended_ns = Env::now_ns();
   history_.ended(attempt);
   return attempt;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct Change {
   int64_t amount = 0;
 };
 
+/// A transaction that has read and buffered its writes, and was not asked to commit yet.
+struct Prepared {
+  Attempt attempt;  // its status: of the preparation
+  std::optional<client::Transaction> transaction{};
+};
+
 /// One client's access to the accounts. Every transaction reads all the records that it names before it writes, and is
 /// told to the history: the checker relies on both. Calls from fibers or ordinary threads, as the client's.
 class Accounts {
@@ -37,7 +44,10 @@ class Accounts {
   static Schema schema();
 
   /// One transaction; never repeated. Keys are distinct.
-  Attempt attempt(std::span<const Change> changes);
+  Attempt attempt(std::span<const Change> changes) { return finish(prepare(changes)); }
+  /// The same in two steps.
+  Prepared prepare(std::span<const Change> changes);
+  Attempt finish(Prepared prepared);
   /// Accounts 1 … count with `balance` each, in transactions of up to 100.
   Status load(uint64_t count, int64_t balance);
   /// The total in a snapshot of its own, by a scan.
@@ -46,7 +56,7 @@ class Accounts {
   Result<std::vector<SeenRecord>> scan();
 
  private:
-  Status run(std::span<const Change> changes, Attempt& attempt);
+  Status read(std::span<const Change> changes, Prepared& prepared);
   Status write(client::Transaction& transaction, std::span<const Change> changes, Attempt& attempt);
 
   client::Client& client_;

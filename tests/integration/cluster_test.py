@@ -22,12 +22,11 @@ class UndisturbedTest(ClusterTest):
         self.assertEqual((checked.resolved, checked.vanished), (0, 0))
 
     def test_held_snapshot_stays_as_it_is(self):
-        first = self.guide.need("hold read:1 read:2")
+        first = self.guide.need("prepare read:1 read:2")
         self.cluster.client("other").need("transact add:1=-5 add:2=5")
-        self.assertEqual(self.guide.need("look")["records"], first["records"])
-        self.guide.need("release")
-        self.assertNotEqual(self.guide.need("hold read:1 read:2")["records"], first["records"])
-        self.guide.need("release")
+        self.assertEqual(self.guide.need("look")["records"], first["reads"])
+        self.guide.need("commit")
+        self.assertNotEqual(self.guide.need("transact read:1 read:2")["reads"], first["reads"])
         self.check_history()
 
     def test_two_clients_create_the_same_table_at_once(self):

@@ -87,32 +87,28 @@ std::string Console::begin(uint64_t count) {
          json_status(status);
 }
 
-std::string Console::hold(const Words& words) {
-  auto changes = changes_of(words);
+std::string Console::prepare(const Words& words) {
+  const auto changes = changes_of(words);
   if (!changes.ok()) return json_status(changes.status());
-  auto transaction = client_.begin();
-  if (!transaction.ok()) return json_status(transaction.status());
-  held_.clear();
-  held_keys_.clear();
-  for (const Change& one : *changes) held_keys_.push_back(one.key);
-  held_.push_back(std::move(*transaction));
-  return look();
+  prepared_ = accounts_.prepare(*changes);
+  return json_attempt(prepared_->attempt);
 }
 
 std::string Console::look() {
-  if (held_.empty()) return json_status({StatusCode::kInvalidArgument, "nothing is held"});
+  std::vector<Key> keys;
+  for (const SeenRecord& read : prepared_->attempt.reads) keys.push_back(read.key);
   std::vector<SeenRecord> seen;
-  const auto records = held_[0].get_many(table_, held_keys_);
+  const auto records = prepared_->transaction->get_many(table_, keys);
   for (size_t i = 0; i < records.size(); ++i) {
     if (records[i].ok()) {
-      seen.push_back({held_keys_[i], records[i]->version(), records[i]->int64(0)});
+      seen.push_back({keys[i], records[i]->version(), records[i]->int64(0)});
     } else if (records[i].code() == StatusCode::kNotFound) {
-      seen.push_back({held_keys_[i], Version(), 0});
+      seen.push_back({keys[i], Version(), 0});
     } else {
       return json_status(records[i].status());
     }
   }
-  return "\"id\":" + std::to_string(held_[0].id().value) + "," + records_json(seen) + json_status({});
+  return records_json(seen) + json_status({});
 }
 
 std::string Console::writable(const Words& words) {
@@ -167,13 +163,13 @@ std::string Console::answer(const Words& words) {
     const auto count = number<uint64_t>(words[1]);
     return count.ok() ? begin(*count) : json_status(count.status());
   }
-  if (command == "hold") return hold(words);
-  if (command == "look") return look();
-  if (command == "release") {
-    if (held_.empty()) return json_status(wrong("release"));
-    const Status status = held_[0].abort();
-    held_.clear();
-    return json_status(status);
+  if (command == "prepare") return prepare(words);
+  if (command == "commit" || command == "look" || command == "release") {
+    if (!prepared_ || !prepared_->transaction) return json_status(wrong(command));
+    if (command == "look") return look();
+    Prepared prepared = *std::exchange(prepared_, std::nullopt);
+    if (command == "commit") return json_attempt(accounts_.finish(std::move(prepared)));
+    return json_status(prepared.transaction->abort());
   }
   if (command == "writable") return writable(words);
   if (command == "sum") {
@@ -195,7 +191,7 @@ void Console::run() {
     std::printf("{%s}\n", answer(words).c_str());
     std::fflush(stdout);
   }
-  held_.clear();
+  prepared_.reset();
 }
 
 }  // namespace loam::integration

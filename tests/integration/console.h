@@ -1,6 +1,7 @@
 // A client that a test leads by the hand: commands on stdin, one JSON object a command on stdout.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,10 +16,11 @@ namespace loam::integration {
 ///
 ///     load COUNT BALANCE             accounts 1 … COUNT
 ///     transact CHANGE…               one transaction: read:KEY add:KEY=AMOUNT insert:KEY=AMOUNT remove:KEY
+///     prepare CHANGE…                the same up to the commit
+///     commit                         what was prepared; together they answer what transact does
 ///     begin COUNT                    so many transactions that are begun and aborted; the first id, the last
-///     hold CHANGE…                   begins, reads and writes nothing of it: only reads, and stays open
-///     look                           the same reads once more in the held transaction
-///     release                        aborts it
+///     look                           the reads of what was prepared, once more
+///     release                        aborts what was prepared
 ///     writable MILLISECONDS KEY…     tries to write all these, again and again, until that commits
 ///     sum · scan                     the total; every record as [key, version, balance]
 ///     create NAME int64|text         another table with one field of that type
@@ -37,7 +39,7 @@ class Console {
 
   std::string answer(const Words& words);
   std::string begin(uint64_t count);
-  std::string hold(const Words& words);
+  std::string prepare(const Words& words);
   std::string look();
   std::string writable(const Words& words);
   std::string scan();
@@ -46,8 +48,7 @@ class Console {
   client::Client& client_;
   Accounts& accounts_;
   const client::Table table_;
-  std::vector<client::Transaction> held_;  // at most one
-  std::vector<Key> held_keys_;
+  std::optional<Prepared> prepared_;
 };
 
 }  // namespace loam::integration
