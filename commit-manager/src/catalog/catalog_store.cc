@@ -105,6 +105,7 @@ Result<wire::TableInfo> CatalogStore::add(const wire::CreateTable& request) {
                                                std::to_string(options_.max_catalog_bytes) + " bytes; drop some first");
   }
   ++next_table_;
+  ++revision_;
   table_bytes_ += bytes;
   tables_.emplace(table.name, Found{table, true});
   return table;
@@ -114,60 +115,130 @@ void CatalogStore::activate(std::string_view name) {
   const auto at = tables_.find(name);
   LOAM_CHECK(at != tables_.end() && at->second.pending, "only a pending table is activated");
   at->second.pending = false;
-  ++version_;
+  changed();
 }
 
 void CatalogStore::remove(std::string_view name) {
   const auto at = tables_.find(name);
   LOAM_CHECK(at != tables_.end(), "only a known table is removed");
   table_bytes_ -= encoded_bytes(at->second.table);
-  if (!at->second.pending) ++version_;
+  if (!at->second.pending) changed();
   tables_.erase(at);
 }
 
-Result<wire::NodeInfo> CatalogStore::register_node(const wire::RegisterNode& request) {
+NodeStatus* CatalogStore::find_address(std::string_view address) {
+  const auto at = std::find_if(nodes_.begin(), nodes_.end(),
+                               [&](const NodeStatus& status) { return status.info.address == address; });
+  return at == nodes_.end() ? nullptr : &*at;
+}
+
+void CatalogStore::set_state(NodeStatus& node, wire::NodeState state) {
+  node.info.state = state;
+  node.live = state == wire::NodeState::kLive;
+}
+
+Result<CatalogStore::Registration> CatalogStore::register_node(const wire::RegisterNode& request) {
   const auto refuse = [](StatusCode code, const std::string& why) { return Status(code, "register node: " + why); };
   if (request.address.empty() || request.address.size() > kMaxAddressBytes ||
       request.admin_address.size() > kMaxAddressBytes) {
     return refuse(StatusCode::kInvalidArgument,
                   "an address has 1 to " + std::to_string(kMaxAddressBytes) + " bytes, such as tcp://127.0.0.1:7401");
   }
-  if (nodes_.size() >= kMaxNodes) {
-    return refuse(StatusCode::kOverloaded,
-                  std::to_string(kMaxNodes) + " nodes have registered since the commit manager started, the limit");
+  NodeStatus* node = find_address(request.address);
+  const bool new_start = request.incarnation.value == 0;
+  if (!new_start && (node == nullptr || node->info.incarnation != request.incarnation)) {
+    return refuse(StatusCode::kFenced, "incarnation " + std::to_string(request.incarnation.value) +
+                                           " of the storage node at " + request.address +
+                                           (node == nullptr ? " is not known" : " has been replaced by a newer one") +
+                                           "; end this process, and start it anew if it is still wanted");
   }
-  const uint64_t number = nodes_.size() + 1;
-  nodes_.push_back(
-      {{NodeId(number), Incarnation(number), request.address, request.admin_address}, true, 0, request.capacity_bytes});
-  ++live_nodes_;
-  ++version_;
-  return nodes_.back().info;
-}
-
-void CatalogStore::node_died(NodeId node) {
-  NodeStatus& status = nodes_[node.value - 1];
-  if (!status.live) return;
-  status.live = false;
-  --live_nodes_;
-  ++version_;
-}
-
-std::optional<NodeId> CatalogStore::find_live(std::string_view address) const {
-  for (const NodeStatus& status : nodes_) {
-    if (status.live && status.info.address == address) return status.info.id;
+  if (node == nullptr) {
+    if (nodes_.size() >= kMaxNodes) {
+      return refuse(StatusCode::kOverloaded,
+                    "the cluster has " + std::to_string(kMaxNodes) + " storage nodes, the limit");
+    }
+    nodes_.emplace_back();
+    node = &nodes_.back();
+    node->info.id = NodeId(nodes_.size());
+    node->info.address = request.address;
   }
-  return std::nullopt;
+  if (new_start) {
+    node->info.incarnation = Incarnation(++last_incarnation_);
+    node->memory_lost = node->shards != 0;
+  }
+  node->info.admin_address = request.admin_address;
+  node->capacity_bytes = request.capacity_bytes;
+  set_state(*node, node->memory_lost ? wire::NodeState::kLost : wire::NodeState::kLive);
+  changed();
+  return Registration{node->info.id, new_start};
 }
 
-bool CatalogStore::is_live(NodeId node) const {
-  return node.value != 0 && node.value <= nodes_.size() && nodes_[node.value - 1].live;
+void CatalogStore::node_unreachable(NodeId node) {
+  if (!reachable(node)) return;
+  set_state(nodes_[node.value - 1], wire::NodeState::kUnreachable);
+  changed();
+}
+
+void CatalogStore::accept_loss(NodeId node) {
+  nodes_[node.value - 1].memory_lost = false;
+  ++revision_;
+}
+
+void CatalogStore::loss_told(NodeId node) {
+  set_state(nodes_[node.value - 1], wire::NodeState::kLive);
+  changed();
+}
+
+size_t CatalogStore::count(wire::NodeState state) const {
+  return static_cast<size_t>(
+      std::count_if(nodes_.begin(), nodes_.end(), [&](const NodeStatus& node) { return node.info.state == state; }));
+}
+
+void CatalogStore::save(DurableState& state) const {
+  state.last_incarnation = Incarnation(last_incarnation_);
+  state.next_table = TableId(next_table_);
+  state.version = version_;
+  state.tables.clear();
+  for (const auto& [name, found] : tables_) {
+    if (!found.pending && !wire::is_system_name(name)) state.tables.push_back(found.table);
+  }
+  state.nodes.clear();
+  for (const NodeStatus& node : nodes_) {
+    state.nodes.push_back({node.info.id, node.info.incarnation, node.info.address, node.info.admin_address,
+                           node.capacity_bytes, node.memory_lost});
+  }
+  state.dealt = dealt_;
+  state.shards = shards_;
+}
+
+void CatalogStore::restore(const DurableState& state) {
+  last_incarnation_ = state.last_incarnation.value;
+  next_table_ = state.next_table.value;
+  version_ = state.version;
+  for (const wire::TableInfo& table : state.tables) {
+    tables_.emplace(table.name, Found{table, false});
+    table_bytes_ += encoded_bytes(table);
+  }
+  for (const DurableNode& stored : state.nodes) {
+    NodeStatus& node = nodes_.emplace_back();
+    node.info = {stored.id, stored.incarnation, stored.address, stored.admin_address, wire::NodeState::kLive};
+    node.capacity_bytes = stored.capacity_bytes;
+    node.memory_lost = stored.memory_lost;
+    set_state(node, node.memory_lost ? wire::NodeState::kLost : wire::NodeState::kLive);
+  }
+  dealt_ = state.dealt;
+  shards_ = state.shards;
+  for (const NodeId owner : shards_.owners) {
+    if (owner.value != 0) ++nodes_[owner.value - 1].shards;
+  }
+  changed();
 }
 
 bool CatalogStore::deal_shards() {
-  if (dealt_ || live_nodes_ < std::max<size_t>(options_.initial_nodes, 1)) return false;
+  if (dealt_ || reachable_nodes() < std::max<size_t>(options_.initial_nodes, 1)) return false;
   std::vector<NodeStatus*> live;
   for (NodeStatus& status : nodes_) {
-    if (status.live) live.push_back(&status);
+    if (status.info.state != wire::NodeState::kUnreachable) live.push_back(&status);
   }
   for (size_t shard = 0; shard < shards_.owners.size(); ++shard) {
     NodeStatus& owner = *live[shard % live.size()];
@@ -175,7 +246,8 @@ bool CatalogStore::deal_shards() {
     ++owner.shards;
   }
   dealt_ = true;
-  shards_.version = ++version_;
+  changed();
+  shards_.version = version_;
   return true;
 }
 
@@ -197,15 +269,18 @@ void CatalogStore::check_invariants() const {
     bytes += encoded_bytes(found.table);
   }
   LOAM_CHECK(bytes == table_bytes_, "table bytes are counted");
-  size_t live = 0;
   std::vector<uint32_t> shards(nodes_.size() + 1);
   for (const NodeId owner : shards_.owners) ++shards.at(owner.value);
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    LOAM_CHECK(nodes_[i].info.id.value == i + 1, "nodes are filed by id");
-    LOAM_CHECK(nodes_[i].shards == shards[i + 1], "shards are counted");
-    live += nodes_[i].live ? 1 : 0;
+    const NodeStatus& node = nodes_[i];
+    LOAM_CHECK(node.info.id.value == i + 1, "nodes are filed by id");
+    LOAM_CHECK(node.shards == shards[i + 1], "shards are counted");
+    LOAM_CHECK(node.info.incarnation.value != 0 && node.info.incarnation.value <= last_incarnation_,
+               "incarnations were given out");
+    LOAM_CHECK(node.live == (node.info.state == wire::NodeState::kLive), "live is a state");
+    LOAM_CHECK(!(node.live && node.memory_lost), "a node whose records are lost is not live");
+    LOAM_CHECK(!node.memory_lost || node.shards != 0, "who has no shards has lost nothing");
   }
-  LOAM_CHECK(live == live_nodes_, "live nodes are counted");
 }
 
 }  // namespace loam::commit

@@ -3,14 +3,13 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include <loam/commit/core.h>
 
+#include "commit-manager/src/catalog/durable_state.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/wire/catalog.h"
@@ -21,12 +20,14 @@ namespace loam::commit {
 /// The catalog as data: what exists, who owns which shard. Who has to hear of a change is TableChanges' business.
 ///
 /// Owner: Core. One thread. A table is *pending* from add() until activate() or remove(): nodes are told about it,
-/// clients are not (R30). Ids of tables, nodes and incarnations rise and are never used twice. The version rises with
-/// everything that a client can see change.
+/// clients are not (R30). Ids of tables, nodes and incarnations rise and are never used twice, also over restarts
+/// (save(), restore()). The version rises with everything that a client can see change.
 ///
-/// The shard map is dealt out once, evenly, to the nodes that are registered at that moment
+/// A node is known by its data address: a process that starts there anew is the same node in a new incarnation (R10).
+/// The shard map is dealt out once, evenly, to the nodes that are reachable at that moment
 /// (CoreOptions::initial_nodes), and stays: shards cannot move while nobody moves their records. A node that registers
-/// later gets none, and a dead node's shards stay its own, because its memory is lost (R10).
+/// later gets none. A node that starts anew keeps its shards, and has lost their records: `memory_lost`, until an
+/// operator accepts that.
 class CatalogStore {
  public:
   explicit CatalogStore(const CoreOptions& options);
@@ -49,33 +50,57 @@ class CatalogStore {
   void activate(std::string_view name);
   void remove(std::string_view name);
 
-  /// A storage node that has just started. kInvalidArgument, kOverloaded.
-  Result<wire::NodeInfo> register_node(const wire::RegisterNode& request);
-  void node_died(NodeId node);
-  /// The live node with this address.
-  std::optional<NodeId> find_live(std::string_view address) const;
-  bool is_live(NodeId node) const;
+  struct Registration {
+    NodeId node;
+    bool new_start = false;
+  };
+  /// A storage node that has just started, or comes back with the incarnation that it has. kInvalidArgument,
+  /// kOverloaded; kFenced: that incarnation has been replaced, or is not known.
+  Result<Registration> register_node(const wire::RegisterNode& request);
+  /// Its lease has run out.
+  void node_unreachable(NodeId node);
+  /// The loss of its records is accepted; it counts as lost until loss_told().
+  void accept_loss(NodeId node);
+  void loss_told(NodeId node);
+  bool known(NodeId node) const { return node.value != 0 && node.value <= nodes_.size(); }
+  const NodeStatus& node(NodeId node) const { return nodes_[node.value - 1]; }
+  /// Its lease runs.
+  bool reachable(NodeId node) const { return known(node) && node_state(node) != wire::NodeState::kUnreachable; }
   /// Deals the shards out if it is time; true if it did.
   bool deal_shards();
   bool dealt() const { return dealt_; }
   const wire::ShardMap& shards() const { return shards_; }
-  size_t live_nodes() const { return live_nodes_; }
+  size_t count(wire::NodeState state) const;
+  size_t reachable_nodes() const { return nodes_.size() - count(wire::NodeState::kUnreachable); }
 
   wire::CatalogVersion version() const { return version_; }
   /// As clients see it, or as a storage node does: with pending tables.
   wire::Catalog catalog(bool with_pending) const;
   const std::vector<NodeStatus>& nodes() const { return nodes_; }
   size_t tables() const { return tables_.size(); }
+
+  /// Rises with everything that save() writes.
+  uint64_t revision() const { return revision_; }
+  void save(DurableState& state) const;
+  /// Into a new store. All nodes count as reachable: their leases from before may still run.
+  void restore(const DurableState& state);
   void check_invariants() const;
 
  private:
+  wire::NodeState node_state(NodeId node) const { return nodes_[node.value - 1].info.state; }
+  NodeStatus* find_address(std::string_view address);
+  static void set_state(NodeStatus& node, wire::NodeState state);
+  /// Clients can see a change.
+  void changed() { ++version_, ++revision_; }
+
   const CoreOptions& options_;
   wire::CatalogVersion version_ = 1;
   std::map<std::string, Found, std::less<>> tables_;
+  uint64_t revision_ = 0;
   uint64_t next_table_;
+  uint64_t last_incarnation_ = 0;
   size_t table_bytes_ = 0;         // encoded
   std::vector<NodeStatus> nodes_;  // by id: node n is nodes_[n - 1]
-  size_t live_nodes_ = 0;
   wire::ShardMap shards_;
   bool dealt_ = false;
 };

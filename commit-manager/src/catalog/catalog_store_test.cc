@@ -82,8 +82,9 @@ TEST(CatalogStore, TheFullCatalogFitsIntoAMessage) {
   const CoreOptions options;
   CatalogStore catalog(options);
   for (size_t i = 0; i < kMaxNodes; ++i) {
-    ASSERT_TRUE(
-        catalog.register_node({std::string(kMaxAddressBytes, 'a'), std::string(kMaxAddressBytes, 'b'), 1}).ok());
+    std::string address = std::to_string(i);
+    address.resize(kMaxAddressBytes, 'a');
+    ASSERT_TRUE(catalog.register_node({address, std::string(kMaxAddressBytes, 'b'), 1}).ok());
   }
   std::vector<Field> fields;
   for (size_t i = 0; i < kMaxFields; ++i) {

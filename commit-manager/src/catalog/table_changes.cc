@@ -68,12 +68,11 @@ void TableChanges::shards_dealt(NodeId informed) {
   start(std::move(change), informed);
 }
 
-/// Tells all live nodes but `informed`. A node may turn out to be dead while it is told: node_died() then takes it off
-/// the change, which is in the list already.
+/// Tells all reachable nodes but `informed`. The change is in the list before the first one is told.
 uint64_t TableChanges::start(Change change, NodeId informed) {
-  const uint64_t sequence = ++last_sequence_;
+  const uint64_t sequence = nodes_.next_sequence();
   for (const NodeStatus& node : catalog_.nodes()) {
-    if (node.live && node.info.id != informed) change.awaited.push_back(node.info.id);
+    if (catalog_.reachable(node.info.id) && node.info.id != informed) change.awaited.push_back(node.info.id);
   }
   const std::vector<NodeId> told = change.awaited;
   const Kind kind = change.kind;
@@ -89,19 +88,15 @@ uint64_t TableChanges::start(Change change, NodeId informed) {
   return sequence;
 }
 
-Status TableChanges::acknowledge(NodeId node, uint64_t sequence, Status outcome) {
-  if (sequence == 0 || sequence > last_sequence_) {
-    return {StatusCode::kMalformed, "a storage node acknowledges a change that it was never told of"};
-  }
+void TableChanges::acknowledge(NodeId node, uint64_t sequence, Status outcome) {
   const auto at = changes_.find(sequence);
-  if (at == changes_.end()) return ok_status();  // a repetition
+  if (at == changes_.end()) return;  // a repetition
   if (std::erase(at->second.awaited, node) > 0 && !outcome.ok() && at->second.failure.ok()) {
     at->second.failure = std::move(outcome);
   }
-  return ok_status();
 }
 
-void TableChanges::node_died(NodeId node) {
+void TableChanges::stop_awaiting(NodeId node) {
   for (auto& [sequence, change] : changes_) std::erase(change.awaited, node);
 }
 

@@ -14,16 +14,19 @@
 
 namespace loam::commit {
 
-/// How storage nodes are told. Implemented by Core. The sequence comes back with the node's answer.
+/// How storage nodes are told. Implemented by Core. The sequence comes back with the node's answer. A node that is not
+/// connected at the moment is not told: it has the change from its next registration.
 class NodeChannel {
  public:
   virtual ~NodeChannel() = default;
+  /// Numbers all requests of the commit manager to storage nodes, rising.
+  virtual uint64_t next_sequence() = 0;
   virtual void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) = 0;
   virtual void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) = 0;
 };
 
-/// Makes creates and drops atomic across the cluster (R30): whoever asked is answered when every node that was live at
-/// the start has acknowledged or has died. A node that registers meanwhile has the change from its registration.
+/// Makes creates and drops atomic across the cluster (R30): whoever asked is answered when every node whose lease ran
+/// at the start has acknowledged, has registered anew, which brings it the whole catalog, or has lost its lease.
 ///
 /// A create that a node refuses (for want of memory, say) is taken back everywhere and answered with the node's error.
 /// Creates of one name and definition that arrive meanwhile wait for the same change.
@@ -42,9 +45,11 @@ class TableChanges {
   /// The shard map was dealt out; `informed` knows it already.
   void shards_dealt(NodeId informed);
 
-  /// A node's answer; `outcome` is ok, or its error. kMalformed if it was never asked.
-  Status acknowledge(NodeId node, uint64_t sequence, Status outcome);
-  void node_died(NodeId node);
+  /// A node's answer; `outcome` is ok, or its error. Passed over if nothing is awaited of it.
+  void acknowledge(NodeId node, uint64_t sequence, Status outcome);
+  /// It has lost its lease, or has registered anew: nothing is awaited of it.
+  void stop_awaiting(NodeId node);
+  bool awaits(uint64_t sequence) const { return changes_.contains(sequence); }
   /// Finishes what waits for nobody any longer, and answers.
   void settle();
 
@@ -70,7 +75,6 @@ class TableChanges {
   CatalogStore& catalog_;
   NodeChannel& nodes_;
   std::map<uint64_t, Change> changes_;  // by sequence
-  uint64_t last_sequence_ = 0;
   size_t spreading_shards_ = 0;
   std::vector<std::function<void()>> answers_;  // decided at once, given by settle()
 };

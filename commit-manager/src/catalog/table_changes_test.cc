@@ -18,6 +18,7 @@ struct Nodes final : NodeChannel {
     TableId table;
     bool install = false;
   };
+  uint64_t next_sequence() override { return ++last_sequence; }
   void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) override {
     told.push_back({node, sequence, message.table.id, true});
   }
@@ -25,6 +26,7 @@ struct Nodes final : NodeChannel {
     told.push_back({node, sequence, message.table, false});
   }
   std::vector<Told> told;
+  uint64_t last_sequence = 0;
 };
 
 Schema schema(FieldType type) { return Schema::make({{"id", type, false}}).value(); }
@@ -61,7 +63,7 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
       for (; count > 0; --count) {
         const Nodes::Told told = nodes.told.front();  // in order: as on connections
         nodes.told.erase(nodes.told.begin());
-        if (!catalog.is_live(told.node)) continue;
+        if (!at_node.contains(told.node)) continue;  // its connection went with it
         Status outcome;
         if (told.install && random.one_in(6)) {
           outcome = Status(StatusCode::kNoSpace, "full");
@@ -70,7 +72,7 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
         } else {
           at_node[told.node].erase(told.table);
         }
-        ASSERT_TRUE(changes.acknowledge(told.node, told.sequence, std::move(outcome)).ok());
+        changes.acknowledge(told.node, told.sequence, std::move(outcome));
       }
       changes.settle();
     };
@@ -78,16 +80,20 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
       const std::string name(1, static_cast<char>('a' + random.below(4)));
       switch (random.below(8)) {
         case 0: {
-          const auto node = catalog.register_node({"tcp://n:1", "", 1});
-          if (!node.ok()) break;
-          for (const wire::TableInfo& table : catalog.catalog(true).tables) at_node[node->id].insert(table.id);
+          const std::string address = "tcp://n:" + std::to_string(random.below(6));
+          const auto node = catalog.register_node({address, "", 1});
+          ASSERT_TRUE(node.ok());
+          std::erase_if(nodes.told, [&](const Nodes::Told& told) { return told.node == node->node; });
+          changes.stop_awaiting(node->node);
+          at_node[node->node].clear();
+          for (const wire::TableInfo& table : catalog.catalog(true).tables) at_node[node->node].insert(table.id);
           break;
         }
         case 1: {
           const NodeId node(random.between(1, catalog.nodes().size() + 1));
-          if (!catalog.is_live(node)) break;
-          catalog.node_died(node);
-          changes.node_died(node);
+          if (!catalog.reachable(node)) break;
+          catalog.node_unreachable(node);
+          changes.stop_awaiting(node);
           at_node.erase(node);
           break;
         }

@@ -15,21 +15,34 @@ using wire::Opcode;
 /// A publication of this size delays the next by one more interval: its bytes go to every node.
 constexpr uint64_t kPublicationBytesPerInterval = 64u << 10;
 
+/// Leases and ages are looked at so often in the shorter lease.
+constexpr uint64_t kTicksPerLease = 16;
+/// If so many ticks are left out, the commit manager did not run, and that is nobody else's fault.
+constexpr uint64_t kMissedTicks = 4;
+
+uint64_t tick_ns(const CoreOptions& options) {
+  const uint64_t shortest = std::min({options.client_lease_ns, options.node_lease_ns, options.max_transaction_age_ns});
+  return std::max<uint64_t>(shortest / kTicksPerLease, 1'000'000);
+}
+
 }  // namespace
 
 void Core::Impl::on_messages(PeerId id, std::span<const Bytes> messages, uint64_t now_ns) {
+  if (!durable_status_.ok()) return;
+  if (ticked_ns_ == 0) tick(now_ns);  // leases count from the first moment that the core knows
+  now_ns_ = std::max(now_ns_, now_ns);
   Peer& peer = peers_[id];
   peer.id = id;
   for (const Bytes message : messages) {
-    ++messages_;
+    ++counts_.messages;
     Status status = execute(peer, message, now_ns);
     if (!status.ok()) {
-      ++malformed_;
+      ++counts_.malformed;
       ByteReader reader(message);
       wire::Envelope envelope;
       static_cast<void>(wire::decode_envelope(reader, envelope));  // of what is left, to name the request if possible
       send(peer, envelope.sequence, wire::Error{status});
-      doom(peer, std::move(status));
+      doom(peer, std::move(status), true);
     }
     if (peer.doomed) break;  // what follows in this frame is not executed
   }
@@ -53,14 +66,20 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
     case Opcode::kComplete:
     case Opcode::kCleared:
     case Opcode::kReleaseSnapshots:
+    case Opcode::kRenewSession:
+    case Opcode::kAskOutcomes:
     case Opcode::kCreateTable:
     case Opcode::kDropTable:
     case Opcode::kCloseSession:
       return execute_for_session(peer, envelope, reader, now_ns);
     case Opcode::kRegisterNode:
-      return register_node(peer, envelope.sequence, reader, now_ns);
+      return register_node(peer, envelope.sequence, reader);
+    case Opcode::kRenewNode:
+      return renew_node(peer, envelope.sequence, reader);
     case Opcode::kTableInstalled:
     case Opcode::kTableRemoved:
+    case Opcode::kFenceInstalled:
+    case Opcode::kLossAccepted:
     case Opcode::kError:
       return node_answer(peer, envelope, reader);
     default:
@@ -72,11 +91,33 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
 Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelope, ByteReader& reader,
                                        uint64_t now_ns) {
   if (peer.session == nullptr) {
-    return {StatusCode::kMalformed, std::string(to_string(envelope.opcode)) + " without a session; open one first"};
+    if (peer.ended.value == 0) {
+      return {StatusCode::kMalformed, std::string(to_string(envelope.opcode)) + " without a session; open one first"};
+    }
+    if (envelope.opcode == Opcode::kCleared || envelope.opcode == Opcode::kReleaseSnapshots) return ok_status();
+    ++counts_.refused;
+    send(peer, envelope.sequence,
+         wire::Error{{StatusCode::kFenced, "session " + std::to_string(peer.ended.value) +
+                                               " has ended; open another one, and ask what became of its commits"}});
+    return ok_status();
   }
   Session& session = *peer.session;
-  if (envelope.opcode == Opcode::kCleared) return cleared(session, reader);
-  if (envelope.opcode == Opcode::kReleaseSnapshots) return release_snapshots(session, reader);
+  session.heard_ns = now_ns;
+  switch (envelope.opcode) {
+    case Opcode::kCleared:
+      return cleared(session, reader);
+    case Opcode::kReleaseSnapshots:
+      return release_snapshots(session, reader);
+    case Opcode::kRenewSession:
+      return renew_session(session, reader, envelope.sequence);
+    default:
+      return execute_once(session, envelope, reader, now_ns);
+  }
+}
+
+/// Requests that are answered from the window when they come again (R3).
+Status Core::Impl::execute_once(Session& session, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns) {
+  Peer& peer = peers_.at(session.peer);
   using Found = wire::ReplyWindow::Found;
   switch (session.window.look_up(envelope.sequence, out_)) {
     case Found::kNew:
@@ -84,7 +125,7 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
     case Found::kRunning:
       return ok_status();
     case Found::kAnswered:
-      ++repeated_;
+      ++counts_.repeated;
       send_encoded(peer, out_);
       return ok_status();
     case Found::kForgotten: {
@@ -94,7 +135,7 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
                               std::to_string(wire::kManagerReplyWindow.requests) + " requests and " +
                               std::to_string(wire::kManagerReplyWindow.bytes) + " bytes are kept); the session ends");
       send(peer, envelope.sequence, wire::Error{status});
-      doom(peer, status);
+      doom(peer, status, true);
       return ok_status();
     }
   }
@@ -103,6 +144,8 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
       return begin(session, reader, envelope.sequence, now_ns);
     case Opcode::kComplete:
       return complete(session, reader, envelope.sequence);
+    case Opcode::kAskOutcomes:
+      return ask_outcomes(session, reader, envelope.sequence);
     case Opcode::kCreateTable:
       return create(session, reader, envelope.sequence);
     case Opcode::kDropTable:
@@ -113,58 +156,90 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
 }
 
 void Core::Impl::send_encoded(Peer& peer, Bytes message) {
-  if (peer.doomed || outbox_.send(peer.id, message)) return;
-  doom(peer, {StatusCode::kOverloaded, "the peer does not read its answers; its queue is full"});
+  if (peer.doomed || transmit(peer.id, message)) return;
+  doom(peer, {StatusCode::kOverloaded, "the peer does not read its answers; its queue is full"}, false);
 }
 
-void Core::Impl::doom(Peer& peer, Status why) {
+void Core::Impl::doom(Peer& peer, Status why, bool ends_session) {
   if (peer.doomed) return;
   peer.doomed = true;
-  doomed_.emplace_back(peer.id, std::move(why));
+  doomed_.push_back({peer.id, std::move(why), ends_session});
 }
 
-/// Everything that ends with a connection.
-void Core::Impl::forget(Peer& peer, const Status& why) {
-  if (peer.session != nullptr) {
-    Session& session = *peer.session;
-    ++sessions_lost_;
-    outbox_.note("session " + std::to_string(session.id.value) + " (" + session.client_name + ") ended with " +
-                 std::to_string(session.load.open) + " open transactions: " + why.to_string());
-    end_session(session);
+/// What ends with a connection. Sessions and nodes outlive it, but for a session that broke the protocol.
+void Core::Impl::forget(Peer& peer, const Status& why, bool ends_session) {
+  if (peer.session != nullptr && ends_session) {
+    end_session(*peer.session, why.to_string());
+  } else if (peer.session != nullptr) {
+    peer.session->peer = PeerId(0);
   }
-  if (peer.node.value != 0) node_gone(peer.node, why);
+  if (peer.node.value != 0) {
+    node_peers_.erase(peer.node);
+    outbox_.note("storage node " + std::to_string(peer.node.value) + " is not connected: " + why.to_string());
+  }
 }
 
 void Core::Impl::settle() {
-  changes_.settle();
-  while (!doomed_.empty()) {
-    const auto [id, why] = std::move(doomed_.back());
-    doomed_.pop_back();
-    const auto at = peers_.find(id);
-    if (at == peers_.end()) continue;
-    forget(at->second, why);
-    peers_.erase(at);
-    outbox_.close(id, why);
-    changes_.settle();
+  while (true) {
+    if (save()) changes_.settle();
+    if (!doomed_.empty()) {
+      const Doomed doomed = std::move(doomed_.back());
+      doomed_.pop_back();
+      const auto at = peers_.find(doomed.peer);
+      if (at == peers_.end()) continue;
+      forget(at->second, doomed.why, doomed.ends_session);
+      peers_.erase(at);
+      outbox_.close(doomed.peer, doomed.why);
+    } else if (!ending_.empty()) {
+      make_orphans();
+    } else if (fence_due_) {
+      raise_fence();
+    } else {
+      break;
+    }
   }
+  save();  // what was done and not told to anybody
 }
 
 void Core::Impl::peer_lost(PeerId id) {
   const auto at = peers_.find(id);
   if (at == peers_.end()) return;
-  forget(at->second, {StatusCode::kUnavailable, "the connection was lost"});
+  forget(at->second, {StatusCode::kUnavailable, "the connection was lost"}, false);
   peers_.erase(at);
   settle();
 }
 
 void Core::Impl::on_time(uint64_t now_ns) {
-  if (now_ns < next_deadline_ns()) return;
-  publish(now_ns);
+  if (!durable_status_.ok() || now_ns < next_deadline_ns()) return;
+  now_ns_ = std::max(now_ns_, now_ns);
+  if (now_ns >= tick_due_ns()) tick(now_ns);
+  if (now_ns >= publication_due_ns()) publish(now_ns);
   settle();
 }
 
+void Core::Impl::tick(uint64_t now_ns) {
+  if (ticked_ns_ == 0 || now_ns - ticked_ns_ > kMissedTicks * tick_ns(options_)) {
+    // Stopped and continued, or just started: what others have sent meanwhile has not been read yet.
+    leases_from_ns_ = now_ns;
+    leases_.count_from(now_ns);
+    transactions_.forget_ages();
+  }
+  ticked_ns_ = now_ns;
+  expire_nodes(now_ns);
+  expire_sessions(now_ns);
+  advance_fencing();
+  outcomes_.expire(now_ns);
+}
+
 uint64_t Core::Impl::next_deadline_ns() const {
-  if (node_peers_.empty()) return UINT64_MAX;
+  if (!durable_status_.ok()) return UINT64_MAX;
+  return std::min(tick_due_ns(), publication_due_ns());
+}
+
+uint64_t Core::Impl::tick_due_ns() const { return ticked_ns_ == 0 ? 0 : ticked_ns_ + tick_ns(options_); }
+
+uint64_t Core::Impl::publication_due_ns() const {
+  if (node_peers_.empty() || restarting_) return UINT64_MAX;
   if (transactions_.changed() || republish_) return publish_due_ns_;
   if (transactions_.floor_may_rise()) return std::max(publish_due_ns_, published_ns_ + options_.young_ns);
   return UINT64_MAX;
@@ -174,112 +249,38 @@ void Core::Impl::publish(uint64_t now_ns) {
   transactions_.publish(now_ns, publish_.publication);
   out_.clear();
   wire::encode_message(publish_, publish_.publication.number, out_);
-  publication_bytes_ = out_.size();
+  counts_.publication_bytes = out_.size();
   republish_ = false;
   for (const auto& [node, peer] : node_peers_) {
-    if (!peers_.at(peer).doomed && !outbox_.send(peer, out_)) {
+    if (!peers_.at(peer).doomed && !transmit(peer, out_)) {
       // Its queue is full; the next publication replaces this one.
-      ++publications_skipped_;
+      ++counts_.publications_skipped;
       republish_ = true;
     }
   }
   published_ns_ = now_ns;
-  publish_due_ns_ = now_ns + options_.publish_interval_ns * (1 + publication_bytes_ / kPublicationBytesPerInterval);
+  publish_due_ns_ =
+      now_ns + options_.publish_interval_ns * (1 + counts_.publication_bytes / kPublicationBytesPerInterval);
 }
 
 void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::CreateDone done) {
-  changes_.create(request, std::move(done));
+  if (!durable_status_.ok()) return done(durable_status_);
+  changes_.create(request, [this, done = std::move(done)](Result<wire::TableCreated> result) {
+    done(save() ? std::move(result) : Result<wire::TableCreated>(durable_status_));
+  });
   settle();
 }
 
 void Core::Impl::drop_table(const wire::DropTable& request, TableChanges::DropDone done) {
-  changes_.drop(request, std::move(done));
+  if (!durable_status_.ok()) return done(durable_status_);
+  changes_.drop(request, [this, done = std::move(done)](Result<wire::TableDropped> result) {
+    done(save() ? std::move(result) : Result<wire::TableDropped>(durable_status_));
+  });
   settle();
-}
-
-Statistics Core::Impl::statistics() const {
-  Statistics statistics;
-  transactions_.report(statistics);
-  statistics.epoch = options_.epoch;
-  statistics.sessions = sessions_.size();
-  statistics.sessions_opened = sessions_opened_;
-  statistics.sessions_lost = sessions_lost_;
-  statistics.publication_bytes = publication_bytes_;
-  statistics.publications_skipped = publications_skipped_;
-  statistics.catalog_version = catalog_.version();
-  statistics.tables = catalog_.tables();
-  statistics.pending_changes = changes_.pending();
-  statistics.nodes_live = catalog_.live_nodes();
-  statistics.nodes_dead = catalog_.nodes().size() - catalog_.live_nodes();
-  statistics.messages = messages_;
-  statistics.repeated = repeated_;
-  statistics.refused = refused_;
-  statistics.malformed = malformed_;
-  return statistics;
-}
-
-std::vector<SessionStatus> Core::Impl::sessions() const {
-  std::vector<SessionStatus> all;
-  for (const auto& [id, session] : sessions_) {
-    SessionStatus status;
-    status.id = id;
-    status.name = session.client_name;
-    status.connected = true;
-    status.open = session.load.open;
-    status.uncleared = session.load.uncleared;
-    all.push_back(std::move(status));
-  }
-  std::sort(all.begin(), all.end(), [](const SessionStatus& a, const SessionStatus& b) { return a.id < b.id; });
-  return all;
-}
-
-void Core::Impl::check_invariants() const {
-  transactions_.check_invariants();
-  catalog_.check_invariants();
-  LOAM_CHECK(doomed_.empty(), "settled");
-  for (const auto& [id, peer] : peers_) {
-    LOAM_CHECK(peer.session == nullptr || peer.session->peer == id, "session and peer know each other");
-    LOAM_CHECK(peer.node.value == 0 || node_peers_.at(peer.node) == id, "node and peer know each other");
-    LOAM_CHECK(peer.session == nullptr || peer.node.value == 0, "a peer is a client or a node");
-  }
-  for (const auto& [id, session] : sessions_) {
-    LOAM_CHECK(peers_.at(session.peer).session == &session, "every session has its connection");
-  }
-  LOAM_CHECK(node_peers_.size() == catalog_.live_nodes(), "every live node has its connection");
 }
 
 // ---- the public face -----------------------------------------------------------------------------------------------
 
-Core::Core(const CoreOptions& options, Outbox& outbox, Durable*, Bytes)
-    : impl_(std::make_unique<Impl>(options, outbox)) {}
-Core::~Core() = default;
-Status Core::check_state(Bytes state) {
-  if (state.empty()) return ok_status();
-  return {StatusCode::kUnsupportedVersion, "the commit manager's state is of a version that this program cannot read"};
-}
-Status Core::durable_status() const { return ok_status(); }
-void Core::accept_loss(NodeId node, std::function<void(Status)> done) {
-  done(Status(StatusCode::kInvalidArgument, "storage node " + std::to_string(node.value) + " has lost nothing"));
-}
-SessionId Core::open_recoverer(uint64_t) { return impl_->open_recoverer(); }
-bool Core::recovery_scan_due() const { return false; }
-std::vector<RecoveryTask> Core::recovery_tasks(size_t) const { return {}; }
-void Core::recovered(TransactionId, bool, uint64_t) {}
-void Core::recovery_cleared(TransactionId) {}
-void Core::recovery_scan_done(uint64_t) {}
-wire::Catalog Core::catalog_for_recovery() const { return impl_->catalog().catalog(true); }
-std::vector<SessionStatus> Core::sessions() const { return impl_->sessions(); }
-std::string_view to_string(SessionStatus::State state) {
-  switch (state) {
-    case SessionStatus::State::kOpen:
-      return "open";
-    case SessionStatus::State::kFencing:
-      return "fencing";
-    case SessionStatus::State::kRecovering:
-      return "recovering";
-  }
-  return "unknown";
-}
 void Core::set_admin_address(std::string address) { impl_->set_admin_address(std::move(address)); }
 void Core::on_messages(PeerId peer, std::span<const Bytes> messages, uint64_t now_ns) {
   impl_->on_messages(peer, messages, now_ns);
@@ -293,9 +294,19 @@ void Core::create_table(const wire::CreateTable& request, std::function<void(Res
 void Core::drop_table(const wire::DropTable& request, std::function<void(Result<wire::TableDropped>)> done) {
   impl_->drop_table(request, std::move(done));
 }
+void Core::accept_loss(NodeId node, std::function<void(Status)> done) { impl_->accept_loss(node, std::move(done)); }
+SessionId Core::open_recoverer(uint64_t now_ns) { return impl_->open_recoverer(now_ns); }
+bool Core::recovery_scan_due() const { return impl_->recovery_scan_due(); }
+std::vector<RecoveryTask> Core::recovery_tasks(size_t max) const { return impl_->recovery_tasks(max); }
+void Core::recovered(TransactionId id, bool committed, uint64_t now_ns) { impl_->recovered(id, committed, now_ns); }
+void Core::recovery_cleared(TransactionId id) { impl_->recovery_cleared(id); }
+void Core::recovery_scan_done(uint64_t now_ns) { impl_->recovery_scan_done(now_ns); }
+Status Core::durable_status() const { return impl_->durable_status(); }
+wire::Catalog Core::catalog_for_recovery() const { return impl_->catalog().catalog(true); }
 wire::Catalog Core::catalog() const { return impl_->catalog().catalog(false); }
 std::vector<NodeStatus> Core::nodes() const { return impl_->catalog().nodes(); }
 std::vector<Orphan> Core::orphans() const { return impl_->transactions().orphans(); }
+std::vector<SessionStatus> Core::sessions() const { return impl_->sessions(); }
 Statistics Core::statistics() const { return impl_->statistics(); }
 bool Core::ready() const { return impl_->ready(); }
 void Core::check_invariants() const { impl_->check_invariants(); }

@@ -1,7 +1,9 @@
 // For tests and benchmarks: a core with an outbox that remembers, and peers that speak whole messages.
 #pragma once
 
+#include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -45,17 +47,50 @@ struct Answer {
   const M* operator->() const { return &message.value(); }
 };
 
+/// Keeps the newest state; fails when it is told to.
+class RecordingDurable final : public Durable {
+ public:
+  Status store(Bytes bytes) override {
+    if (before_store) before_store();
+    if (!failure.ok()) return failure;
+    state.assign(bytes.begin(), bytes.end());
+    ++stores;
+    return ok_status();
+  }
+
+  Buffer state;
+  uint64_t stores = 0;
+  Status failure;
+  std::function<void()> before_store;
+};
+
 class CoreHarness {
  public:
-  explicit CoreHarness(const CoreOptions& options = open_at_once()) : core(options, outbox) {}
+  explicit CoreHarness(const CoreOptions& options = open_at_once(), Durable* durable = nullptr, Bytes state = {})
+      : core(options, outbox, durable, state) {}
+
+  /// Of clients and storage nodes.
+  static constexpr uint64_t kLeaseNs = 2'000'000'000;
 
   static CoreOptions open_at_once() {
     CoreOptions options;
     options.initial_nodes = 0;
+    options.client_lease_ns = options.node_lease_ns = kLeaseNs;
     return options;
   }
 
   PeerId connect() { return PeerId(++last_peer_); }
+
+  /// Lets the clock run, with on_time() whenever it is due.
+  void run_for(uint64_t ns) {
+    const uint64_t end = now_ns + ns;
+    for (uint64_t due = core.next_deadline_ns(); due < end; due = core.next_deadline_ns()) {
+      now_ns = std::max(now_ns, due);
+      core.on_time(now_ns);
+    }
+    now_ns = end;
+    core.on_time(now_ns);
+  }
 
   void deliver(PeerId peer, Bytes message) { core.on_messages(peer, std::span(&message, 1), now_ns); }
 
@@ -117,11 +152,29 @@ class CoreHarness {
     return peer;
   }
 
-  /// A registered storage node.
-  PeerId node(const std::string& address) {
+  /// A registered storage node: a new start, or the incarnation that it has.
+  PeerId node(const std::string& address, Incarnation incarnation = Incarnation(0)) {
     const PeerId peer = connect();
-    static_cast<void>(call<wire::NodeRegistered>(peer, wire::RegisterNode{address, "", 1 << 20}));
+    static_cast<void>(call<wire::NodeRegistered>(peer, wire::RegisterNode{address, "", 1 << 20, incarnation}));
     return peer;
+  }
+
+  /// The newest message of its kind for the peer, if there is one; everything for the peer is taken.
+  template <wire::Message M>
+  Answer<M> newest(PeerId peer) {
+    Answer<M> found;
+    found.error = Status(StatusCode::kTimeout, "no message");
+    while (!outbox.sent[peer].empty()) {
+      if (auto message = take<M>(peer); message.ok()) found = std::move(message);
+    }
+    return found;
+  }
+
+  /// A node acknowledges the newest fence that it was sent; false if there is none among what it has not read.
+  bool acknowledge_fence(PeerId node) {
+    const auto fence = newest<wire::Fence>(node);
+    if (fence.ok()) deliver(node, encoded(wire::FenceInstalled{}, fence.sequence));
+    return fence.ok();
   }
 
   uint64_t now_ns = 1'000'000'000;

@@ -14,16 +14,21 @@ std::vector<Buffer> all_messages() {
   std::vector<Buffer> messages;
   uint64_t sequence = 1'000;
   const auto add = [&](const auto& message) { messages.push_back(CoreHarness::encoded(message, ++sequence)); };
-  add(wire::OpenSession{"a client"});
+  add(wire::OpenSession{"a client", SessionId(1), 1});
   add(wire::Begin{2, true});
   add(wire::Complete{{{TransactionId(1), true}, {TransactionId(2), false}}});
   add(wire::Cleared{{TransactionId(1), TransactionId(2)}});
   add(wire::ReleaseSnapshots{{1, 2, 3}});
+  add(wire::RenewSession{7, {1, 2, 3}});
+  add(wire::AskOutcomes{{TransactionId(1), TransactionId(2)}});
   add(wire::GetCatalog{});
   add(wire::CreateTable{"accounts", TableKind::kTransactional, test_schema()});
   add(wire::DropTable{"accounts"});
   add(wire::CloseSession{});
   add(wire::RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1 << 20});
+  add(wire::RenewNode{});
+  add(wire::FenceInstalled{});
+  add(wire::LossAccepted{});
   add(wire::TableInstalled{});
   add(wire::TableRemoved{});
   add(wire::Error{Status(StatusCode::kNoSpace, "full")});
@@ -56,7 +61,8 @@ TEST(Core, TrailingBytesAreMalformed) {
     const auto opcode = static_cast<wire::Opcode>(message[0]);
     const bool open = opcode == wire::Opcode::kOpenSession || opcode == wire::Opcode::kRegisterNode;
     const bool node = opcode == wire::Opcode::kTableInstalled || opcode == wire::Opcode::kTableRemoved ||
-                      opcode == wire::Opcode::kError;
+                      opcode == wire::Opcode::kFenceInstalled || opcode == wire::Opcode::kLossAccepted ||
+                      opcode == wire::Opcode::kRenewNode || opcode == wire::Opcode::kError;
     const PeerId peer = open ? h.connect() : node ? h.node("tcp://a:1") : h.client();
     Buffer longer = message;
     longer.push_back(std::byte{0});
@@ -110,6 +116,8 @@ TEST(Core, AnAcknowledgementOfNothingIsMalformed) {
   const PeerId node = h.node("tcp://a:1");
   h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, 77));
   EXPECT_EQ(h.outbox.closed.at(node), StatusCode::kMalformed);
+  EXPECT_EQ(h.core.statistics().nodes_live, 1u) << "its lease still runs";
+  h.run_for(2 * CoreHarness::kLeaseNs);
   EXPECT_EQ(h.core.statistics().nodes_live, 0u);
 }
 

@@ -1,11 +1,11 @@
-// Storage nodes: registration, publications, changes of the catalog.
+// Storage nodes: registration, leases, answers [R9, R10].
 #include <utility>
 
 #include "commit-manager/src/core/core_impl.h"
 
 namespace loam::commit {
 
-Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& reader, uint64_t now_ns) {
+Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::RegisterNode request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
   if (peer.session != nullptr) return {StatusCode::kMalformed, "a client with a session registers as a storage node"};
@@ -14,36 +14,72 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
   }
   bool dealt = false;
   if (peer.node.value == 0) {
-    if (const auto before = catalog_.find_live(request.address)) {
-      // It has started anew, and the end of its old connection has not been seen yet.
-      Peer& old = *peer_of(*before);
-      const Status why(StatusCode::kUnavailable, "another start of the storage node at " + request.address);
-      node_gone(*before, why);
-      old.node = NodeId(0);
-      doom(old, why);
-    }
-    Result<wire::NodeInfo> node = catalog_.register_node(request);
-    if (!node.ok()) {
-      ++refused_;
-      send(peer, sequence, wire::Error{node.status()});
+    const auto registration = catalog_.register_node(request);
+    if (!registration.ok()) {
+      ++counts_.refused;
+      send(peer, sequence, wire::Error{registration.status()});
       return ok_status();
     }
-    peer.node = node->id;
-    peer.register_sequence = sequence;
-    node_peers_[node->id] = peer.id;
-    dealt = catalog_.deal_shards();
-    outbox_.note("storage node " + std::to_string(node->id.value) + " at " + node->address + " registered" +
-                 (dealt ? ", shards dealt out" : ""));
+    dealt = enter_node(peer, sequence, *registration);
   }
+  const NodeStatus& node = catalog_.node(peer.node);
   wire::NodeRegistered registered;
   registered.node = peer.node;
-  registered.incarnation = catalog_.nodes()[peer.node.value - 1].info.incarnation;
+  registered.incarnation = node.info.incarnation;
   registered.manager_epoch = options_.epoch;
   registered.catalog = catalog_.catalog(true);
-  transactions_.publish(now_ns, registered.publication);
-  republish_ = true;  // the others shall not stay behind
+  registered.fences = fence_set();
+  registered.lease_ns = options_.node_lease_ns;
+  registered.memory_lost = node.memory_lost;
+  if (!restarting_) {
+    transactions_.publish(now_ns_, registered.publication);
+    republish_ = true;  // the others shall not stay behind
+  }
   send(peer, sequence, registered);
+  if (restarting_ || !ended_.empty()) send_fence(peer.node);
   if (dealt) changes_.shards_dealt(peer.node);
+  return ok_status();
+}
+
+bool Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration) {
+  const NodeId id = registration.node;
+  if (Peer* before = peer_of(id); before != nullptr) {
+    // Its process has started anew, or connected anew, and the end of the old connection has not been seen yet.
+    before->node = NodeId(0);
+    doom(*before, {StatusCode::kUnavailable, "the storage node has registered over another connection"}, false);
+  }
+  peer.node = id;
+  peer.register_sequence = sequence;
+  node_peers_[id] = peer.id;
+  leases_.registered(id, registration.new_start, now_ns_);
+  changes_.stop_awaiting(id);  // the registration brings it everything
+  if (const auto loss = losses_.find(id); loss != losses_.end()) {
+    const auto done = std::move(loss->second.done);
+    losses_.erase(loss);
+    if (!catalog_.node(id).memory_lost) {
+      done(save() ? ok_status() : durable_status_);
+    } else {
+      done({StatusCode::kUnavailable, "storage node " + std::to_string(id.value) +
+                                          " has started anew meanwhile; look at its state, and accept the loss again"});
+    }
+  }
+  const bool dealt = catalog_.deal_shards();
+  const NodeStatus& node = catalog_.node(id);
+  outbox_.note(
+      "storage node " + std::to_string(id.value) + " at " + node.info.address +
+      (registration.new_start ? " started as incarnation " : " came back as incarnation ") +
+      std::to_string(node.info.incarnation.value) +
+      (node.memory_lost ? ": the records of its shards are lost, until that is accepted nobody gets at them" : "") +
+      (dealt ? ", shards dealt out" : ""));
+  return dealt;
+}
+
+Status Core::Impl::renew_node(Peer& peer, uint64_t sequence, ByteReader& reader) {
+  wire::RenewNode request;
+  LOAM_RETURN_IF_ERROR(decode(reader, request));
+  if (peer.node.value == 0) return {StatusCode::kMalformed, "a lease is renewed by a peer that is no storage node"};
+  leases_.renewed(peer.node, now_ns_);
+  send(peer, sequence, wire::NodeRenewed{});
   return ok_status();
 }
 
@@ -51,27 +87,115 @@ Status Core::Impl::node_answer(Peer& peer, const wire::Envelope& envelope, ByteR
   if (peer.node.value == 0) {
     return {StatusCode::kMalformed, std::string(to_string(envelope.opcode)) + " from a peer that is no storage node"};
   }
-  Status outcome;
-  if (envelope.opcode == wire::Opcode::kError) {
-    wire::Error error;
-    LOAM_RETURN_IF_ERROR(decode(reader, error));
-    if (error.status.ok()) return {StatusCode::kMalformed, "an error without an error"};
-    outcome = std::move(error.status);
-  } else if (envelope.opcode == wire::Opcode::kTableInstalled) {
-    wire::TableInstalled installed;
-    LOAM_RETURN_IF_ERROR(decode(reader, installed));
-  } else {
-    wire::TableRemoved removed;
-    LOAM_RETURN_IF_ERROR(decode(reader, removed));
+  if (envelope.sequence == 0 || envelope.sequence > last_sequence_) {
+    return {StatusCode::kMalformed, "a storage node answers a request that it was never sent"};
   }
-  return changes_.acknowledge(peer.node, envelope.sequence, std::move(outcome));
+  switch (envelope.opcode) {
+    case wire::Opcode::kError: {
+      wire::Error error;
+      LOAM_RETURN_IF_ERROR(decode(reader, error));
+      if (error.status.ok()) return {StatusCode::kMalformed, "an error without an error"};
+      return node_error(peer, envelope.sequence, std::move(error.status));
+    }
+    case wire::Opcode::kFenceInstalled: {
+      wire::FenceInstalled installed;
+      LOAM_RETURN_IF_ERROR(decode(reader, installed));
+      LOAM_RETURN_IF_ERROR(leases_.acknowledge(peer.node, envelope.sequence));
+      advance_fencing();
+      return ok_status();
+    }
+    case wire::Opcode::kLossAccepted: {
+      wire::LossAccepted accepted;
+      LOAM_RETURN_IF_ERROR(decode(reader, accepted));
+      return loss_accepted(peer.node, envelope.sequence, ok_status());
+    }
+    case wire::Opcode::kTableInstalled: {
+      wire::TableInstalled installed;
+      LOAM_RETURN_IF_ERROR(decode(reader, installed));
+      break;
+    }
+    default: {
+      wire::TableRemoved removed;
+      LOAM_RETURN_IF_ERROR(decode(reader, removed));
+      break;
+    }
+  }
+  changes_.acknowledge(peer.node, envelope.sequence, ok_status());
+  return ok_status();
 }
 
-void Core::Impl::node_gone(NodeId node, const Status& why) {
-  catalog_.node_died(node);
-  changes_.node_died(node);
-  node_peers_.erase(node);
-  outbox_.note("storage node " + std::to_string(node.value) + " counts as dead: " + why.to_string());
+Status Core::Impl::node_error(Peer& peer, uint64_t sequence, Status error) {
+  if (changes_.awaits(sequence)) {
+    changes_.acknowledge(peer.node, sequence, std::move(error));
+    return ok_status();
+  }
+  if (const auto at = losses_.find(peer.node); at != losses_.end() && at->second.sequence == sequence) {
+    return loss_accepted(peer.node, sequence, std::move(error));
+  }
+  if (leases_.was_told(peer.node, sequence)) {
+    // It cannot fence, so it must not go on: without the connection its lease runs out.
+    doom(peer, {error.code(), "the storage node refuses a fence: " + std::string(error.message())}, false);
+  }
+  return ok_status();
+}
+
+Status Core::Impl::loss_accepted(NodeId node, uint64_t sequence, Status outcome) {
+  const auto at = losses_.find(node);
+  if (at == losses_.end() || at->second.sequence != sequence) return ok_status();  // a repetition
+  const auto done = std::move(at->second.done);
+  losses_.erase(at);
+  if (outcome.ok()) {
+    catalog_.loss_told(node);
+    outbox_.note("storage node " + std::to_string(node.value) + " serves its shards, empty: the loss was accepted");
+  }
+  done(save() ? std::move(outcome) : durable_status_);
+  return ok_status();
+}
+
+/// Decided and stored before the node hears of it: what it then serves must not count as lost again after a restart.
+void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
+  const std::string who = "storage node " + std::to_string(id.value);
+  if (!durable_status_.ok()) return done(durable_status_);
+  if (!catalog_.known(id)) return done({StatusCode::kInvalidArgument, who + " does not exist"});
+  switch (catalog_.node(id).info.state) {
+    case wire::NodeState::kLive:
+      return done({StatusCode::kInvalidArgument, who + " is live and has lost nothing"});
+    case wire::NodeState::kUnreachable:
+      return done({StatusCode::kUnavailable, who + " at " + catalog_.node(id).info.address +
+                                                 " cannot be reached: start it anew first, then accept the loss"});
+    case wire::NodeState::kLost:
+      break;
+  }
+  Peer* peer = peer_of(id);
+  if (peer == nullptr || losses_.contains(id)) {
+    return done(
+        {StatusCode::kUnavailable,
+         who + (peer == nullptr ? " is not connected at the moment" : " is being told already") + "; try again"});
+  }
+  catalog_.accept_loss(id);
+  const uint64_t sequence = next_sequence();
+  losses_[id] = {sequence, std::move(done)};
+  send(*peer, sequence, wire::AcceptLoss{});
+  settle();
+}
+
+/// Whoever loses the lease loses the connection too: only a registration brings it everything that it has missed.
+void Core::Impl::expire_nodes(uint64_t now_ns) {
+  for (const NodeId id : leases_.expire(now_ns)) {
+    ++counts_.node_leases_expired;
+    catalog_.node_unreachable(id);
+    changes_.stop_awaiting(id);
+    outbox_.note("storage node " + std::to_string(id.value) + " is unreachable: its lease ran out");
+    if (const auto loss = losses_.find(id); loss != losses_.end()) {
+      const auto done = std::move(loss->second.done);
+      losses_.erase(loss);
+      done({StatusCode::kUnknownOutcome, "storage node " + std::to_string(id.value) +
+                                             " cannot be reached any more; look at its state when it is back"});
+    }
+    if (Peer* peer = peer_of(id); peer != nullptr) {
+      doom(*peer, {StatusCode::kUnavailable, "its lease ran out; register again"}, false);
+    }
+  }
 }
 
 Core::Impl::Peer* Core::Impl::peer_of(NodeId node) {
@@ -80,11 +204,11 @@ Core::Impl::Peer* Core::Impl::peer_of(NodeId node) {
 }
 
 void Core::Impl::install(NodeId node, uint64_t sequence, const wire::InstallTable& message) {
-  send(*peer_of(node), sequence, message);
+  if (Peer* peer = peer_of(node); peer != nullptr) send(*peer, sequence, message);
 }
 
 void Core::Impl::remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) {
-  send(*peer_of(node), sequence, message);
+  if (Peer* peer = peer_of(node); peer != nullptr) send(*peer, sequence, message);
 }
 
 }  // namespace loam::commit

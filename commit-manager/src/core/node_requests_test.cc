@@ -82,18 +82,19 @@ TEST(NodeRequests, DealsShardsOutOnceToTheFirstNodes) {
   h.core.check_invariants();
 }
 
-TEST(NodeRequests, ANewStartIsANewNodeWithoutShards) {
+TEST(NodeRequests, ANewStartIsTheSameNodeWithoutItsRecords) {
   CoreHarness h((CoreOptions()));
   const PeerId first = h.node("tcp://a:1");
   const PeerId second = h.connect();
   const auto again = h.call<NodeRegistered>(second, RegisterNode{"tcp://a:1", "", 1});
   ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->node, NodeId(1));
   EXPECT_EQ(again->incarnation, Incarnation(2));
-  EXPECT_TRUE(h.outbox.closed.contains(first)) << "its old connection counts as dead";
-  EXPECT_EQ(h.core.nodes()[1].shards, 0u) << "its memory is empty (R10)";
-  EXPECT_FALSE(h.core.nodes()[0].live);
-  h.core.peer_lost(second);
-  EXPECT_EQ(h.core.statistics().nodes_dead, 2u);
+  EXPECT_TRUE(again->memory_lost) << "its shards stay its own, their records are gone (R10)";
+  EXPECT_TRUE(h.outbox.closed.contains(first)) << "its old connection is of no more use";
+  ASSERT_EQ(h.core.nodes().size(), 1u);
+  EXPECT_EQ(h.core.nodes()[0].shards, wire::kVirtualShards);
+  EXPECT_EQ(h.core.nodes()[0].info.state, wire::NodeState::kLost);
   h.core.check_invariants();
 }
 
@@ -105,9 +106,10 @@ TEST(NodeRequests, RefusesBadRegistrations) {
       StatusCode::kInvalidArgument);
   const PeerId client = h.client();
   EXPECT_EQ(h.call<NodeRegistered>(client, RegisterNode{"tcp://a:1", "", 1}).error.code(), StatusCode::kMalformed);
-  for (size_t i = 0; i < kMaxNodes; ++i) h.core.peer_lost(h.node("tcp://a:1"));
-  EXPECT_EQ(h.call<NodeRegistered>(h.connect(), RegisterNode{"tcp://a:1", "", 1}).error.code(),
+  for (size_t i = 0; i < kMaxNodes; ++i) h.node("tcp://a:" + std::to_string(i));
+  EXPECT_EQ(h.call<NodeRegistered>(h.connect(), RegisterNode{"tcp://b:1", "", 1}).error.code(),
             StatusCode::kOverloaded);
+  EXPECT_TRUE(h.call<NodeRegistered>(h.connect(), RegisterNode{"tcp://a:1", "", 1}).ok()) << "known already";
 }
 
 TEST(NodeRequests, CreateWaitsForEveryLiveNode) {
@@ -147,11 +149,22 @@ TEST(NodeRequests, ANodeThatDiesDoesNotHangTheCreate) {
   h.post(client, accounts());
   acknowledge<InstallTable, TableInstalled>(h, a);
   h.core.peer_lost(b);
-  EXPECT_TRUE(h.take<TableCreated>(client).ok());
-  h.outbox.stuck.insert(a);  // cannot be told: counts as dead
+  EXPECT_TRUE(h.outbox.sent[client].empty()) << "its lease still runs, it may serve requests for the table";
+  for (int i = 0; i < 5; ++i) {
+    h.post(a, wire::RenewNode{});
+    h.post(client, wire::RenewSession{});
+    h.run_for(CoreHarness::kLeaseNs / 4);
+  }
+  EXPECT_TRUE(h.newest<TableCreated>(client).ok());
+  h.outbox.stuck.insert(a);  // cannot be told
   h.post(client, CreateTable{"second", TableKind::kTransactional, test_schema()});
-  EXPECT_TRUE(h.take<TableCreated>(client).ok());
   EXPECT_TRUE(h.outbox.closed.contains(a));
+  EXPECT_TRUE(h.outbox.sent[client].empty());
+  const PeerId back = h.connect();
+  const auto registered = h.call<NodeRegistered>(back, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
+  ASSERT_TRUE(registered.ok());
+  EXPECT_EQ(registered->catalog.tables.size(), 4u) << "the registration brings it the tables";
+  EXPECT_TRUE(h.take<TableCreated>(client).ok());
   h.core.check_invariants();
 }
 
@@ -218,6 +231,14 @@ TEST(NodeRequests, AnswersOfASessionThatEndedGoNowhere) {
   const PeerId client = h.client();
   h.post(client, accounts());
   h.core.peer_lost(client);
+  for (int i = 0; i < 5; ++i) {
+    h.post(node, wire::RenewNode{});
+    h.run_for(CoreHarness::kLeaseNs / 4);
+  }
+  EXPECT_EQ(h.core.statistics().sessions, 0u);
+  while (h.outbox.sent[node].front()[0] != static_cast<std::byte>(wire::Opcode::kInstallTable)) {
+    h.outbox.sent[node].pop_front();
+  }
   acknowledge<InstallTable, TableInstalled>(h, node);
   EXPECT_TRUE(h.outbox.sent[client].empty());
   EXPECT_EQ(h.core.catalog().tables.size(), 3u);
@@ -255,7 +276,8 @@ TEST(NodeRequests, PublishesChangesAfterAnInterval) {
   const PeerId client = h.client();
   h.core.on_time(h.now_ns);  // what the registration left
   h.outbox.sent[node].clear();
-  EXPECT_EQ(h.core.next_deadline_ns(), UINT64_MAX) << "nothing has changed";
+  const uint64_t idle_ns = h.core.next_deadline_ns();
+  EXPECT_GT(idle_ns, h.now_ns + CoreOptions().young_ns) << "nothing has changed: leases are looked at, later";
   ASSERT_TRUE(h.call<wire::Begun>(client, wire::Begin{2, false}).ok());
   ASSERT_TRUE(h.call<wire::Completed>(client, wire::Complete{{{TransactionId(1), true}}}).ok());
   EXPECT_EQ(h.core.next_deadline_ns(), h.now_ns + CoreOptions().publish_interval_ns);
@@ -273,7 +295,7 @@ TEST(NodeRequests, PublishesChangesAfterAnInterval) {
   h.now_ns = h.core.next_deadline_ns();
   h.core.on_time(h.now_ns);
   EXPECT_EQ(h.take<Publish>(node)->publication.old.size(), 1u);
-  EXPECT_EQ(h.core.next_deadline_ns(), UINT64_MAX);
+  EXPECT_EQ(h.core.next_deadline_ns(), idle_ns);
 }
 
 TEST(NodeRequests, AFullNodeGetsTheNextPublication) {

@@ -1,7 +1,8 @@
-// A client process's registration.
+// A client process's registration, while it lasts and after its end.
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include <loam/commit/core.h>
@@ -12,16 +13,31 @@
 
 namespace loam::commit {
 
-/// One open session (R3): the unit of idempotence, of ownership (R8), and later of leases and fences.
-/// Owner: Core, in a map whose entries do not move. Lives until it is closed or its connection is lost; what it leaves
-/// behind is Transactions' (orphans).
+/// One open session (R3): the unit of idempotence, of ownership (R8), of lease and fence. It outlives its connections.
+/// Owner: Core, in a map whose entries do not move. Ends when it is closed, or as an EndedSession.
 struct Session {
   SessionId id;
-  PeerId peer;
+  PeerId peer;  ///< its newest connection; 0 while it has none
   std::string client_name;
   uint64_t open_sequence = 0;  ///< of the OpenSession, which may be repeated
+  uint64_t heard_ns = 0;       ///< its lease counts from here
   SessionLoad load;
   wire::ReplyWindow window{wire::kManagerReplyWindow};
+};
+
+/// A session that has ended and has to be fenced, and what it leaves to the recoverer [R7, R8].
+///
+///     fencing ── every node has acknowledged `fence`, or has no lease ──▶ recovering ── nothing is left ──▶ gone
+///
+/// Owner: Core. Nothing of it is handed to the recoverer before it is fenced everywhere.
+struct EndedSession {
+  std::string client_name;
+  std::string why;
+  uint64_t ended_ns = 0;
+  uint64_t fence = 0;  ///< sequence of the first Fence that names it; 0: not sent yet
+  bool fenced_everywhere = false;
+  std::set<TransactionId> open;
+  std::set<TransactionId> uncleared;
 };
 
 }  // namespace loam::commit

@@ -192,40 +192,11 @@ void Transactions::release(SessionId session, SessionLoad& load, std::span<const
   }
 }
 
-void Transactions::end_session(SessionId session, SessionLoad& load) {
-  if (load.snapshots != 0) {
-    std::vector<uint64_t> numbers;
-    registered_.for_each([&](const Registered& registered) {
-      if (registered.session == session) numbers.push_back(registered.id);
-    });
-    release(session, load, numbers);
-  }
-  if (load.open + load.uncleared != 0) {
-    transactions_.for_each([&](Transaction& transaction) {
-      if (transaction.session == session) transaction.orphaned = true;
-    });
-  }
-  orphaned_open_ += load.open;
-  orphaned_uncleared_ += load.uncleared;
-  load = {};
-}
-
 Version Transactions::base() const { return visible_now().base; }
 
 Version Transactions::seen_by_all() const {
   // The oldest open snapshot has the lowest base of all that are open or come later.
   return snapshots_.size() == 0 ? base() : snapshots_.entry(snapshots_.oldest()).snapshot.base();
-}
-
-std::vector<Orphan> Transactions::orphans() const {
-  std::vector<Orphan> orphans;
-  transactions_.for_each([&](const Transaction& transaction) {
-    if (transaction.orphaned && transaction.state == State::kOpen) {
-      orphans.push_back({TransactionId(transaction.id), transaction.session});
-    }
-  });
-  std::sort(orphans.begin(), orphans.end(), [](const Orphan& a, const Orphan& b) { return a.id < b.id; });
-  return orphans;
 }
 
 void Transactions::report(Statistics& statistics) const {

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -66,8 +69,27 @@ class Transactions {
   /// Lets go of read-only snapshots. Unknown numbers are passed over: releasing is idempotent.
   void release(SessionId session, SessionLoad& load, std::span<const uint64_t> numbers);
 
-  /// The session has ended: its read-only snapshots go; its transactions stay as they are, as orphans.
-  void end_session(SessionId session, SessionLoad& load);
+  /// Lets go of the session's read-only snapshots with numbers up to `newest` that are not in `held`, which ascends.
+  void keep_only(SessionId session, SessionLoad& load, uint64_t newest, std::span<const uint64_t> held);
+
+  /// These sessions (ascending) have ended: their read-only snapshots go at once; their transactions stay as they are,
+  /// as orphans, and are named to `orphan`. One pass over everything, however many they are.
+  using OrphanVisitor = std::function<void(SessionId, TransactionId, bool open)>;
+  void end_sessions(std::span<const SessionId> sessions, const OrphanVisitor& orphan);
+
+  /// What is known of an id: open, one of the outcomes, or kForgotten.
+  wire::Outcome outcome(TransactionId id) const;
+  /// Completes an open orphan, exactly as its owner would have. False, and no effect, if it is no open orphan.
+  bool recover(TransactionId id, bool committed);
+  /// Forgets a complete orphan; nullopt if it is none, otherwise whether it was committed.
+  std::optional<bool> forget_orphan(TransactionId id);
+
+  /// Remembers which ids have been given out by now. Called regularly: ages are as exact as the distance of the calls.
+  void mark_age(uint64_t now_ns);
+  /// Ages count from now on: the commit manager itself did not run for a while.
+  void forget_ages() { age_marks_.clear(); }
+  /// Sessions with a transaction that has been open for max_transaction_age_ns, ascending, the ended ones not.
+  std::vector<SessionId> overaged(uint64_t now_ns);
 
   /// Makes the next publication (R13) into `publication`, whose memory is used again.
   void publish(uint64_t now_ns, Publication& publication);
@@ -138,6 +160,13 @@ class Transactions {
   uint64_t old_mark_;   ///< last_id_ as it was at least `young_ns` ago
   uint64_t next_mark_;  ///< as it was at mark_ns_
   uint64_t mark_ns_ = 0;
+
+  /// Ids up to `last_id` had been given out at `at_ns`.
+  struct AgeMark {
+    uint64_t at_ns = 0;
+    uint64_t last_id = 0;
+  };
+  std::deque<AgeMark> age_marks_;
 
   // Scratch of complete().
   std::vector<Transaction*> named_;

@@ -35,14 +35,15 @@ struct Model {
   uint64_t last_id = 0;
   std::set<uint64_t> finished;
   std::vector<Client> clients;
-  std::vector<OpenSnapshot> orphans;
+  std::map<uint64_t, OpenSnapshot> orphans;  // open ones of clients that were lost
+  std::map<uint64_t, bool> orphans_complete;
 
   void for_each_open(const std::function<void(const OpenSnapshot&)>& visit) const {
     for (const Client& client : clients) {
       for (const auto& [id, snapshot] : client.transactions) visit(snapshot);
       for (const auto& [number, snapshot] : client.readers) visit(snapshot);
     }
-    for (const OpenSnapshot& snapshot : orphans) visit(snapshot);
+    for (const auto& [id, snapshot] : orphans) visit(snapshot);
   }
 };
 
@@ -126,12 +127,59 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
     transactions->release(client.id, client.load, released);
   }
 
-  void lose_client(Random& random) {
+  void lose_clients(Random& random) {
+    std::vector<SessionId> lost;
+    std::set<uint64_t> open, complete;
+    for (Model::Client& client : model.clients) {
+      if (!random.one_in(3)) continue;
+      lost.push_back(client.id);
+      for (const auto& [id, snapshot] : client.transactions) open.insert(id);
+      for (const auto& [id, committed] : client.complete) complete.insert(id);
+      model.orphans.merge(client.transactions);
+      model.orphans_complete.merge(client.complete);
+      client = {};
+      client.id = SessionId(++last_session);
+    }
+    std::sort(lost.begin(), lost.end());
+    transactions->end_sessions(lost, [&](SessionId session, TransactionId id, bool is_open) {
+      EXPECT_TRUE(std::binary_search(lost.begin(), lost.end(), session));
+      EXPECT_EQ((is_open ? open : complete).erase(id.value), 1u) << id.value;
+    });
+    EXPECT_TRUE(open.empty() && complete.empty()) << "every transaction of a lost client is an orphan";
+  }
+
+  void recover(Random& random) {
+    const TransactionId any(random.between(1, model.last_id + 2));
+    const bool orphaned = model.orphans.contains(any.value);
+    const bool committed = random.one_in(2);
+    ASSERT_EQ(transactions->recover(any, committed), orphaned) << "nobody else's transaction is completed (R8)";
+    if (orphaned) {
+      model.orphans.erase(any.value);
+      model.finished.insert(any.value);
+      model.orphans_complete.emplace(any.value, committed);
+      ASSERT_EQ(transactions->outcome(any), committed ? wire::Outcome::kCommitted : wire::Outcome::kAborted);
+    }
+    const TransactionId other(random.between(1, model.last_id + 2));
+    const auto at = model.orphans_complete.find(other.value);
+    const std::optional<bool> outcome = transactions->forget_orphan(other);
+    ASSERT_EQ(outcome.has_value(), at != model.orphans_complete.end());
+    if (!outcome.has_value()) return;
+    ASSERT_EQ(*outcome, at->second);
+    model.orphans_complete.erase(at);
+    ASSERT_EQ(transactions->outcome(other), wire::Outcome::kForgotten);
+  }
+
+  void keep_only(Random& random) {
     Model::Client& client = model.clients[random.below(model.clients.size())];
-    transactions->end_session(client.id, client.load);
-    for (const auto& [id, snapshot] : client.transactions) model.orphans.push_back(snapshot);
-    client = {};
-    client.id = SessionId(++last_session);
+    const uint64_t newest = random.one_in(3) ? UINT64_MAX : random.below(numbers.size() + 2);
+    std::vector<uint64_t> held;
+    std::erase_if(client.readers, [&](const auto& entry) {
+      const bool kept = random.one_in(2);
+      if (kept) held.push_back(entry.first);
+      return !kept && entry.first <= newest;
+    });
+    transactions->keep_only(client.id, client.load, newest, held);
+    ASSERT_EQ(client.load.snapshots, client.readers.size());
   }
 
   void publish(Random& random) {
@@ -187,7 +235,10 @@ TEST_P(TransactionsModelTest, AgreesWithSets) {
     } else if (action < 19) {
       publish(random);
     } else if (random.one_in(4)) {
-      lose_client(random);
+      lose_clients(random);
+    } else {
+      keep_only(random);
+      for (int i = 0; i < 10; ++i) recover(random);
     }
     transactions->check_invariants();
   }
@@ -321,7 +372,7 @@ TEST_F(TransactionsTest, LimitsUnclearedTransactions) {
 TEST_F(TransactionsTest, LimitsWhatTheClusterRemembers) {
   options.max_transactions = 4;
   begin(4);
-  transactions().end_session(session, load);
+  transactions().end_sessions(std::vector<SessionId>{session}, [](SessionId, TransactionId, bool) {});
   EXPECT_EQ(begin_code(1), StatusCode::kOverloaded) << "orphans count";
 }
 

@@ -23,6 +23,7 @@ struct ManagerTest : ::testing::Test {
     options.admin_listen = "127.0.0.1:0";
     options.admin_timeout_ns = 300'000'000;
     options.core.initial_nodes = nodes;
+    options.core.client_lease_ns = 300'000'000;
     auto started = CommitManager::start(options);
     ASSERT_TRUE(started.ok()) << started.status().to_string();
     manager = std::move(started).value();

@@ -25,6 +25,7 @@ struct ServerTest : ::testing::Test {
   static CoreOptions options() {
     CoreOptions options;
     options.initial_nodes = 0;
+    options.client_lease_ns = 100'000'000;
     return options;
   }
 
@@ -77,7 +78,7 @@ TEST_F(ServerTest, AFrameIsOneBatch) {
   EXPECT_EQ(server->counters().frames_in.read(), frames + 1);
 }
 
-TEST_F(ServerTest, ALostConnectionEndsItsSession) {
+TEST_F(ServerTest, ASessionEndsWhenNothingIsHeardOfIt) {
   auto a = client();
   ASSERT_TRUE(a->call<wire::Begun>(wire::Begin{3, true}).ok());
   network.drop_connections("cm", "peers");

@@ -75,9 +75,9 @@ struct CoreOptions {
   /// Snapshots open for longer are listed exactly in publications; the younger ones share the floor.
   uint64_t young_ns = 100'000'000;
   /// A session of which nothing is heard for so long, and an eighth more for its clock, is fenced and recovered (R8).
-  uint64_t client_lease_ns = 2'000'000'000;
+  uint64_t client_lease_ns = 3'600'000'000'000;
   /// A storage node's lease (R9), renewed by RenewNode. Counted with an eighth more here.
-  uint64_t node_lease_ns = 2'000'000'000;
+  uint64_t node_lease_ns = 3'600'000'000'000;
   /// A transaction that is open for longer fences its whole session (R8); noticed within a sixteenth more.
   uint64_t max_transaction_age_ns = 60'000'000'000;
   /// Outcomes of recovered transactions are kept so long (R4).
@@ -175,7 +175,8 @@ struct Statistics {
 /// A storage node, for administration. Its state is in `info`.
 struct NodeStatus {
   wire::NodeInfo info;
-  bool live = false;  ///< info.state is kLive
+  bool live = false;         ///< info.state is kLive
+  bool memory_lost = false;  ///< it has started anew, and nobody has accepted that its records are lost (R10)
   uint32_t shards = 0;
   uint64_t capacity_bytes = 0;
 };

@@ -1,0 +1,106 @@
+#include "commit-manager/src/catalog/durable_state.h"
+
+#include <set>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/wire/message.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::commit {
+
+namespace {
+
+constexpr std::string_view kMagic = "LOAMCMST";
+constexpr uint32_t kFormat = 1;
+constexpr size_t kHeaderBytes = 8 + 4 + 8 + 8;
+
+Status damaged(const std::string& why) {
+  return {StatusCode::kMalformed, "the commit manager's state " + why + "; restore it from a copy"};
+}
+
+/// What the rest of the program takes for granted.
+Status check(const DurableState& state) {
+  if (state.epoch == 0) return damaged("has no epoch");
+  if (state.next_table < wire::kFirstUserTableId) return damaged("gives users the ids of system tables");
+  std::set<std::string_view> names;
+  std::set<TableId> ids;
+  for (const wire::TableInfo& table : state.tables) {
+    const bool known_kind = table.kind == TableKind::kTransactional || table.kind == TableKind::kNonTransactional;
+    if (table.name.empty() || table.name.size() > wire::kMaxTableNameBytes || wire::is_system_name(table.name) ||
+        !known_kind || table.schema.size() == 0) {
+      return damaged("has a table with an impossible definition, '" + table.name.substr(0, 64) + "'");
+    }
+    if (table.id < wire::kFirstUserTableId || table.id >= state.next_table || !ids.insert(table.id).second ||
+        !names.insert(table.name).second) {
+      return damaged("has table '" + table.name + "' twice, or under a number that was never given out");
+    }
+  }
+  std::set<std::string_view> addresses;
+  std::set<Incarnation> incarnations;
+  for (size_t i = 0; i < state.nodes.size(); ++i) {
+    const DurableNode& node = state.nodes[i];
+    if (node.id.value != i + 1 || node.address.empty() || !addresses.insert(node.address).second ||
+        node.incarnation.value == 0 || node.incarnation > state.last_incarnation ||
+        !incarnations.insert(node.incarnation).second) {
+      return damaged("has storage nodes that contradict each other, at number " + std::to_string(i + 1));
+    }
+  }
+  if (state.shards.owners.size() != wire::kVirtualShards) return damaged("has a shard map of another size");
+  for (const NodeId owner : state.shards.owners) {
+    if (owner.value > state.nodes.size() || (owner.value != 0) != state.dealt) {
+      return damaged("has a shard map that names storage nodes which do not exist");
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+void encode_state(const DurableState& state, Buffer& out) {
+  Buffer body;
+  ByteWriter body_writer(body);
+  wire::Encoder encoder(body_writer);
+  encoder(state);
+  out.clear();
+  ByteWriter writer(out);
+  writer.put_raw(as_bytes(kMagic));
+  writer.put(kFormat);
+  writer.put(uint64_t{body.size()});
+  writer.put(static_cast<uint64_t>(XXH3_64bits(body.data(), body.size())));
+  writer.put_raw(body);
+}
+
+Result<DurableState> decode_state(Bytes bytes) {
+  ByteReader reader(bytes);
+  const Bytes magic = reader.get_raw(kMagic.size());
+  const auto format = reader.get<uint32_t>();
+  const auto size = reader.get<uint64_t>();
+  const auto sum = reader.get<uint64_t>();
+  if (reader.failed()) {
+    return damaged("is cut short: " + std::to_string(bytes.size()) + " bytes, the head alone has " +
+                   std::to_string(kHeaderBytes));
+  }
+  if (!equal(magic, as_bytes(kMagic))) return damaged("does not begin with " + std::string(kMagic));
+  if (format != kFormat) {
+    return Status(StatusCode::kUnsupportedVersion, "the commit manager's state has format " + std::to_string(format) +
+                                                       ", and this program reads format " + std::to_string(kFormat) +
+                                                       " alone: run the version of Loam that wrote it");
+  }
+  if (size != reader.remaining()) {
+    return damaged("is cut short or too long: its body has " + std::to_string(reader.remaining()) + " bytes, not " +
+                   std::to_string(size));
+  }
+  const Bytes body = reader.get_raw(reader.remaining());
+  if (XXH3_64bits(body.data(), body.size()) != sum) return damaged("is damaged: its checksum is another");
+  ByteReader body_reader(body);
+  DurableState state;
+  wire::Decoder decoder(body_reader);
+  decoder(state);
+  LOAM_RETURN_IF_ERROR(body_reader.finish("the commit manager's state"));
+  LOAM_RETURN_IF_ERROR(check(state));
+  return state;
+}
+
+}  // namespace loam::commit

@@ -1,0 +1,65 @@
+// Fences: which sessions may not write any more, and who knows [R7, R8, R9, decision 0008].
+#include <algorithm>
+
+#include "commit-manager/src/core/core_impl.h"
+
+namespace loam::commit {
+
+/// Every session that was ever opened, but for those that are alive: also those that were closed with nothing left.
+wire::FenceSet Core::Impl::fence_set() const {
+  wire::FenceSet fences;
+  fences.watermark = SessionId(last_session_);
+  fences.alive.reserve(sessions_.size() + 1);
+  for (const auto& [id, session] : sessions_) fences.alive.push_back(id);
+  if (recoverer_.value != 0) fences.alive.push_back(recoverer_);
+  std::sort(fences.alive.begin(), fences.alive.end());
+  return fences;
+}
+
+/// One fence for all sessions that have ended since the last one.
+void Core::Impl::raise_fence() {
+  fence_due_ = false;
+  ++counts_.fences;
+  const uint64_t sequence = next_sequence();
+  for (auto& [id, ended] : ended_) {
+    if (ended.fence == 0) ended.fence = sequence;
+  }
+  const wire::Fence fence{fence_set()};
+  for (const auto& [node, peer] : node_peers_) {
+    leases_.told(node, sequence);
+    send(peers_.at(peer), sequence, fence);
+  }
+  advance_fencing();
+}
+
+/// To a node that has just registered. It has the set from its registration; what counts is that it acknowledges it
+/// when every thread of it has seen it (R7).
+void Core::Impl::send_fence(NodeId node) {
+  const uint64_t sequence = next_sequence();
+  leases_.told(node, sequence);
+  send(*peer_of(node), sequence, wire::Fence{fence_set()});
+}
+
+void Core::Impl::advance_fencing() {
+  if (fencing_ == 0) return;
+  for (auto at = ended_.begin(); at != ended_.end();) {
+    const auto next = std::next(at);
+    EndedSession& ended = at->second;
+    if (!ended.fenced_everywhere && ended.fence != 0 && leases_.fenced_everywhere(ended.fence, now_ns_)) {
+      ended.fenced_everywhere = true;
+      --fencing_;
+      outbox_.note("session " + std::to_string(at->first.value) + " is fenced everywhere; " +
+                   std::to_string(ended.open.size()) + " transactions to recover, " +
+                   std::to_string(ended.uncleared.size()) + " undo records to clear");
+      leave_if_done(at);
+    }
+    at = next;
+  }
+}
+
+void Core::Impl::leave_if_done(std::map<SessionId, EndedSession>::iterator at) {
+  const EndedSession& ended = at->second;
+  if (ended.fenced_everywhere && ended.open.empty() && ended.uncleared.empty()) ended_.erase(at);
+}
+
+}  // namespace loam::commit

@@ -1,0 +1,68 @@
+// Which storage node holds a lease, and which fence it has acknowledged.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+
+namespace loam::commit {
+
+/// What a lease of `lease_ns` counts for with whoever gives it: an eighth more, for clocks that run at other speeds.
+constexpr uint64_t granted_ns(uint64_t lease_ns) { return lease_ns + lease_ns / 8; }
+
+/// Leases of the storage nodes and their acknowledgements of fences, by node number [R7, R9, R10].
+///
+/// A node is *fenced up to* a fence if the incarnation that is registered has acknowledged it or a later one since its
+/// last registration, or holds no lease; and if every incarnation before it, which may still run somewhere, holds no
+/// lease either. Fences are numbered in the order in which they are sent, and each includes those before it.
+///
+/// Time that the commit manager itself did not run must not count against the nodes: see count_from().
+///
+/// Owner: Core. One thread. Plain bookkeeping: no clock, no messages.
+class NodeLeases {
+ public:
+  explicit NodeLeases(uint64_t lease_ns) : granted_ns_(granted_ns(lease_ns)) {}
+
+  /// Nodes of an earlier epoch: each holds a lease, until granted_ns after the first count_from().
+  void restored(size_t nodes) { nodes_.resize(nodes, Node{0, 0, 0, 0, 0, true}); }
+  /// A node has registered: its lease runs, and it has acknowledged nothing yet.
+  void registered(NodeId node, bool new_start, uint64_t now_ns);
+  void renewed(NodeId node, uint64_t now_ns) { at(node).heard_ns = now_ns; }
+  /// Leases are counted from this moment or later.
+  void count_from(uint64_t now_ns) { from_ns_ = now_ns; }
+  /// Nodes whose lease is over since the last call.
+  std::vector<NodeId> expire(uint64_t now_ns);
+  bool holds_lease(NodeId node) const { return node.value <= nodes_.size() && nodes_[node.value - 1].holds; }
+
+  /// This fence was sent to the node over its present connection.
+  void told(NodeId node, uint64_t fence);
+  bool was_told(NodeId node, uint64_t fence) const;
+  /// kMalformed if it was never told of such a fence.
+  Status acknowledge(NodeId node, uint64_t fence);
+  bool acknowledged(NodeId node, uint64_t fence) const {
+    return node.value <= nodes_.size() && nodes_[node.value - 1].acknowledged >= fence;
+  }
+  bool fenced(NodeId node, uint64_t fence, uint64_t now_ns) const;
+  bool fenced_everywhere(uint64_t fence, uint64_t now_ns) const;
+
+ private:
+  struct Node {
+    uint64_t heard_ns = 0;
+    uint64_t earlier_until_ns = 0;  ///< when the leases of its earlier incarnations are over
+    uint64_t first_told = 0;        ///< since the last registration; 0: none
+    uint64_t last_told = 0;
+    uint64_t acknowledged = 0;
+    bool holds = false;  ///< the lease runs, or expire() has not noticed its end
+  };
+
+  Node& at(NodeId node);
+  uint64_t until(const Node& node) const;
+
+  const uint64_t granted_ns_;
+  uint64_t from_ns_ = 0;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace loam::commit

@@ -1,0 +1,107 @@
+// Transactions whose sessions have ended, and those that are about to end theirs by their age.
+#include <algorithm>
+
+#include "commit-manager/src/core/transactions.h"
+
+namespace loam::commit {
+
+void Transactions::keep_only(SessionId session, SessionLoad& load, uint64_t newest, std::span<const uint64_t> held) {
+  if (load.snapshots == held.size() && std::all_of(held.begin(), held.end(), [&](uint64_t number) {
+        const Registered* registered = number == 0 ? nullptr : registered_.find(number);
+        return registered != nullptr && registered->session == session;
+      })) {
+    return;  // what it names is what it has
+  }
+  std::vector<uint64_t> dropped;
+  registered_.for_each([&](const Registered& registered) {
+    if (registered.session == session && registered.id <= newest &&
+        !std::binary_search(held.begin(), held.end(), registered.id)) {
+      dropped.push_back(registered.id);
+    }
+  });
+  release(session, load, dropped);
+}
+
+void Transactions::end_sessions(std::span<const SessionId> sessions, const OrphanVisitor& orphan) {
+  const auto ended = [&](SessionId session) { return std::binary_search(sessions.begin(), sessions.end(), session); };
+  std::vector<uint64_t> numbers;
+  registered_.for_each([&](const Registered& registered) {
+    if (ended(registered.session)) numbers.push_back(registered.id);
+  });
+  for (const uint64_t number : numbers) {
+    Registered* registered = registered_.find(number);
+    let_go(registered->snapshot, 0, 1);
+    registered_.erase(registered);
+    changed_ = true;
+  }
+  transactions_.for_each([&](Transaction& transaction) {
+    if (transaction.orphaned || !ended(transaction.session)) return;
+    const bool open = transaction.state == State::kOpen;
+    transaction.orphaned = true;
+    ++(open ? orphaned_open_ : orphaned_uncleared_);
+    orphan(transaction.session, TransactionId(transaction.id), open);
+  });
+}
+
+std::vector<Orphan> Transactions::orphans() const {
+  std::vector<Orphan> orphans;
+  transactions_.for_each([&](const Transaction& transaction) {
+    if (transaction.orphaned && transaction.state == State::kOpen) {
+      orphans.push_back({TransactionId(transaction.id), transaction.session});
+    }
+  });
+  std::sort(orphans.begin(), orphans.end(), [](const Orphan& a, const Orphan& b) { return a.id < b.id; });
+  return orphans;
+}
+
+wire::Outcome Transactions::outcome(TransactionId id) const {
+  const Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
+  if (transaction == nullptr) return wire::Outcome::kForgotten;
+  if (transaction->state == State::kOpen) return wire::Outcome::kPending;
+  return transaction->state == State::kCommitted ? wire::Outcome::kCommitted : wire::Outcome::kAborted;
+}
+
+bool Transactions::recover(TransactionId id, bool committed) {
+  Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
+  if (transaction == nullptr || !transaction->orphaned || transaction->state != State::kOpen) return false;
+  transaction->state = committed ? State::kCommitting : State::kAborting;
+  named_.assign(1, transaction);
+  SessionLoad nobody{1, 0, 0};
+  apply_outcomes(nobody);
+  --orphaned_open_;
+  ++orphaned_uncleared_;
+  return true;
+}
+
+std::optional<bool> Transactions::forget_orphan(TransactionId id) {
+  Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
+  if (transaction == nullptr || !transaction->orphaned || transaction->state == State::kOpen) return std::nullopt;
+  const bool committed = transaction->state == State::kCommitted;
+  transactions_.erase(transaction);
+  --orphaned_uncleared_;
+  return committed;
+}
+
+void Transactions::mark_age(uint64_t now_ns) {
+  if (!age_marks_.empty() && now_ns - age_marks_.back().at_ns < options_.max_transaction_age_ns / 16) return;
+  age_marks_.push_back({now_ns, last_id_});
+}
+
+std::vector<SessionId> Transactions::overaged(uint64_t now_ns) {
+  // The youngest mark that is old enough speaks for all before it.
+  while (age_marks_.size() > 1 && now_ns - age_marks_[1].at_ns >= options_.max_transaction_age_ns) {
+    age_marks_.pop_front();
+  }
+  std::vector<SessionId> sessions;
+  if (age_marks_.empty() || now_ns - age_marks_.front().at_ns < options_.max_transaction_age_ns) return sessions;
+  for (const Version id : open_) {
+    if (id.value > age_marks_.front().last_id) break;
+    const Transaction* transaction = transactions_.find(id.value);
+    if (!transaction->orphaned) sessions.push_back(transaction->session);
+  }
+  std::sort(sessions.begin(), sessions.end());
+  sessions.erase(std::unique(sessions.begin(), sessions.end()), sessions.end());
+  return sessions;
+}
+
+}  // namespace loam::commit

@@ -1,0 +1,168 @@
+// What the recoverer is told and tells [R4, R5, R8], and the restart of the commit manager [R11].
+#include <algorithm>
+#include <utility>
+
+#include "commit-manager/src/core/core_impl.h"
+#include "common/base/assert.h"
+
+namespace loam::commit {
+
+namespace {
+
+CoreOptions continued(CoreOptions options, const std::optional<DurableState>& before) {
+  if (before.has_value()) {
+    options.epoch = before->epoch + 1;
+    options.first_transaction = TransactionId(before->transactions.value + 1);
+    options.first_session = SessionId(before->sessions.value + 1);
+  }
+  return options;
+}
+
+std::optional<DurableState> read_state(const Durable* durable, Bytes state) {
+  if (durable == nullptr || state.empty()) return std::nullopt;
+  Result<DurableState> before = decode_state(state);
+  LOAM_CHECK(before.ok(), "the state has passed check_state()");
+  return std::move(before).value();
+}
+
+}  // namespace
+
+Core::Core(const CoreOptions& options, Outbox& outbox, Durable* durable, Bytes state)
+    : impl_(std::make_unique<Impl>(options, outbox, durable, read_state(durable, state))) {}
+Core::~Core() = default;
+
+Status Core::check_state(Bytes state) { return state.empty() ? ok_status() : decode_state(state).status(); }
+
+Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, Durable* durable,
+                 const std::optional<DurableState>& before)
+    : options_(continued(options, before)),
+      outbox_(outbox),
+      catalog_(options_),
+      changes_(catalog_, *this),
+      transactions_(options_),
+      last_session_(options_.first_session.value - 1),
+      leases_(std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)),
+      outcomes_(options_.max_outcomes, options_.outcome_keep_ns),
+      durable_(durable),
+      node_lease_ns_(std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)),
+      transaction_bound_(options_.first_transaction.value - 1 + options_.ids_ahead),
+      session_bound_(last_session_ + options_.ids_ahead) {
+  if (before.has_value()) {
+    catalog_.restore(*before);
+    leases_.restored(before->nodes.size());
+    restarting_ = catalog_.dealt();  // without shards no transaction can have left anything
+    restart_fence_ = next_sequence();
+  }
+  unsaved_ = durable_ != nullptr;
+  save();
+}
+
+/// Stores what has changed; false once that has failed. Every message passes here: two comparisons if nothing has.
+bool Core::Impl::save() {
+  if (durable_ == nullptr || (!unsaved_ && saved_revision_ == catalog_.revision())) return durable_status_.ok();
+  if (!durable_status_.ok()) return false;
+  DurableState state;
+  catalog_.save(state);
+  state.epoch = options_.epoch;
+  state.transactions = TransactionId(transaction_bound_);
+  state.sessions = SessionId(session_bound_);
+  state.node_lease_ns = node_lease_ns_;
+  encode_state(state, state_);
+  durable_status_ = durable_->store(state_);
+  if (!durable_status_.ok()) {
+    outbox_.note("the state could not be stored, nothing more is said to anybody: " + durable_status_.to_string());
+    return false;
+  }
+  ++counts_.durable_stores;
+  unsaved_ = false;
+  saved_revision_ = catalog_.revision();
+  return true;
+}
+
+void Core::Impl::reserve_transactions(uint32_t count) {
+  if (durable_ == nullptr || transactions_.last_id().value + count <= transaction_bound_) return;
+  transaction_bound_ = transactions_.last_id().value + count + options_.ids_ahead;
+  unsaved_ = true;
+}
+
+SessionId Core::Impl::open_recoverer(uint64_t now_ns) {
+  now_ns_ = std::max(now_ns_, now_ns);
+  if (recoverer_.value != 0) {
+    EndedSession& before = ended_[recoverer_];
+    before.client_name = "recoverer";
+    before.why = "another recoverer has taken over";
+    before.ended_ns = now_ns_;
+    ++fencing_;
+    fence_due_ = true;
+  }
+  recoverer_ = next_session();
+  settle();
+  return durable_status_.ok() ? recoverer_ : SessionId(0);
+}
+
+/// Nobody writes into the transaction table under a session of an earlier epoch any more, and all of it can be read.
+bool Core::Impl::recovery_scan_due() const {
+  if (!restarting_ || !durable_status_.ok() || !leases_.fenced_everywhere(restart_fence_, now_ns_)) return false;
+  for (const NodeStatus& node : catalog_.nodes()) {
+    const NodeId id = node.info.id;
+    if (node.shards == 0) continue;
+    if (node.info.state != wire::NodeState::kLive || !node_peers_.contains(id)) return false;
+    if (!leases_.acknowledged(id, restart_fence_)) return false;
+  }
+  return true;
+}
+
+std::vector<RecoveryTask> Core::Impl::recovery_tasks(size_t max) const {
+  std::vector<RecoveryTask> tasks;
+  for (const auto& [session, ended] : ended_) {
+    if (!ended.fenced_everywhere) continue;
+    for (const TransactionId id : ended.open) tasks.push_back({id, session, RecoveryTask::Kind::kOpen});
+    for (const TransactionId id : ended.uncleared) tasks.push_back({id, session, RecoveryTask::Kind::kUncleared});
+  }
+  const auto end = tasks.begin() + static_cast<ptrdiff_t>(std::min(max, tasks.size()));
+  std::partial_sort(tasks.begin(), end, tasks.end(),
+                    [](const RecoveryTask& a, const RecoveryTask& b) { return a.id < b.id; });
+  tasks.erase(end, tasks.end());
+  return tasks;
+}
+
+void Core::Impl::recovered(TransactionId id, bool committed, uint64_t now_ns) {
+  if (!durable_status_.ok()) return;
+  now_ns_ = std::max(now_ns_, now_ns);
+  const auto at = std::find_if(ended_.begin(), ended_.end(), [&](const auto& entry) {
+    return entry.second.fenced_everywhere && entry.second.open.contains(id);
+  });
+  if (at == ended_.end()) {
+    // Of an earlier epoch: all that is known of it is what the recoverer says.
+    if (id < options_.first_transaction) outcomes_.keep(id, committed, now_ns);
+    return;
+  }
+  LOAM_CHECK(transactions_.recover(id, committed), "what is handed to recovery is an open orphan");
+  ++(committed ? counts_.recovered_committed : counts_.recovered_aborted);
+  at->second.open.erase(id);
+  at->second.uncleared.insert(id);
+  settle();
+}
+
+void Core::Impl::recovery_cleared(TransactionId id) {
+  const auto at = std::find_if(ended_.begin(), ended_.end(), [&](const auto& entry) {
+    return entry.second.fenced_everywhere && entry.second.uncleared.contains(id);
+  });
+  if (at == ended_.end()) return;
+  const std::optional<bool> committed = transactions_.forget_orphan(id);
+  LOAM_CHECK(committed.has_value(), "what is left to clear is a complete orphan");
+  outcomes_.keep(id, *committed, now_ns_);
+  at->second.uncleared.erase(id);
+  leave_if_done(at);
+}
+
+void Core::Impl::recovery_scan_done(uint64_t now_ns) {
+  if (!restarting_ || !durable_status_.ok()) return;
+  now_ns_ = std::max(now_ns_, now_ns);
+  restarting_ = false;
+  republish_ = true;
+  outbox_.note("everything of earlier epochs is recovered; begins are answered from now on");
+  settle();
+}
+
+}  // namespace loam::commit

@@ -1,0 +1,96 @@
+// What administration and tests see of the core.
+#include "commit-manager/src/core/core_impl.h"
+#include "common/base/assert.h"
+
+namespace loam::commit {
+
+std::string_view to_string(SessionStatus::State state) {
+  switch (state) {
+    case SessionStatus::State::kOpen:
+      return "open";
+    case SessionStatus::State::kFencing:
+      return "fencing";
+    case SessionStatus::State::kRecovering:
+      return "recovering";
+  }
+  return "unknown";
+}
+
+Statistics Core::Impl::statistics() const {
+  Statistics statistics;
+  transactions_.report(statistics);
+  statistics.epoch = options_.epoch;
+  statistics.sessions = sessions_.size();
+  statistics.sessions_opened = counts_.sessions_opened;
+  statistics.sessions_lost = counts_.sessions_lost;
+  statistics.sessions_expired = counts_.sessions_expired;
+  statistics.sessions_aged = counts_.sessions_aged;
+  statistics.sessions_resumed = counts_.sessions_resumed;
+  statistics.sessions_fencing = fencing_;
+  statistics.sessions_recovering = ended_.size() - fencing_;
+  statistics.fences = counts_.fences;
+  statistics.recovered_committed = counts_.recovered_committed;
+  statistics.recovered_aborted = counts_.recovered_aborted;
+  statistics.outcomes_kept = outcomes_.size();
+  statistics.outcomes_asked = counts_.outcomes_asked;
+  statistics.restarting = restarting_;
+  statistics.durable_stores = counts_.durable_stores;
+  statistics.durable_bytes = state_.size();
+  statistics.publication_bytes = counts_.publication_bytes;
+  statistics.publications_skipped = counts_.publications_skipped;
+  statistics.catalog_version = catalog_.version();
+  statistics.tables = catalog_.tables();
+  statistics.pending_changes = changes_.pending();
+  statistics.nodes_live = catalog_.count(wire::NodeState::kLive);
+  statistics.nodes_unreachable = catalog_.count(wire::NodeState::kUnreachable);
+  statistics.nodes_lost = catalog_.count(wire::NodeState::kLost);
+  statistics.nodes_dead = catalog_.nodes().size() - statistics.nodes_live;
+  statistics.node_leases_expired = counts_.node_leases_expired;
+  statistics.messages = counts_.messages;
+  statistics.repeated = counts_.repeated;
+  statistics.refused = counts_.refused;
+  statistics.malformed = counts_.malformed;
+  return statistics;
+}
+
+void Core::Impl::check_invariants() const {
+  transactions_.check_invariants();
+  catalog_.check_invariants();
+  LOAM_CHECK(doomed_.empty() && ending_.empty() && !fence_due_, "settled");
+  for (const auto& [id, peer] : peers_) {
+    LOAM_CHECK(peer.session == nullptr || peer.session->peer == id, "session and peer know each other");
+    LOAM_CHECK(peer.node.value == 0 || node_peers_.at(peer.node) == id, "node and peer know each other");
+    LOAM_CHECK(peer.session == nullptr || peer.node.value == 0, "a peer is a client or a node");
+  }
+  const wire::FenceSet fences = fence_set();
+  LOAM_CHECK(fences.check().ok(), "the fences are a set");
+  for (const auto& [id, session] : sessions_) {
+    LOAM_CHECK(session.peer.value == 0 || peers_.at(session.peer).session == &session,
+               "a session knows its connection");
+    LOAM_CHECK(!ended_.contains(id) && !fences.fenced(id), "an open session has not ended");
+    LOAM_CHECK(id.value <= session_bound_, "sessions stay below the bound that is stored");
+  }
+  size_t fencing = 0, open = 0, uncleared = 0;
+  for (const auto& [id, ended] : ended_) {
+    LOAM_CHECK(fences.fenced(id) && ended.fence != 0, "an ended session is fenced");
+    LOAM_CHECK(!ended.fenced_everywhere || !ended.open.empty() || !ended.uncleared.empty(),
+               "it leaves when it is done");
+    fencing += ended.fenced_everywhere ? 0 : 1;
+    open += ended.open.size();
+    uncleared += ended.uncleared.size();
+  }
+  Statistics statistics;
+  transactions_.report(statistics);
+  LOAM_CHECK(fencing == fencing_, "sessions that are being fenced are counted");
+  LOAM_CHECK(open == statistics.orphaned_open && uncleared == statistics.orphaned_uncleared,
+             "each orphan belongs to a session that has ended");
+  LOAM_CHECK(durable_ == nullptr || transactions_.last_id().value <= transaction_bound_, "ids stay below the bound");
+  for (const NodeStatus& node : catalog_.nodes()) {
+    LOAM_CHECK(leases_.holds_lease(node.info.id) == catalog_.reachable(node.info.id), "who has a lease is reachable");
+    LOAM_CHECK(!node_peers_.contains(node.info.id) || catalog_.reachable(node.info.id), "who is connected has a lease");
+  }
+  LOAM_CHECK(!durable_status_.ok() || durable_ == nullptr || (!unsaved_ && saved_revision_ == catalog_.revision()),
+             "what has changed is stored");
+}
+
+}  // namespace loam::commit
