@@ -27,6 +27,21 @@ class ManagerLinkTest : public NodeFixture {
     return {{TableId(id), "t" + std::to_string(id), TableKind::kTransactional, schema("x")}, catalog().shards};
   }
 
+  static wire::NodeRegistered with_lease(uint64_t lease_ns) {
+    wire::NodeRegistered answer = registered();
+    answer.lease_ns = lease_ns;
+    return answer;
+  }
+  const Table* served(TableId id) {
+    const EpochGuard guard(*epoch_thread);
+    const auto* found = registry->view().find(id);
+    return found == nullptr ? nullptr : (*found)->table.get();
+  }
+  Status serving() {
+    const EpochGuard guard(*epoch_thread);
+    return registry->serving(now_ns);
+  }
+
   RecordingPeer manager;  // what the commit manager is sent
   ManagerLink link;
   uint64_t now_ns = 1'000'000;
@@ -89,6 +104,127 @@ TEST_F(ManagerLinkTest, ATableThatDoesNotFitIsAnError) {
     }
   }
   EXPECT_TRUE(failed == StatusCode::kNoSpace) << failed.to_string();
+}
+
+TEST_F(ManagerLinkTest, ComesBackAsWhoItIsAndTakesWhatHasChanged) {
+  register_node();
+  link.disconnected();
+  link.connected(now_ns);
+  EXPECT_EQ(manager.answer<wire::RegisterNode>(2).incarnation, kIncarnation);
+  const Table* const kept = served(kAccounts);
+  wire::NodeRegistered answer = registered();
+  answer.catalog.tables.erase(answer.catalog.tables.begin() + 1);  // counters were dropped
+  answer.catalog.tables.push_back(install(3).table);
+  answer.catalog.shards.version = 4;
+  answer.catalog.shards.owners[0] = NodeId(2);
+  answer.publication = {};  // a commit manager that was started anew has none yet
+  answer.fences = {SessionId(9), {}};
+  ASSERT_TRUE(receive(2, answer).ok());
+  EXPECT_EQ(served(kAccounts), kept) << "with its records";
+  EXPECT_EQ(served(kCounters), nullptr);
+  EXPECT_NE(served(TableId(3)), nullptr);
+  const EpochGuard guard(*epoch_thread);
+  EXPECT_EQ(registry->view().shards.version, 4u);
+  EXPECT_FALSE(registry->view().owned[0]);
+  EXPECT_TRUE(registry->view().fences.fenced(SessionId(9)));
+  EXPECT_EQ(registry->publication().number, 1u) << "the old one stays";
+}
+
+TEST_F(ManagerLinkTest, ANewEpochsPublicationReplacesAnyOlder) {
+  register_node();
+  ASSERT_TRUE(receive(2, wire::Publish{publication(100, 20)}).ok());
+  Publication next = publication(1, 15);
+  next.cm_epoch = 2;
+  ASSERT_TRUE(receive(3, wire::Publish{next}).ok());
+  const EpochGuard guard(*epoch_thread);
+  EXPECT_EQ(registry->publication(), next);
+}
+
+TEST_F(ManagerLinkTest, WhoIsTakenForSomebodyElseDoesNotServe) {
+  register_node();
+  link.disconnected();
+  link.connected(now_ns);
+  wire::NodeRegistered answer = registered();
+  answer.incarnation = Incarnation(8);
+  EXPECT_TRUE(receive(2, answer) == StatusCode::kInvalidArgument);
+  answer.incarnation = kIncarnation;
+  answer.node = NodeId(2);
+  EXPECT_TRUE(receive(2, answer) == StatusCode::kInvalidArgument);
+}
+
+TEST_F(ManagerLinkTest, AReplacedIncarnationIsTold) {
+  register_node();
+  link.disconnected();
+  link.connected(now_ns);
+  EXPECT_TRUE(receive(2, wire::Error{Status(StatusCode::kFenced, "replaced")}) == StatusCode::kFenced);
+}
+
+TEST_F(ManagerLinkTest, TheLeaseRunsFromTheMomentOfTheRequest) {
+  link.connected(now_ns);
+  const uint64_t asked = now_ns;
+  now_ns += 300;  // the answer takes its time
+  ASSERT_TRUE(receive(1, with_lease(4'000)).ok());
+  EXPECT_TRUE(registry->lease_holds(asked + 3'999));
+  EXPECT_FALSE(registry->lease_holds(asked + 4'000));
+
+  EXPECT_EQ(link.wake_ns(), asked + 1'000);
+  manager.sent.clear();
+  now_ns = asked + 999;
+  ASSERT_TRUE(link.step(now_ns).ok());
+  EXPECT_TRUE(manager.sent.empty());
+  now_ns = asked + 1'100;
+  ASSERT_TRUE(link.step(now_ns).ok());
+  manager.answer<wire::RenewNode>(2);
+  now_ns += 500;
+  EXPECT_TRUE(receive(3, wire::NodeRenewed{}) == StatusCode::kMalformed) << "nobody asked";
+  ASSERT_TRUE(receive(2, wire::NodeRenewed{}).ok());
+  EXPECT_TRUE(registry->lease_holds(asked + 1'100 + 3'999));
+  EXPECT_FALSE(registry->lease_holds(asked + 1'100 + 4'000));
+}
+
+TEST_F(ManagerLinkTest, ALeaseThatHasRunOutIsTakenUpBehindTheBarrier) {
+  link.connected(now_ns);
+  ASSERT_TRUE(receive(1, with_lease(4'000)).ok());
+  EpochThread other(epochs, "network");
+  {
+    const EpochGuard batch(other);
+    now_ns += 5'000;
+    ASSERT_TRUE(link.step(now_ns).ok());
+    ASSERT_TRUE(receive(2, wire::NodeRenewed{}).ok());
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(link.step(now_ns).value());
+    EXPECT_FALSE(registry->lease_holds(now_ns));
+  }
+  for (int i = 0; i < 10 && link.step(now_ns).value(); ++i) {
+  }
+  EXPECT_TRUE(registry->lease_holds(now_ns));
+}
+
+TEST_F(ManagerLinkTest, AManagerThatDoesNotAnswerIsLeft) {
+  link.connected(now_ns);
+  ASSERT_TRUE(receive(1, with_lease(4'000)).ok());
+  now_ns += 1'000;
+  ASSERT_TRUE(link.step(now_ns).ok());  // asks
+  EXPECT_EQ(link.wake_ns(), now_ns + kMinManagerPatienceNs);
+  EXPECT_TRUE(link.step(now_ns + kMinManagerPatienceNs).ok());
+  EXPECT_TRUE(link.step(now_ns + kMinManagerPatienceNs + 1).status() == StatusCode::kTimeout);
+}
+
+TEST_F(ManagerLinkTest, AcceptedLossIsAnsweredWhenTheShardsAreServed) {
+  link.connected(now_ns);
+  wire::NodeRegistered answer = registered();
+  answer.memory_lost = true;
+  ASSERT_TRUE(receive(1, answer).ok());
+  EXPECT_TRUE(serving() == StatusCode::kUnavailable);
+  ASSERT_TRUE(receive(5, wire::AcceptLoss{}).ok());
+  EXPECT_TRUE(serving().ok());
+  for (int i = 0; i < 10 && link.step(now_ns).value(); ++i) {
+  }
+  manager.answer<wire::LossAccepted>(5);
+}
+
+TEST_F(ManagerLinkTest, FencesThatContradictThemselvesAreMalformed) {
+  register_node();
+  EXPECT_TRUE(receive(5, wire::Fence{{SessionId(3), {SessionId(4)}}}) == StatusCode::kMalformed);
 }
 
 }  // namespace

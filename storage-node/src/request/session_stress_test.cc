@@ -1,0 +1,99 @@
+// A session that changes its connection again and again, with the same requests sent on both: two network threads, each
+// request executed once, and every answer to it the same.
+#include <barrier>
+#include <mutex>
+#include <thread>
+
+#include "storage-node/src/request/node_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+/// At least; more until so many connections were overtaken, which takes two cores that are free at the same time.
+constexpr uint64_t kRounds = 300;
+constexpr uint64_t kOvertaken = 20;
+constexpr uint64_t kDeadlineNs = 20'000'000'000;
+constexpr uint64_t kConnectionsPerRound = 50;
+constexpr uint64_t kRequestsPerRound = 6;
+
+class SessionStressTest : public NodeFixture {
+ protected:
+  /// The first answer to each request, as bytes.
+  void check_answers(const RecordingPeer& peer) {
+    const std::lock_guard lock(mutex_);
+    for (const Buffer& message : peer.sent) {
+      if (HasFatalFailure()) return;
+      ByteReader reader(message);
+      wire::Envelope envelope;
+      ASSERT_TRUE(wire::decode_envelope(reader, envelope).ok());
+      if (envelope.opcode == wire::Opcode::kAttached) continue;
+      ASSERT_EQ(wire::to_string(envelope.opcode), wire::to_string(wire::Opcode::kPlainWriteReply));
+      const auto [first, fresh] = answers_.emplace(envelope.sequence, message);
+      ASSERT_EQ(first->second, message) << "request " << envelope.sequence << " was executed twice";
+      if (!fresh) ++repetitions_;
+      wire::PlainWriteReply reply;
+      ASSERT_TRUE(wire::decode_body(reader, reply).ok());
+      ASSERT_EQ(reply.results.at(0).code, StatusCode::kOk);
+    }
+  }
+
+  /// What one network thread does: connections of the same session, the round's requests on each.
+  template <class Barrier>
+  void network_thread(size_t number, Barrier& round) {
+    EpochThread epoch(epochs, "network " + std::to_string(number));
+    ThreadContext own(epoch, number);
+    Executor on_thread(*registry, stress_sessions_, scans, own);
+    uint64_t connections = 0;
+    const Buffer bytes = row(1);
+    for (uint64_t r = 0;; ++r) {
+      round.arrive_and_wait();
+      if (rounds_ == r) return;
+      for (uint64_t c = 0; c < kConnectionsPerRound; ++c) {
+        RecordingPeer peer(2 * ++connections + number);
+        run_message(on_thread, peer, 1'000'000'000 + peer.id(), wire::Attach{SessionId(5), 1, kIncarnation});
+        for (uint64_t q = 1; q <= kRequestsPerRound; ++q) {
+          const uint64_t sequence = r * kRequestsPerRound + q;
+          const wire::PlainWrite insert{{{wire::WriteKind::kInsert, false, {kCounters, Key(sequence)}, {}, bytes}}};
+          run_message(on_thread, peer, sequence, insert);
+        }
+        check_answers(peer);
+        // Relaxed, here and below: a count.
+        if (!peer.closed.ok()) overtaken_.fetch_add(1, std::memory_order_relaxed);
+        stress_sessions_.detach(peer.session(), peer.id());
+      }
+    }
+  }
+  template <wire::Message M>
+  static void run_message(Executor& on_thread, Peer& peer, uint64_t sequence, const M& message) {
+    Buffer buffer;
+    wire::encode_message(message, sequence, buffer);
+    const Bytes view = buffer;
+    on_thread.run(peer, std::span(&view, 1));
+  }
+
+  std::mutex mutex_;
+  std::map<uint64_t, Buffer> answers_;  // guarded by mutex_
+  uint64_t repetitions_ = 0;            // guarded by mutex_
+  std::atomic<uint64_t> overtaken_{0};
+  uint64_t rounds_ = 0;  // written between rounds
+  SessionTable stress_sessions_{[](PeerId, const Status&) {}};
+};
+
+TEST_F(SessionStressTest, EachRequestIsExecutedOnce) {
+  enter_service();
+  const uint64_t deadline_ns = Env::now_ns() + kDeadlineNs;
+  std::barrier round(2, [&]() noexcept {
+    const bool enough = overtaken_.load(std::memory_order_relaxed) >= kOvertaken || Env::now_ns() > deadline_ns;
+    if (rounds_ < kRounds || !enough) ++rounds_;
+  });
+  {
+    const std::jthread other([&] { network_thread(1, round); });
+    network_thread(0, round);
+  }
+  EXPECT_EQ(answers_.size(), rounds_ * kRequestsPerRound);
+  EXPECT_GT(repetitions_, 0u);
+  EXPECT_GE(overtaken_.load(std::memory_order_relaxed), kOvertaken) << "connections that lost their session in use";
+}
+
+}  // namespace
+}  // namespace loam::storage
