@@ -155,7 +155,9 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
   wire::Attach attach;
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, attach));
   if (attach.session.value == 0) return {StatusCode::kMalformed, "kAttach without a session"};
-  if (peer.attached()) return {StatusCode::kMalformed, "a second kAttach on one connection"};
+  if (peer.attached() && peer.session()->id() != attach.session) {
+    return {StatusCode::kMalformed, "a connection that speaks for one session attaches to another"};
+  }
   if (!registry_.in_service()) {
     refuse(peer, sequence, {StatusCode::kUnavailable, "the storage node is not registered yet; try again"});
     return ok_status();
@@ -172,6 +174,10 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
     Status fenced = fenced_status(attach.session);
     refuse(peer, sequence, fenced);
     return fenced;
+  }
+  if (peer.attached()) {  // it came twice
+    send(peer, sequence, wire::Attached{registry_.self()});
+    return ok_status();
   }
   auto session = sessions_.attach(attach.session, peer.id());
   if (!session.ok()) {

@@ -83,8 +83,11 @@ TEST_F(ExecutorSessionTest, BeyondTheWindowTheSessionIsOver) {
   EXPECT_FALSE(there(9));
 }
 
-TEST_F(ExecutorSessionTest, ASecondAttachOnAConnectionIsMalformed) {
-  run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(6), 1, kIncarnation}));
+TEST_F(ExecutorSessionTest, AConnectionSpeaksForOneSession) {
+  run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(5), 1, kIncarnation}));
+  EXPECT_EQ(peer.answer<wire::Attached>(1).node, NodeId(1)) << "the same came twice";
+  EXPECT_TRUE(peer.closed.ok());
+  run(peer, std::pair(uint64_t{2}, wire::Attach{SessionId(6), 1, kIncarnation}));
   EXPECT_TRUE(peer.closed == StatusCode::kMalformed);
 }
 

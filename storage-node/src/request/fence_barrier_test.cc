@@ -125,7 +125,7 @@ TEST_F(FenceBarrierTest, ALeaseThatHadRunOutWaitsForTheSame) {
   link.connected(now_ns);
   wire::NodeRegistered answer = with_lease();
   answer.fences = {SessionId(5), {}};
-  ASSERT_TRUE(receive(3, answer).ok());
+  ASSERT_TRUE(receive(2, answer).ok());
   settle();
   EXPECT_FALSE(registry->lease_holds(now_ns)) << "a recoverer's reverts would come before the write";
   EXPECT_FALSE(link.serving());

@@ -24,7 +24,7 @@ ManagerLink::ManagerLink(Registry& registry, SessionTable& sessions, EpochThread
       send_(std::move(send)) {}
 
 void ManagerLink::connected(uint64_t now_ns) {
-  asked_sequence_ = ++sequence_;
+  asked_sequence_ = registered_sequence_ = ++sequence_;
   asked_ns_ = now_ns;
   // Incarnation 0 until the first registration.
   send(asked_sequence_, wire::RegisterNode{identity_.address, identity_.admin_address, identity_.capacity_bytes,
@@ -52,7 +52,7 @@ Status ManagerLink::received(Bytes message, uint64_t now_ns) {
 Status ManagerLink::apply(const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns) {
   switch (envelope.opcode) {
     case Opcode::kNodeRegistered:
-      return apply_registered(reader, now_ns);
+      return apply_registered(envelope.sequence, reader, now_ns);
     case Opcode::kNodeRenewed:
       return apply_renewed(envelope.sequence, reader, now_ns);
     case Opcode::kPublish: {
@@ -97,10 +97,13 @@ Status ManagerLink::apply(const wire::Envelope& envelope, ByteReader& reader, ui
   }
 }
 
-Status ManagerLink::apply_registered(ByteReader& reader, uint64_t now_ns) {
+Status ManagerLink::apply_registered(uint64_t sequence, ByteReader& reader, uint64_t now_ns) {
   wire::NodeRegistered answer;
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, answer));
-  if (registered_) return {StatusCode::kMalformed, "the commit manager answered the registration twice"};
+  if (sequence != registered_sequence_) {
+    return {StatusCode::kMalformed, "the commit manager answers a registration that it was not sent"};
+  }
+  if (registered_) return ok_status();  // it came twice
   const bool again = registry_.in_service();
   LOAM_RETURN_IF_ERROR(registry_.enter_service(thread_, answer));
   registered_ = true;
@@ -119,7 +122,8 @@ Status ManagerLink::apply_registered(ByteReader& reader, uint64_t now_ns) {
 Status ManagerLink::apply_renewed(uint64_t sequence, ByteReader& reader, uint64_t now_ns) {
   wire::NodeRenewed renewed;
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, renewed));
-  if (sequence != asked_sequence_) return {StatusCode::kMalformed, "the commit manager renews what was not asked for"};
+  if (sequence > sequence_) return {StatusCode::kMalformed, "the commit manager renews what was not asked for"};
+  if (sequence != asked_sequence_) return ok_status();  // it came twice
   asked_sequence_ = 0;
   take_lease(asked_ns_ + lease_ns_, now_ns);
   return ok_status();

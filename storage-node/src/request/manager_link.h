@@ -69,7 +69,7 @@ class ManagerLink {
   };
 
   Status apply(const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns);
-  Status apply_registered(ByteReader& reader, uint64_t now_ns);
+  Status apply_registered(uint64_t sequence, ByteReader& reader, uint64_t now_ns);
   Status apply_renewed(uint64_t sequence, ByteReader& reader, uint64_t now_ns);
   Status apply_install(uint64_t sequence, ByteReader& reader);
   void take_lease(uint64_t until_ns, uint64_t now_ns);
@@ -87,12 +87,13 @@ class ManagerLink {
   const std::function<void(Bytes)> send_;
   bool registered_ = false;
   std::vector<PendingAnswer> pending_;
-  uint64_t sequence_ = 0;        // of the last request
-  uint64_t asked_sequence_ = 0;  // the registration or renewal that waits for its answer; 0: none
-  uint64_t asked_ns_ = 0;        // when it was sent: the lease runs from then
-  uint64_t lease_ns_ = 0;        // 0: the commit manager gives no leases
-  bool lease_waits_ = false;     // behind the barrier
-  uint64_t lease_until_ns_ = 0;  // what the registry gets then
+  uint64_t sequence_ = 0;             // of the last request
+  uint64_t registered_sequence_ = 0;  // of the registration on this connection
+  uint64_t asked_sequence_ = 0;       // the registration or renewal that waits for its answer; 0: none
+  uint64_t asked_ns_ = 0;             // when it was sent: the lease runs from then
+  uint64_t lease_ns_ = 0;             // 0: the commit manager gives no leases
+  bool lease_waits_ = false;          // behind the barrier
+  uint64_t lease_until_ns_ = 0;       // what the registry gets then
   Buffer buffer_;
 };
 
