@@ -1,0 +1,116 @@
+// Between the commit manager's core and its recoverer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include <loam/client/recoverer.h>
+#include <loam/commit/core.h>
+#include <loam/commit/manager.h>
+
+#include "common/base/status.h"
+
+namespace loam::commit {
+
+/// What the driver needs of a recoverer: client::Recoverer, see run_recoverer(); tests and the simulator have others.
+class RecoveryWorker {
+ public:
+  /// Stops: no callback comes after it.
+  virtual ~RecoveryWorker() = default;
+  virtual void set_catalog(wire::Catalog catalog) = 0;
+  virtual void add(std::vector<client::RecoveryTask> tasks) = 0;
+  virtual void acknowledged(TransactionId id) = 0;
+  virtual void scan() = 0;
+  virtual client::RecovererStatistics statistics() const = 0;
+};
+
+using StartRecovery = std::function<Result<std::unique_ptr<RecoveryWorker>>(client::RecovererOptions)>;
+
+/// Role: gives the recoverer what the core wants recovered [R8, R11, docs/decisions/0008-death-and-recovery.md], and
+/// tells the core what became of it. The recoverer is started when there is something to do for the first time, with a
+/// session of its own; one that fails is replaced by one with the next session, which is given everything again.
+///
+/// Owner: CommitManager. Threads: the server's; only the recoverer's callbacks come from elsewhere, and they leave a
+/// note and call `wake`.
+///
+/// Invariants: (1) the recoverer hears that an outcome is acknowledged after the core has it (R5); (2) what an earlier
+/// recoverer said after it was replaced is told to the core, since it was decided at the nodes, but acknowledged to
+/// nobody; (3) a scan that ends while none is due is repeated.
+class RecoveryDriver {
+ public:
+  /// How soon after a change the core is asked what there is to do; and a lower bound between two questions.
+  static constexpr uint64_t kCheckNs = 1'000'000;
+  /// Asking takes at most one part in so many of the server's time: the list grows with what waits for dead nodes.
+  static constexpr uint64_t kCheckShare = 16;
+  /// Tasks handed over at a time.
+  static constexpr size_t kTasksAtATime = 1'024;
+  /// Before a recoverer that failed is followed by the next.
+  static constexpr uint64_t kRestartNs = 100'000'000;
+  /// Before one that could not be started is tried again.
+  static constexpr uint64_t kRetryStartNs = 1'000'000'000;
+  /// Before a scan that met undo records that nobody can read is repeated.
+  static constexpr uint64_t kRescanNs = 5'000'000'000;
+  /// While there is something to do, the recoverer hears of nodes that went or came so soon.
+  static constexpr uint64_t kCatalogNs = 20'000'000;
+
+  using Clock = std::function<uint64_t()>;
+
+  /// `wake` makes the server's thread call step() soon; called from any thread.
+  RecoveryDriver(StartRecovery start, Clock clock, std::function<void()> wake);
+  ~RecoveryDriver();
+  RecoveryDriver(const RecoveryDriver&) = delete;
+  RecoveryDriver& operator=(const RecoveryDriver&) = delete;
+
+  /// After every round of the server; `changed`: something was executed in it.
+  void step(Core& core, bool changed);
+  /// When step() has something to do, whatever else happens.
+  uint64_t next_deadline_ns() const;
+
+  RecoveryStatistics statistics() const;
+
+ private:
+  /// What a recoverer said.
+  struct Note {
+    enum class Kind { kRecovered, kCleared, kScanDone, kFailed };
+    Kind kind{};
+    uint64_t worker = 0;  // its number
+    TransactionId id;
+    bool committed = false;
+    Status status;
+  };
+
+  void leave(Note note);
+  void take_notes(Core& core, uint64_t now_ns);
+  void take_note(Core& core, const Note& note, uint64_t now_ns);
+  void check(Core& core, uint64_t now_ns);
+  bool start_worker(Core& core, uint64_t now_ns);
+  void end_worker(uint64_t now_ns);
+  void refresh_catalog(const Core& core, uint64_t now_ns);
+
+  const StartRecovery start_;
+  const Clock clock_;
+  const std::function<void()> wake_;
+
+  // The server's thread only.
+  uint64_t starts_ = 0;                      // the running worker's number
+  std::unordered_set<TransactionId> given_;  // to the worker, not reported cleared
+  bool scanning_ = false;
+  bool check_wanted_ = true;
+  uint64_t check_ns_ = 0;    // not before
+  uint64_t start_ns_ = 0;    // not before
+  uint64_t scan_ns_ = 0;     // not before
+  uint64_t catalog_ns_ = 0;  // not before
+  wire::CatalogVersion catalog_version_ = 0;
+  RecoveryStatistics ended_;  // of the workers before
+
+  std::mutex mutex_;  // guards notes_
+  std::vector<Note> notes_;
+
+  std::unique_ptr<RecoveryWorker> worker_;  // last: its end calls back
+};
+
+}  // namespace loam::commit

@@ -1,0 +1,271 @@
+// The driver between a real core and a recoverer of the test's own.
+#include "commit-manager/src/recovery/recovery_driver.h"
+
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "commit-manager/src/core/core_harness.h"
+
+namespace loam::commit {
+namespace {
+
+/// What a worker was told; lives longer than it.
+struct Record {
+  client::RecovererOptions options;
+  std::vector<client::RecoveryTask> tasks;
+  std::vector<TransactionId> acknowledged;
+  std::vector<wire::Catalog> catalogs;
+  int scans = 0;
+  bool running = true;
+  client::RecovererStatistics statistics;
+};
+
+class FakeWorker final : public RecoveryWorker {
+ public:
+  explicit FakeWorker(Record& record) : record_(record) {}
+  ~FakeWorker() override { record_.running = false; }
+  void set_catalog(wire::Catalog catalog) override { record_.catalogs.push_back(std::move(catalog)); }
+  void add(std::vector<client::RecoveryTask> tasks) override {
+    record_.tasks.insert(record_.tasks.end(), tasks.begin(), tasks.end());
+  }
+  void acknowledged(TransactionId id) override { record_.acknowledged.push_back(id); }
+  void scan() override { ++record_.scans; }
+  client::RecovererStatistics statistics() const override { return record_.statistics; }
+
+ private:
+  Record& record_;
+};
+
+struct RecoveryDriverTest : ::testing::Test {
+  static CoreOptions options() {
+    CoreOptions options = CoreHarness::open_at_once();
+    options.initial_nodes = 1;
+    return options;
+  }
+
+  RecoveryDriverTest() {
+    node = harness->node("tcp://n:1");
+    acknowledge_shards();
+  }
+
+  void acknowledge_shards() {
+    // The shard map comes with its acknowledgement before clients are let in.
+    const auto install = harness->newest<wire::InstallTable>(node);
+    if (install.ok()) harness->deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+  }
+
+  /// Rounds of the server for `ns`, with a node that acknowledges fences.
+  void run_for(uint64_t ns, bool acknowledge = true) {
+    const uint64_t end = harness->now_ns + ns;
+    while (harness->now_ns < end) {
+      harness->run_for(std::min<uint64_t>(end - harness->now_ns, 20'000'000));
+      if (acknowledge) {
+        harness->acknowledge_fence(node);
+        harness->post(node, wire::RenewNode{});
+      }
+      driver.step(harness->core, true);
+    }
+    run_to_rest();
+  }
+
+  void run_to_rest() {
+    for (int i = 0; i < 10; ++i) {
+      harness->now_ns += RecoveryDriver::kCheckNs;
+      driver.step(harness->core, false);
+    }
+  }
+
+  /// A client that begins `count` transactions and is not heard of again; the first id.
+  TransactionId dead_client(uint32_t count) {
+    const PeerId client = harness->client();
+    const auto begun = harness->call<wire::Begun>(client, wire::Begin{count, false});
+    EXPECT_TRUE(begun.ok()) << begun.error.to_string();
+    harness->core.peer_lost(client);
+    return begun.ok() ? begun->first_id : TransactionId();
+  }
+
+  Record& record(size_t number = 0) { return *records.at(number); }
+
+  RecordingDurable durable;
+  std::unique_ptr<CoreHarness> harness = std::make_unique<CoreHarness>(options(), &durable);
+  PeerId node;
+  std::vector<std::unique_ptr<Record>> records;
+  Status start_failure;
+  std::atomic<int> wakes{0};
+  RecoveryDriver driver{[this](client::RecovererOptions given) -> Result<std::unique_ptr<RecoveryWorker>> {
+                          if (!start_failure.ok()) return start_failure;
+                          records.push_back(std::make_unique<Record>());
+                          records.back()->options = std::move(given);
+                          std::unique_ptr<RecoveryWorker> worker = std::make_unique<FakeWorker>(*records.back());
+                          return worker;
+                        },
+                        [this] { return harness->now_ns; }, [this] { ++wakes; }};
+};
+
+constexpr uint64_t kBeyondLeaseNs = 3 * CoreHarness::kLeaseNs;
+
+TEST_F(RecoveryDriverTest, StartsNothingWhileNobodyDies) {
+  (void)harness->client();
+  run_for(kBeyondLeaseNs / 4);
+  EXPECT_TRUE(records.empty());
+  EXPECT_EQ(driver.next_deadline_ns(), UINT64_MAX);
+}
+
+TEST_F(RecoveryDriverTest, CarriesATransactionFromItsSessionsDeathToItsEnd) {
+  const TransactionId first = dead_client(2);
+  run_for(kBeyondLeaseNs);
+  ASSERT_EQ(records.size(), 1u);
+  ASSERT_EQ(record().tasks.size(), 2u) << "each once";
+  EXPECT_EQ(record().tasks[0].id, first);
+  EXPECT_EQ(record().tasks[0].kind, client::RecoveryTask::Kind::kOpen);
+  ASSERT_FALSE(record().catalogs.empty());
+  EXPECT_EQ(record().catalogs[0].nodes.size(), 1u);
+  EXPECT_NE(record().options.session, SessionId());
+  EXPECT_EQ(record().options.manager_epoch, harness->core.statistics().epoch);
+
+  record().options.on_recovered(first, true);
+  EXPECT_EQ(wakes, 1);
+  EXPECT_EQ(harness->core.statistics().open, 2u) << "the callback itself touches nothing";
+  driver.step(harness->core, false);
+  EXPECT_EQ(harness->core.statistics().open, 1u);
+  EXPECT_EQ(harness->core.statistics().commits, 1u);
+  EXPECT_EQ(record().acknowledged, std::vector{first});
+  run_to_rest();
+  EXPECT_EQ(record().tasks.size(), 2u) << "complete and not cleared: the recoverer has it still";
+
+  record().options.on_cleared(first);
+  driver.step(harness->core, false);
+  EXPECT_EQ(harness->core.recovery_tasks(10).size(), 1u);
+  const TransactionId second(first.value + 1);
+  record().options.on_recovered(second, false);
+  record().options.on_cleared(second);
+  run_to_rest();
+  EXPECT_EQ(harness->core.statistics().open, 0u);
+  EXPECT_EQ(harness->core.statistics().aborts, 1u);
+  EXPECT_TRUE(harness->core.recovery_tasks(10).empty());
+  run_to_rest();
+  EXPECT_EQ(driver.next_deadline_ns(), UINT64_MAX) << "nothing to wait for";
+}
+
+TEST_F(RecoveryDriverTest, HandsOverMoreThanAtOnce) {
+  for (int i = 0; i < 3; ++i) (void)dead_client(1'000);
+  run_for(kBeyondLeaseNs);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(record().tasks.size(), 3'000u);
+}
+
+TEST_F(RecoveryDriverTest, AFailedRecovererIsFollowedByAnother) {
+  const TransactionId first = dead_client(2);
+  run_for(kBeyondLeaseNs);
+  ASSERT_EQ(records.size(), 1u);
+  const SessionId session = record().options.session;
+  record().statistics.committed = 7;
+  record().options.on_recovered(first, true);
+  record().options.on_failed({StatusCode::kFenced, "test"});
+  // Decided at the nodes before it failed, and told after it.
+  record().options.on_recovered(TransactionId(first.value + 1), false);
+  driver.step(harness->core, false);
+  EXPECT_FALSE(record().running);
+  EXPECT_EQ(record().acknowledged, std::vector{first});
+  EXPECT_EQ(harness->core.statistics().open, 0u);
+  run_for(2 * RecoveryDriver::kRestartNs);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_GT(record(1).options.session, session);
+  EXPECT_EQ(record(1).tasks.size(), 2u) << "everything again";
+  EXPECT_FALSE(record(1).catalogs.empty());
+  EXPECT_EQ(driver.statistics().starts, 2u);
+  EXPECT_EQ(driver.statistics().committed, 7u) << "what the first did counts";
+  record().options.on_failed({StatusCode::kFenced, "late"});
+  driver.step(harness->core, false);
+  EXPECT_TRUE(record(1).running) << "an old one's word";
+}
+
+TEST_F(RecoveryDriverTest, TriesAgainIfARecovererCannotStart) {
+  start_failure = Status(StatusCode::kUnavailable, "no descriptors");
+  (void)dead_client(1);
+  run_for(kBeyondLeaseNs);
+  EXPECT_TRUE(records.empty());
+  start_failure = ok_status();
+  run_for(2 * RecoveryDriver::kRetryStartNs);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(record().tasks.size(), 1u);
+}
+
+struct RestartTest : RecoveryDriverTest {
+  /// The next manager, from what the first one stored, and the node that comes back to it.
+  void restart() {
+    const Buffer state = durable.state;
+    const auto nodes = harness->core.nodes();
+    ASSERT_EQ(nodes.size(), 1u);
+    const uint64_t now_ns = harness->now_ns;
+    harness = std::make_unique<CoreHarness>(options(), &durable, state);
+    harness->now_ns = now_ns + 1;
+    node = harness->node("tcp://n:1", nodes[0].info.incarnation);
+    run_for(100'000'000);
+  }
+};
+
+TEST_F(RestartTest, ScansBeforeAnythingBegins) {
+  (void)dead_client(1);
+  restart();
+  ASSERT_TRUE(harness->core.recovery_scan_due());
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(record().scans, 1);
+  run_for(1'000'000'000);
+  EXPECT_EQ(record().scans, 1) << "once is enough";
+  EXPECT_FALSE(harness->core.ready() && !harness->core.recovery_scan_due()) << "not before it is done";
+
+  record().options.on_scan_done({StatusCode::kMalformed, "one cannot be read"});
+  run_to_rest();
+  EXPECT_TRUE(harness->core.recovery_scan_due());
+  EXPECT_EQ(record().scans, 1) << "not at once";
+  run_for(RecoveryDriver::kRescanNs + 1'000'000'000);
+  EXPECT_EQ(record().scans, 2);
+
+  record().options.on_scan_done(ok_status());
+  run_to_rest();
+  EXPECT_FALSE(harness->core.recovery_scan_due());
+  const PeerId client = harness->client();
+  EXPECT_TRUE(harness->call<wire::Begun>(client, wire::Begin{1, false}).ok());
+}
+
+TEST_F(RestartTest, ANodeThatGoesDuringTheScanIsScannedAgain) {
+  restart();
+  ASSERT_EQ(records.size(), 1u);
+  const auto incarnation = harness->core.nodes()[0].info.incarnation;
+  harness->core.peer_lost(node);
+  run_for(kBeyondLeaseNs, false);
+  if (harness->core.recovery_scan_due()) GTEST_SKIP() << "the core waits for no node that was fenced already";
+  record().options.on_scan_done(ok_status());
+  run_to_rest();
+  node = harness->node("tcp://n:1", incarnation);
+  run_for(100'000'000);
+  ASSERT_TRUE(harness->core.recovery_scan_due());
+  EXPECT_EQ(record().scans, 2);
+}
+
+// The recoverer calls back from its own thread.
+TEST_F(RecoveryDriverTest, TakesNotesFromAnotherThread) {
+  constexpr uint32_t kCount = 500;
+  const TransactionId first = dead_client(kCount);
+  run_for(kBeyondLeaseNs);
+  ASSERT_EQ(records.size(), 1u);
+  ASSERT_EQ(record().tasks.size(), kCount);
+  std::thread recoverer([this] {
+    for (const client::RecoveryTask& task : record().tasks) {
+      record().options.on_recovered(task.id, true);
+      record().options.on_cleared(task.id);
+    }
+  });
+  while (harness->core.statistics().commits < kCount) driver.step(harness->core, false);
+  recoverer.join();
+  run_to_rest();
+  EXPECT_EQ(record().acknowledged.size(), kCount);
+  EXPECT_EQ(record().acknowledged.front(), first);
+  EXPECT_TRUE(harness->core.recovery_tasks(10).empty());
+}
+
+}  // namespace
+}  // namespace loam::commit
