@@ -52,8 +52,8 @@ int main(int argc, char** argv) {
   declare(program.options(), options);
   loam::program::Work work;
   work.check = [&] { return options.check(); };
-  work.start = [&](const auto&) -> loam::Result<std::unique_ptr<loam::program::Service>> {
-    LOAM_ASSIGN_OR_RETURN(auto node, StorageNode::start(options));
+  work.start = [&](auto lost) -> loam::Result<std::unique_ptr<loam::program::Service>> {
+    LOAM_ASSIGN_OR_RETURN(auto node, StorageNode::start(options, std::move(lost)));
     std::unique_ptr<loam::program::Service> service = std::make_unique<Node>(std::move(node));
     return service;
   };

@@ -1,6 +1,11 @@
 #include "storage-node/src/admin/admin_server.h"
 
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 #include <utility>
+
+#include <pthread.h>
 
 #include "common/admin/grpc_server.h"
 #include "loam/storage/admin.grpc.pb.h"
@@ -42,6 +47,11 @@ void fill(const NodeStatistics& from, admin::StatisticsReply& to) {
   to.set_frames_out(from.frames_out);
   to.set_bytes_in(from.bytes_in);
   to.set_bytes_out(from.bytes_out);
+  to.set_sessions(from.sessions);
+  to.set_fenced(from.fenced);
+  to.set_refused(from.refused);
+  to.set_repeated(from.repeated);
+  to.set_reconnects(from.reconnects);
   for (const TableStatistics& table : from.tables) fill(table, *to.add_tables());
 }
 
@@ -51,9 +61,12 @@ class Service final : public admin::NodeAdmin::Service {
 
   grpc::Status Health(grpc::ServerContext*, const admin::HealthRequest*, admin::HealthReply* reply) override {
     const NodeStatistics statistics = statistics_();
-    reply->set_in_service(statistics.node != 0);
+    reply->set_in_service(statistics.node != 0 && statistics.lease_holds && !statistics.memory_lost);
     reply->set_node(statistics.node);
     reply->set_incarnation(statistics.incarnation);
+    reply->set_connected(statistics.connected);
+    reply->set_lease_holds(statistics.lease_holds);
+    reply->set_memory_lost(statistics.memory_lost);
     return grpc::Status::OK;
   }
   grpc::Status Statistics(grpc::ServerContext*, const admin::StatisticsRequest*,
@@ -70,22 +83,42 @@ class Service final : public admin::NodeAdmin::Service {
 
 struct AdminServer::Impl {
   explicit Impl(std::function<NodeStatistics()> statistics) : service(std::move(statistics)) {}
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_one();
+    if (health.joinable()) health.join();
+  }
+
+  void watch(const std::function<bool()>& serving) {
+    std::unique_lock lock(mutex);
+    while (!changed.wait_for(lock, kHealthCheck, [this] { return stopping; })) server->set_serving(serving());
+  }
 
   Service service;
   std::unique_ptr<GrpcServer> server;
+
+  std::mutex mutex;  // guards stopping
+  std::condition_variable changed;
+  bool stopping = false;
+  std::thread health;
 };
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address,
-                                                        std::function<NodeStatistics()> statistics) {
+                                                        std::function<NodeStatistics()> statistics,
+                                                        std::function<bool()> serving) {
   auto impl = std::make_unique<Impl>(std::move(statistics));
   LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service));
+  impl->health = std::thread([it = impl.get(), serving = std::move(serving)] { it->watch(serving); });
+  pthread_setname_np(impl->health.native_handle(), "loam-health");
   return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));
 }
 
 AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 AdminServer::~AdminServer() = default;
 
-void AdminServer::set_serving(bool serving) { impl_->server->set_serving(serving); }
 const std::string& AdminServer::address() const { return impl_->server->address(); }
 
 }  // namespace loam::storage

@@ -1,6 +1,7 @@
 // gRPC administration of a storage node.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,19 +12,20 @@
 
 namespace loam::storage {
 
-/// Role: answers NodeAdmin (proto/loam/storage/admin.proto) from the node's statistics. Owner: the node. Threads:
-/// gRPC's own; `statistics` is called on them.
+/// Role: answers NodeAdmin (proto/loam/storage/admin.proto) from the node's statistics, and the standard health
+/// service. Owner: the node. Threads: gRPC's own, which call `statistics`, and one that looks every kHealthCheck
+/// whether the node is `serving`: a lease ends by itself.
 class AdminServer {
  public:
+  static constexpr std::chrono::milliseconds kHealthCheck{50};
+
   /// Listens on "host:port"; port 0 takes a free one. kUnavailable if the port is in use.
   static Result<std::unique_ptr<AdminServer>> start(const std::string& address,
-                                                    std::function<NodeStatistics()> statistics);
+                                                    std::function<NodeStatistics()> statistics,
+                                                    std::function<bool()> serving);
   ~AdminServer();
   AdminServer(const AdminServer&) = delete;
   AdminServer& operator=(const AdminServer&) = delete;
-
-  /// What the standard health service says: requests are served, with a lease and with all records. Any thread.
-  void set_serving(bool serving);
 
   /// With the port that was taken.
   const std::string& address() const;

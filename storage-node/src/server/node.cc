@@ -119,11 +119,12 @@ Status StorageNode::Impl::start() {
   LOAM_RETURN_IF_ERROR(start_network());
   background = std::make_unique<BackgroundThread>(*registry, *compactor, *pool, epochs, background_writer);
   background->run();
+  control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_ended);
   if (!options.admin_listen.empty()) {
-    LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, [this] { return statistics(); }));
+    const auto serving = [this] { return registry->in_service() && registry->lease_holds(Env::now_ns()); };
+    LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, [this] { return statistics(); }, serving));
     admin_address = admin->address();
   }
-  control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_ended);
   return control->start(net::Address::parse(options.manager).value(),
                         {options.advertise.empty() ? address : options.advertise, admin_address, pool->limit_bytes()},
                         options.register_timeout_ns);
