@@ -62,6 +62,8 @@ Result<Armed> parse(std::string_view entry) {
 }
 
 void perform(const Armed& armed) {
+  const auto open = [&] { return access(armed.path.c_str(), F_OK) == 0; };
+  if (armed.action == Action::kBlock && open()) return;
   const std::string line = "loam: paused at " + armed.name + "\n";
   // Directly, in one piece: nothing is left in a buffer when the process dies.
   if (write(STDERR_FILENO, line.data(), line.size()) < 0) std::abort();
@@ -73,7 +75,7 @@ void perform(const Armed& armed) {
       raise(SIGKILL);
       while (true) pause();
     case Action::kBlock:
-      while (access(armed.path.c_str(), F_OK) != 0) {
+      while (!open()) {
         const timespec millisecond{.tv_sec = 0, .tv_nsec = 1'000'000};
         nanosleep(&millisecond, nullptr);  // poll interval
       }
@@ -162,9 +164,13 @@ void PausePoints::act(const char* name) {
   {
     const std::lock_guard lock(state.mutex);
     std::erase_if(state.armed, [&](Armed& armed) {
-      if (armed.name != name || --armed.passes_left > 0) return false;
-      due.push_back(std::move(armed));
-      return true;
+      if (armed.name != name) return false;
+      if (armed.passes_left > 1) {
+        --armed.passes_left;
+        return false;
+      }
+      due.push_back(armed);
+      return armed.action != Action::kBlock;
     });
     for (const auto& hook : state.hooks)
       if (hook->name == name) calls.push_back(hook), ++hook->running;

@@ -15,9 +15,10 @@ namespace loam {
 ///
 /// * from outside, in the environment variable LOAM_PAUSE, read when the process starts:
 ///   `NAME[@N]=ACTION[;NAME[@N]=ACTION…]`. The action is done when the place is reached for the N-th time (1 if not
-///   said), once. `stop`: the whole process stops as by SIGSTOP. `kill`: it dies as by SIGKILL. `block:PATH`: the
-///   thread that is there waits until a file PATH exists; the others go on. Before it acts, the process writes the line
-///   "loam: paused at NAME" to stderr. A text that is no such list ends the process with exit code 2 and a message.
+///   said). `stop`: the whole process stops as by SIGSTOP, once. `kill`: it dies as by SIGKILL. `block:PATH`: from then
+///   on each thread that is there waits while there is no file PATH; the others go on. Before it acts, the process
+///   writes the line "loam: paused at NAME" to stderr. A text that is no such list ends the process with exit code 2
+///   and a message.
 /// * from inside, by on().
 ///
 /// Names are not registered: an entry whose name nobody passes does nothing. The convention is

@@ -152,7 +152,19 @@ TEST(PausePoints, BlockHoldsOneThreadUntilTheFileIsThere) {
   std::ofstream(path).put('\n');
   blocked.join();
   EXPECT_TRUE(through.load(std::memory_order_acquire));
+
+  Env::pause_point("base.test.blocked");  // the file is still there
   std::filesystem::remove(path);
+  reached.store(false, std::memory_order_relaxed);  // the thread starts after it
+  std::thread again([&] {
+    Env::pause_point("base.test.around");
+    Env::pause_point("base.test.blocked");
+  });
+  while (!reached.load(std::memory_order_acquire)) std::this_thread::yield();
+  std::ofstream(path).put('\n');
+  again.join();
+  std::filesystem::remove(path);
+  PausePoints::disarm();
 }
 
 }  // namespace
