@@ -201,6 +201,15 @@ class Client(Process):
             raise AssertionError(f"{self.name}: {command}: {answer['code']}: {answer['message']}")
         return answer
 
+    def wait_for_attempts(self, count):
+        """So many more transactions have ended."""
+        def ended():
+            with open(self.history_path, encoding="utf-8") as file:
+                return sum('"event":"end"' in line for line in file)
+
+        before = ended() if os.path.exists(self.history_path) else 0
+        poll(lambda: os.path.exists(self.history_path) and ended() >= before + count, f"{self.name} makes {count} attempts")
+
     def finish(self, deadline=DEADLINE_S):
         """End of its commands; the exit code."""
         self.process.stdin.close()
@@ -218,6 +227,7 @@ class Cluster:
         if durable:
             self.manager_options += ["--data", os.path.join(self.folder, "manager-data")]
         self.node_options = ["--memory", "64MiB", "--page", "256KiB", "--no-huge-pages", *node_options]
+        self.node_options_of = {}  # name -> more of them
         self.count = nodes
         self.manager = Process("manager", self.folder)
         self.nodes = [Process(f"node-{i + 1}", self.folder) for i in range(nodes)]
@@ -226,24 +236,27 @@ class Cluster:
         self.manager_pause = manager_pause
 
     def __enter__(self):
-        try:
-            self.start_manager(self.manager_pause)
-            for node in self.nodes:
-                self.launch_node(node)
-            for node in self.nodes:
-                self.note_address(node)
-        except BaseException:
-            self.print_logs()
-            self.close()
-            raise
+        self.start()
         return self
 
     def __exit__(self, *_):
         self.close()
 
+    def start(self):
+        self.start_manager(self.manager_pause)
+        for node in self.nodes:
+            self.launch_node(node)
+        for node in self.nodes:
+            self.note_address(node)
+
     @property
     def address(self):
         return self.addresses[self.manager.name]
+
+    @property
+    def client_address(self):
+        """Where clients find it."""
+        return self.address
 
     def note_address(self, process):
         match = process.wait_for_log(r"serving at (tcp://127\.0\.0\.1:\d+)")
@@ -251,15 +264,18 @@ class Cluster:
 
     def start_manager(self, pause=None):
         """Also again: at the address that it had."""
+        self.launch_manager(pause)
+        self.note_address(self.manager)
+
+    def launch_manager(self, pause=None):
         listen = self.addresses.get(self.manager.name, "tcp://127.0.0.1:0")
         self.manager.start([MANAGER, "--listen", listen, "--admin", "127.0.0.1:0", "--nodes", self.count,
                             *self.manager_options], pause)
-        self.note_address(self.manager)
 
     def launch_node(self, node, pause=None, manager=None):
         listen = self.addresses.get(node.name, "tcp://127.0.0.1:0")
         node.start([NODE, "--listen", listen, "--admin", "127.0.0.1:0", "--manager", manager or self.address,
-                    *self.node_options], pause)
+                    *self.node_options, *self.node_options_of.get(node.name, [])], pause)
 
     def start_node(self, node, pause=None):
         """Also again: at the address that it had."""
@@ -268,7 +284,7 @@ class Cluster:
 
     def client(self, name, pause=None, address=None):
         """A new client that waits for commands."""
-        client = Client(name, self.folder, address or self.address)
+        client = Client(name, self.folder, address or self.client_address)
         self.clients[name] = client
         client.begin("console", pause=pause)
         client.session = client.receive()["session"]
@@ -276,7 +292,7 @@ class Cluster:
 
     def transfers(self, name, seconds, seed=1, fibers=8, keys=ACCOUNTS, pause=None, address=None, first_insert=None):
         """A new client that runs random transactions for so long; receive() gives its summary."""
-        client = Client(name, self.folder, address or self.address)
+        client = Client(name, self.folder, address or self.client_address)
         if first_insert is None:
             first_insert = 1_000_000 * (1 + len(self.clients))
         self.clients[name] = client
@@ -284,6 +300,15 @@ class Cluster:
                      "--first-insert", first_insert, pause=pause)
         client.session = client.receive()["session"]
         return client
+
+    def wait_until_fenced(self, client, times=1):
+        """The session of this client is refused by every storage node; `times` of its sessions, one after another."""
+        def fenced():
+            log = self.manager.log()
+            sessions = re.findall(rf"session (\d+) \({re.escape(client.name)}\) ended", log)
+            return sum(f"session {session} is fenced everywhere" in log for session in sessions) >= times
+
+        poll(fenced, f"{client.name} is fenced")
 
     def history(self):
         return History.read(client.history_path for client in self.clients.values()
@@ -309,19 +334,29 @@ class Cluster:
 class ClusterTest(unittest.TestCase):
     """Each test has a cluster of its own, with accounts in it, and ends with a check of what all clients saw."""
 
-    OPTIONS = {}
+    cluster = None
+
+    def make_cluster(self):
+        return Cluster()
+
+    def run(self, result=None):
+        def failed():
+            return len(result.failures) + len(result.errors)
+
+        before = failed()
+        try:
+            return super().run(result)
+        finally:
+            if self.cluster is not None:
+                if failed() > before:
+                    self.cluster.print_logs()
+                self.cluster.close()
 
     def setUp(self):
-        self.cluster = Cluster(**self.OPTIONS)
-        self.cluster.__enter__()
-        self.addCleanup(self.close_cluster)
+        self.cluster = self.make_cluster()
+        self.cluster.start()
         self.guide = self.cluster.client("guide")
         self.guide.need(f"load {ACCOUNTS} {BALANCE}")
-
-    def close_cluster(self):
-        if not self._outcome.success:
-            self.cluster.print_logs()
-        self.cluster.close()
 
     def check_history(self, total=ACCOUNTS * BALANCE):
         """What all clients saw fits together and fits the end. Nobody writes any more when this is called."""

@@ -12,6 +12,7 @@ tail late.
 """
 
 import asyncio
+import contextlib
 import random
 import socket
 import struct
@@ -43,7 +44,9 @@ class Way:
                 due, data = self.waiting[0]
                 wait = due - self.proxy.loop.time()
                 if wait > 0:
-                    await asyncio.sleep(wait)
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(self.changed.wait(), wait)
+                    self.changed.clear()
                     continue
                 self.waiting.pop(0)
                 self.writer.write(data)
@@ -92,18 +95,12 @@ class Pair:
         if late_s is None:
             reset(self.server_writer)
         else:
-            self.proxy.late.append(asyncio.ensure_future(self.deliver_late(late_s)))
+            self.proxy.loop.call_later(late_s, self.deliver_late)
 
-    async def deliver_late(self, late_s):
-        await asyncio.sleep(late_s)
-        try:
-            for _, data in self.up.waiting:
-                self.server_writer.write(data)
-            await self.server_writer.drain()
-            await asyncio.sleep(0.02)  # the server reads it before it sees the end
-        except OSError:
-            pass
-        self.server_writer.close()
+    def deliver_late(self):
+        for _, data in self.up.waiting:
+            self.server_writer.write(data)
+        self.proxy.loop.call_later(0.02, self.server_writer.close)  # the server reads it before it sees the end
 
 
 def reset(writer):
@@ -124,7 +121,6 @@ class Proxy:
         self.delay_s = 0.0
         self.refusing = False
         self.pairs = set()
-        self.late = []
         self.accepted = 0
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
@@ -210,9 +206,6 @@ class Proxy:
             self.server.close()
             for pair in self.pairs:
                 pair.cut(None)
-            for task in self.late:
-                task.cancel()
-            await asyncio.sleep(0)
 
         self.call(finish)
         self.loop.call_soon_threadsafe(self.loop.stop)
