@@ -1,0 +1,91 @@
+#include <mutex>
+#include <utility>
+
+#include <loam/client/recoverer.h>
+
+#include "client-lib/src/driver/worker.h"
+#include "client-lib/src/recovery/recovery_engine.h"
+#include "common/base/assert.h"
+
+namespace loam::client {
+namespace {
+
+constexpr size_t kMaxFibers = 64;  // one closes; nothing else of a recoverer is a fiber
+constexpr size_t kStackBytes = 64 * 1024;
+
+}  // namespace
+
+/// The worker and what runs on it.
+class Recoverer::Impl {
+ public:
+  explicit Impl(std::unique_ptr<Worker> worker) : worker_(std::move(worker)) {}
+
+  bool open(RecovererOptions options) {
+    return worker_->call([&] { engine_ = std::make_unique<RecoveryEngine>(*worker_, std::move(options)); });
+  }
+
+  /// Runs `task` on the worker's thread, after what was posted before it. Nothing after stop().
+  template <class Task>
+  void post(Task task) {
+    const std::lock_guard lock(mutex_);
+    if (!stopped_) worker_->scheduler().post(std::move(task));
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(stopped_, true)) return;
+    }
+    if (engine_ != nullptr) worker_->call([this] { engine_->close(); });
+    worker_->stop();
+  }
+
+  RecoveryEngine& engine() { return *engine_; }
+
+ private:
+  std::mutex mutex_;
+  bool stopped_ = false;  // guarded by mutex_
+  const std::unique_ptr<Worker> worker_;
+  std::unique_ptr<RecoveryEngine> engine_;  // set before anybody else knows of it
+};
+
+Result<std::unique_ptr<Recoverer>> Recoverer::start(RecovererOptions options) {
+  LOAM_CHECK(options.on_recovered && options.on_cleared && options.on_scan_done && options.on_failed,
+             "a recoverer needs its callbacks");
+  LOAM_CHECK(options.parallel > 0, "a recoverer that may not work on anything");
+  WorkerOptions worker;
+  worker.max_fibers = kMaxFibers;
+  worker.stack_bytes = kStackBytes;
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<Worker> thread, Worker::start(worker));
+  auto impl = std::make_unique<Impl>(std::move(thread));
+  if (!impl->open(std::move(options)))
+    return Status(StatusCode::kUnavailable, "the recoverer has no fiber to start in");
+  return std::unique_ptr<Recoverer>(new Recoverer(std::move(impl)));
+}
+
+Recoverer::Recoverer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Recoverer::~Recoverer() { stop(); }
+
+void Recoverer::set_catalog(wire::Catalog catalog) {
+  impl_->post(
+      [impl = impl_.get(), catalog = std::move(catalog)]() mutable { impl->engine().set_catalog(std::move(catalog)); });
+}
+
+void Recoverer::add(std::vector<RecoveryTask> tasks) {
+  impl_->post([impl = impl_.get(), tasks = std::move(tasks)] { impl->engine().add(tasks); });
+}
+
+void Recoverer::acknowledged(TransactionId id) {
+  impl_->post([impl = impl_.get(), id] { impl->engine().acknowledged(id); });
+}
+
+void Recoverer::scan() {
+  impl_->post([impl = impl_.get()] { impl->engine().scan(); });
+}
+
+void Recoverer::stop() { impl_->stop(); }
+
+RecovererStatistics Recoverer::statistics() const { return impl_->engine().statistics(); }
+
+}  // namespace loam::client

@@ -1,0 +1,382 @@
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <loam/client/recoverer.h>
+
+#include "client-lib/src/recovery/scripted_test_nodes.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::client {
+namespace {
+
+using wire::Opcode;
+using wire::RecordId;
+using wire::UndoState;
+using Kind = RecoveryTask::Kind;
+
+constexpr uint64_t kNodes = 3;
+constexpr TableId kTable{1024};
+constexpr auto kPatience = std::chrono::seconds(20);
+
+/// The commit manager, as far as the recoverer sees it, and one recoverer after another.
+class Manager {
+ public:
+  explicit Manager(ScriptedNodes& nodes) : nodes_(nodes) {}
+  ~Manager() { stop(); }
+
+  void start(bool acknowledges = true, size_t parallel = 256) {
+    RecovererOptions options;
+    options.manager_epoch = 1;
+    options.session = SessionId(next_session_++);
+    options.parallel = parallel;
+    options.request_timeout_ns = 200'000'000;
+    options.on_recovered = [this, acknowledges](TransactionId id, bool committed) {
+      {
+        const std::lock_guard lock(mutex_);
+        const auto [known, fresh] = outcomes_.emplace(id, committed);
+        EXPECT_EQ(known->second, committed) << "two outcomes of transaction " << id.value;
+      }
+      changed_.notify_all();
+      if (acknowledges) recoverer_->acknowledged(id);
+    };
+    options.on_cleared = [this](TransactionId id) { note([&] { cleared_.insert(id); }); };
+    options.on_scan_done = [this](const Status& status) { note([&] { scanned_ = status; }); };
+    options.on_failed = [this](const Status& status) { note([&] { failed_ = status; }); };
+    options.on_note = [this](std::string_view line) { note([&] { notes_.emplace_back(line); }); };
+    auto started = Recoverer::start(std::move(options));
+    ASSERT_TRUE(started.ok()) << started.status().to_string();
+    recoverer_ = std::move(started).value();
+    recoverer_->set_catalog(nodes_.catalog());
+  }
+  void stop() {
+    if (recoverer_ != nullptr) recoverer_->stop();
+  }
+
+  Recoverer& recoverer() { return *recoverer_; }
+
+  /// What it still knows as open or not cleared, as Core would give it.
+  void add(uint64_t first, uint64_t count) {
+    std::vector<RecoveryTask> tasks;
+    const std::lock_guard lock(mutex_);
+    for (uint64_t id = first; id < first + count; ++id) {
+      if (cleared_.contains(TransactionId(id))) continue;
+      const bool open = !outcomes_.contains(TransactionId(id));
+      tasks.push_back({TransactionId(id), SessionId(1), open ? Kind::kOpen : Kind::kUncleared});
+    }
+    recoverer_->add(std::move(tasks));
+  }
+
+  template <class Condition>
+  bool wait_for(Condition condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, condition);
+  }
+  bool wait_until_cleared(size_t count) {
+    return wait_for([&] { return cleared_.size() >= count; });
+  }
+  std::optional<bool> outcome(uint64_t id) {
+    const std::lock_guard lock(mutex_);
+    const auto found = outcomes_.find(TransactionId(id));
+    return found == outcomes_.end() ? std::nullopt : std::optional<bool>(found->second);
+  }
+  size_t outcomes() {
+    const std::lock_guard lock(mutex_);
+    return outcomes_.size();
+  }
+  size_t cleared() {
+    const std::lock_guard lock(mutex_);
+    return cleared_.size();
+  }
+
+  // Guarded by mutex_; read in wait_for()'s condition, or when the recoverer stands still.
+  std::map<TransactionId, bool> outcomes_;
+  std::set<TransactionId> cleared_;
+  std::optional<Status> scanned_;
+  std::optional<Status> failed_;
+  std::vector<std::string> notes_;
+
+ private:
+  template <class Change>
+  void note(Change change) {
+    {
+      const std::lock_guard lock(mutex_);
+      change();
+    }
+    changed_.notify_all();
+  }
+
+  ScriptedNodes& nodes_;
+  uint64_t next_session_ = 10;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::unique_ptr<Recoverer> recoverer_;
+};
+
+class RecovererTest : public ::testing::Test {
+ protected:
+  /// Six records a transaction, at all nodes.
+  static std::vector<RecordId> records(uint64_t id) {
+    std::vector<RecordId> made;
+    for (uint64_t i = 0; i < 6; ++i) made.push_back({kTable, Key(id * 10 + i)});
+    return made;
+  }
+  /// Transactions of all kinds, from `first`: no undo record, pending, committed, aborted.
+  void leave_some(uint64_t first, uint64_t count) {
+    for (uint64_t id = first; id < first + count; ++id) {
+      if (id % 4 == 0) continue;
+      const auto all = records(id);
+      const std::vector<RecordId> half(all.begin(), all.begin() + 3);
+      const auto state = static_cast<UndoState>(id % 4);
+      nodes_.leave(TransactionId(id), state, all, state == UndoState::kCommitted ? all : half);
+    }
+  }
+  void check_ended(uint64_t first, uint64_t count) {
+    for (uint64_t id = first; id < first + count; ++id) {
+      const bool committed = static_cast<UndoState>(id % 4) == UndoState::kCommitted;
+      EXPECT_EQ(manager_.outcome(id), committed) << id;
+      EXPECT_EQ(nodes_.written(TransactionId(id)).size(), committed ? 6u : 0u) << id;
+    }
+    EXPECT_EQ(nodes_.undo_records(), 0u);
+  }
+
+  ScriptedNodes nodes_{kNodes};
+  Manager manager_{nodes_};
+};
+
+TEST_F(RecovererTest, EndsWhatItIsGivenOnce) {
+  leave_some(100, 40);
+  manager_.start(true, 7);
+  for (int i = 0; i < 5; ++i) manager_.add(100, 40);
+  ASSERT_TRUE(manager_.wait_until_cleared(40));
+  check_ended(100, 40);
+  manager_.stop();
+  const RecovererStatistics statistics = manager_.recoverer().statistics();
+  EXPECT_EQ(statistics.committed, 10u);
+  EXPECT_EQ(statistics.aborted, 30u);
+  EXPECT_EQ(statistics.repeated, 0u);
+}
+
+TEST_F(RecovererTest, KeepsTheUndoRecordUntilItIsAcknowledged) {
+  nodes_.leave(TransactionId(7), UndoState::kPending, records(7), records(7));
+  manager_.start(false);
+  manager_.add(7, 1);
+  ASSERT_TRUE(manager_.wait_for([&] { return !manager_.outcomes_.empty(); }));
+  EXPECT_TRUE(nodes_.written(TransactionId(7)).empty());
+  EXPECT_EQ(nodes_.undo_records(), 1u);
+  manager_.recoverer().acknowledged(TransactionId(7));
+  ASSERT_TRUE(manager_.wait_until_cleared(1));
+  EXPECT_EQ(nodes_.undo_records(), 0u);
+}
+
+TEST_F(RecovererTest, ScansAndEndsEverythingThatItFinds) {
+  leave_some(100, 1'000);
+  manager_.start();
+  manager_.recoverer().scan();
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.scanned_.has_value(); }));
+  EXPECT_TRUE(manager_.scanned_->ok());
+  EXPECT_EQ(manager_.outcomes(), 750u) << "those without an undo record are not found";
+  for (uint64_t id = 100; id < 1'100; id += 4) manager_.outcomes_[TransactionId(id)] = false;
+  check_ended(100, 1'000);
+}
+
+TEST_F(RecovererTest, AnEmptyTableIsScannedToo) {
+  manager_.start();
+  manager_.recoverer().scan();
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.scanned_.has_value(); }));
+  EXPECT_TRUE(manager_.scanned_->ok());
+}
+
+// Every request in turn is dropped with its connection, before or after it was executed.
+TEST_F(RecovererTest, RepeatsWhateverALostConnectionTakesWithIt) {
+  for (const NodeFate fate : {NodeFate::kClose, NodeFate::kApplyAndClose, NodeFate::kUnavailable}) {
+    for (size_t victim = 0;; ++victim) {
+      const uint64_t first = 1'000 * (victim + 1);
+      leave_some(first, 4);
+      size_t seen = 0;
+      bool hit = false;
+      nodes_.set_script([&, victim, fate](NodeId, Opcode) {
+        if (seen++ != victim) return NodeFate::kAnswer;
+        hit = true;
+        return fate;
+      });
+      Manager manager(nodes_);
+      manager.start();
+      manager.recoverer().scan();
+      manager.add(first, 4);
+      ASSERT_TRUE(manager.wait_for([&] { return manager.scanned_.has_value() && manager.cleared_.size() == 4; }))
+          << "request " << victim;
+      manager.stop();
+      nodes_.set_script({});
+      EXPECT_EQ(nodes_.undo_records(), 0u);
+      EXPECT_EQ(manager.outcome(first + 2), true);
+      for (const uint64_t id : {first, first + 1, first + 3}) {
+        EXPECT_EQ(manager.outcome(id), false);
+        EXPECT_TRUE(nodes_.written(TransactionId(id)).empty());
+      }
+      ASSERT_FALSE(HasFailure()) << "request " << victim;
+      if (!hit) break;
+    }
+  }
+}
+
+// At every request in turn the recoverer stops; the next one ends what it has left.
+TEST_F(RecovererTest, CanBeStoppedAnywhere) {
+  for (size_t victim = 0;; ++victim) {
+    const uint64_t first = 1'000 * (victim + 1);
+    leave_some(first, 4);
+    std::atomic<size_t> seen{0};  // relaxed: a count, and the lock of the nodes orders the rest
+    nodes_.set_script([&, victim](NodeId, Opcode) {
+      return seen.fetch_add(1, std::memory_order_relaxed) < victim ? NodeFate::kAnswer : NodeFate::kIgnore;
+    });
+    Manager manager(nodes_);
+    manager.start();
+    manager.add(first, 4);
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (seen.load(std::memory_order_relaxed) <= victim && manager.cleared() < 4 &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    const bool all = seen.load(std::memory_order_relaxed) <= victim;
+    manager.stop();
+    nodes_.set_script({});
+    manager.start();
+    manager.add(first, 4);
+    ASSERT_TRUE(manager.wait_until_cleared(4)) << "request " << victim;
+    manager.stop();
+    EXPECT_EQ(nodes_.undo_records(), 0u);
+    EXPECT_EQ(manager.outcome(first + 2), true);
+    for (const uint64_t id : {first, first + 1, first + 3}) EXPECT_TRUE(nodes_.written(TransactionId(id)).empty());
+    ASSERT_FALSE(HasFailure()) << "request " << victim;
+    if (all) break;
+  }
+}
+
+// R9: a node that does not answer holds up what needs it, and nothing else, however much that is.
+TEST_F(RecovererTest, DoesNotWaitForOneNodeWithWhatOthersCanDo) {
+  constexpr NodeId kGone{2};
+  for (const NodeFate fate : {NodeFate::kClose, NodeFate::kIgnore, NodeFate::kUnavailable}) {
+    Manager manager(nodes_);
+    const auto catalog = nodes_.catalog();
+    nodes_.set_script([&](NodeId node, Opcode) { return node == kGone ? fate : NodeFate::kAnswer; });
+    size_t free = 0;
+    for (uint64_t id = 1; id <= 200; ++id) {
+      bool needs = catalog.shards.owner(wire::kTransactionTableId, Key(id)) == kGone;
+      std::vector<RecordId> all;
+      for (const RecordId& record : records(id)) {
+        if (id % 2 == 0 && catalog.shards.owner(record.table, record.key) == kGone) continue;
+        needs = needs || catalog.shards.owner(record.table, record.key) == kGone;
+        all.push_back(record);
+      }
+      nodes_.leave(TransactionId(id), UndoState::kPending, all, all);
+      if (!needs) ++free;
+    }
+    ASSERT_GT(free, 20u);
+    manager.start(true, 8);
+    manager.add(1, 200);
+    ASSERT_TRUE(manager.wait_until_cleared(free));
+    const auto waiting = [&] {
+      const auto statistics = manager.recoverer().statistics();
+      const auto found = statistics.waiting.find(kGone);
+      return found == statistics.waiting.end() ? 0 : found->second;
+    };
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (waiting() < 200 - free - 8 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_GE(waiting(), 200 - free - 8);
+    ASSERT_TRUE(manager.wait_for([&] { return !manager.notes_.empty(); })) << "operators are told";
+    EXPECT_NE(manager.notes_[0].find("storage node 2"), std::string::npos) << manager.notes_[0];
+    nodes_.set_script({});
+    ASSERT_TRUE(manager.wait_until_cleared(200));
+    EXPECT_EQ(nodes_.undo_records(), 0u);
+    manager.stop();
+  }
+}
+
+// A node's records are gone, and that was accepted: its undo records count as never written, its reverts as done.
+TEST_F(RecovererTest, GoesOnWithTheNextIncarnationOfANode) {
+  constexpr NodeId kGone{3};
+  leave_some(100, 40);
+  nodes_.set_script([&](NodeId node, Opcode) { return node == kGone ? NodeFate::kClose : NodeFate::kAnswer; });
+  manager_.start();
+  manager_.add(100, 40);
+  ASSERT_TRUE(manager_.wait_for([&] { return !manager_.notes_.empty(); }));
+  nodes_.restart(kGone);
+  nodes_.set_script({});
+  manager_.recoverer().set_catalog(nodes_.catalog());
+  ASSERT_TRUE(manager_.wait_until_cleared(40));
+  EXPECT_EQ(nodes_.undo_records(), 0u);
+}
+
+TEST_F(RecovererTest, ScansAgainWhenANodeFailsInBetween) {
+  leave_some(100, 400);
+  std::atomic<int> scans{0};
+  nodes_.set_script([&](NodeId, Opcode opcode) {
+    if (opcode != Opcode::kScan) return NodeFate::kAnswer;
+    const int number = scans.fetch_add(1, std::memory_order_relaxed);  // a count
+    return number == 1 ? NodeFate::kClose : number == 4 ? NodeFate::kUnavailable : NodeFate::kAnswer;
+  });
+  manager_.start();
+  manager_.recoverer().scan();
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.scanned_.has_value(); }));
+  EXPECT_GE(manager_.recoverer().statistics().scans, 3u);
+  EXPECT_EQ(manager_.outcomes(), 300u);
+}
+
+TEST_F(RecovererTest, LeavesWhatNobodyCanReadAndSaysSo) {
+  leave_some(100, 8);
+  nodes_.leave_garbage(TransactionId(200));
+  manager_.start();
+  manager_.add(200, 1);
+  manager_.recoverer().scan();
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.scanned_.has_value(); }));
+  EXPECT_TRUE(*manager_.scanned_ == StatusCode::kMalformed) << manager_.scanned_->to_string();
+  EXPECT_FALSE(manager_.outcome(200).has_value());
+  EXPECT_EQ(manager_.outcomes(), 6u);
+  ASSERT_FALSE(manager_.notes_.empty());
+  EXPECT_NE(manager_.notes_[0].find("transaction 200"), std::string::npos) << manager_.notes_[0];
+  EXPECT_EQ(nodes_.undo_records(), 1u);
+}
+
+TEST_F(RecovererTest, EndsWhenItIsFenced) {
+  leave_some(100, 8);
+  nodes_.fence();
+  manager_.start();
+  manager_.recoverer().scan();
+  manager_.add(100, 8);
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.failed_.has_value(); }));
+  EXPECT_TRUE(*manager_.failed_ == StatusCode::kFenced) << manager_.failed_->to_string();
+  manager_.add(100, 8);
+  manager_.recoverer().scan();
+  manager_.stop();
+  EXPECT_EQ(manager_.recoverer().statistics().running, 0u);
+  EXPECT_EQ(manager_.outcomes(), 0u);
+  EXPECT_EQ(nodes_.undo_records(), 6u);
+}
+
+TEST_F(RecovererTest, IsFastWithManyTransactions) {
+  constexpr uint64_t kCount = 10'000;
+  for (uint64_t id = 1; id <= kCount; ++id) {
+    nodes_.leave(TransactionId(id), UndoState::kPending, records(id), records(id));
+  }
+  manager_.start();
+  const auto begin = std::chrono::steady_clock::now();
+  manager_.add(1, kCount);
+  ASSERT_TRUE(manager_.wait_until_cleared(kCount));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::printf("%lu transactions of 6 records at %lu scripted nodes: %.3f s, %.0f transactions/s\n", kCount, kNodes,
+              seconds, kCount / seconds);
+  EXPECT_EQ(nodes_.undo_records(), 0u);
+}
+
+}  // namespace
+}  // namespace loam::client

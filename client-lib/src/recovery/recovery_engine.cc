@@ -1,0 +1,302 @@
+#include "client-lib/src/recovery/recovery_engine.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "client-lib/src/core/recovery_machine.h"
+
+namespace loam::client {
+namespace {
+
+using End = RecoveryMachine::End;
+
+/// The node did not answer, or says that it cannot serve at present: no other task need ask it for a while.
+bool silent(const Status& status) { return status == StatusCode::kUnavailable || status == StatusCode::kTimeout; }
+
+}  // namespace
+
+RecoveryEngine::RecoveryEngine(Worker& worker, RecovererOptions options)
+    : worker_(worker), options_(std::move(options)) {
+  worker_.set_hook(this);
+}
+
+RecoveryEngine::~RecoveryEngine() = default;
+
+void RecoveryEngine::note(const std::string& line) const {
+  if (options_.on_note) options_.on_note(line);
+}
+
+// ---- what the owner asks for ---------------------------------------------------------------------------------------
+
+void RecoveryEngine::set_catalog(wire::Catalog catalog) {
+  if (closed_) return;
+  const bool moved = catalog_ != nullptr && catalog_->shards.version != catalog.shards.version;
+  catalog_ = std::make_shared<const wire::Catalog>(std::move(catalog));
+  for (auto at = nodes_.begin(); at != nodes_.end();) {
+    RecoveryNode& node = *at->second;
+    const auto info = std::find_if(catalog_->nodes.begin(), catalog_->nodes.end(),
+                                   [&](const wire::NodeInfo& candidate) { return candidate.id == at->first; });
+    const bool known = info != catalog_->nodes.end();
+    if (known && info->incarnation == node.info().incarnation && info->address == node.info().address) {
+      if (info->state != node.info().state) {
+        node.set_state(info->state);
+        node.resume();
+      }
+      ++at;
+      continue;
+    }
+    node.retire({StatusCode::kUnavailable, node.name() + " was started anew"});
+    queue_.insert(queue_.end(), node.parked().begin(), node.parked().end());
+    retired_.push_back(std::move(at->second));
+    at = nodes_.erase(at);
+  }
+  if (!moved) return;
+  for (const auto& [time_ns, task] : later_) queue_.push_back(task);
+  later_.clear();
+}
+
+void RecoveryEngine::add(const std::vector<RecoveryTask>& tasks) {
+  if (closed_) return;
+  for (const RecoveryTask& task : tasks) {
+    if (known_.insert(task.id).second) queue_.push_back({task, 0});
+  }
+}
+
+void RecoveryEngine::acknowledged(TransactionId id) {
+  const auto found = runs_.find(id);
+  if (found != runs_.end()) found->second->acknowledged();
+}
+
+void RecoveryEngine::scan() {
+  if (closed_) return;
+  scan_wanted_ = true;
+  scan_complete_ = false;
+  scan_.reset();
+  scan_at_ns_ = 0;
+  scan_failures_ = 0;
+  scan_left_.clear();
+  scan_result_ = ok_status();
+}
+
+void RecoveryEngine::close() {
+  drop_all({StatusCode::kCancelled, "the recoverer was stopped"});
+  while (!nodes_.empty() || !retired_.empty()) worker_.scheduler().sleep_for(1'000'000);
+  worker_.set_hook(nullptr);
+}
+
+RecovererStatistics RecoveryEngine::statistics() const {
+  const std::lock_guard lock(mutex_);
+  return published_;
+}
+
+// ---- what runs and scans say ---------------------------------------------------------------------------------------
+
+RecoveryNode* RecoveryEngine::node(NodeId id) {
+  const auto found = nodes_.find(id);
+  if (found != nodes_.end()) return found->second.get();
+  for (const wire::NodeInfo& info : catalog_->nodes) {
+    if (info.id != id) continue;
+    return nodes_.emplace(id, std::make_unique<RecoveryNode>(worker_, info, options_)).first->second.get();
+  }
+  return nullptr;
+}
+
+void RecoveryEngine::run_reports(const RecoveryRun& run) {
+  const RecoveryMachine& machine = run.machine();
+  ++(machine.committed() ? counted_.committed : counted_.aborted);
+  counted_.reverted += machine.reverted();
+  options_.on_recovered(machine.id(), machine.committed());
+}
+
+void RecoveryEngine::run_blocked(const RecoveryRun& run) {
+  const RecoveryMachine& machine = run.machine();
+  ++counted_.repeated;
+  RecoveryNode* const at = node(machine.blocked_by());
+  if (at != nullptr && silent(machine.status())) at->note_failure(machine.status());
+}
+
+// ---- a round -------------------------------------------------------------------------------------------------------
+
+uint64_t RecoveryEngine::before_poll() {
+  settle_nodes();
+  if (!closed_) {
+    take_ended();
+    continue_scan();
+    wake_tasks();
+    start_runs();
+  }
+  update_levels();
+  return next_deadline_ns();
+}
+
+void RecoveryEngine::settle_nodes() {
+  const uint64_t now_ns = worker_.now_ns();
+  Status fenced;
+  for (auto& [id, node] : nodes_) {
+    if (Status settled = node->settle(now_ns); !settled.ok()) fenced = std::move(settled);
+  }
+  for (auto& node : retired_) static_cast<void>(node->settle(now_ns));
+  std::erase_if(retired_, [](const auto& node) { return node->idle(); });
+  if (!fenced.ok()) fail(fenced);
+}
+
+void RecoveryEngine::take_ended() {
+  while (!ended_.empty()) {
+    const std::vector<TransactionId> ended = std::exchange(ended_, {});
+    for (const TransactionId id : ended) {
+      const auto found = runs_.find(id);
+      if (found == runs_.end()) continue;
+      const std::unique_ptr<RecoveryRun> run = std::move(found->second);
+      runs_.erase(found);
+      take_ended(*run);
+      if (closed_) return;
+    }
+  }
+}
+
+void RecoveryEngine::take_ended(const RecoveryRun& run) {
+  const RecoveryMachine& machine = run.machine();
+  const TransactionId id = machine.id();
+  switch (machine.end()) {
+    case End::kNone:
+      return;
+    case End::kDone:
+      ++counted_.cleared;
+      options_.on_cleared(id);
+      known_.erase(id);
+      scan_left_.erase(id);
+      return;
+    case End::kPostponed: {
+      RecoveryNode* const at = node(machine.blocked_by());
+      if (at != nullptr && silent(machine.status())) {
+        at->parked().push_back({machine.rest(), run.attempts()});
+      } else {
+        const uint64_t time_ns = worker_.now_ns() + pause_ns(run.attempts());
+        later_.emplace(time_ns, QueuedTask{machine.rest(), run.attempts() + 1});
+      }
+      return;
+    }
+    case End::kUnreadable:
+      ++counted_.unreadable;
+      note(std::string(machine.status().message()));
+      unreadable_.insert(id);
+      if (scan_left_.erase(id) != 0 && scan_result_.ok()) scan_result_ = machine.status();
+      return;
+    case End::kFenced:
+      return fail(machine.status());
+  }
+}
+
+void RecoveryEngine::wake_tasks() {
+  const uint64_t now_ns = worker_.now_ns();
+  for (auto& [id, node] : nodes_) {
+    if (node->next_probe_ns() > now_ns) continue;
+    if (!node->answers()) {
+      queue_.push_front(node->take_probe());
+      continue;
+    }
+    queue_.insert(queue_.end(), node->parked().begin(), node->parked().end());
+    node->parked().clear();
+  }
+  while (!later_.empty() && later_.begin()->first <= now_ns) {
+    queue_.push_back(later_.begin()->second);
+    later_.erase(later_.begin());
+  }
+}
+
+void RecoveryEngine::start_runs() {
+  while (catalog_ != nullptr && !queue_.empty() && runs_.size() < options_.parallel) {
+    const QueuedTask task = queue_.front();
+    queue_.pop_front();
+    auto& run = runs_[task.task.id];
+    run = std::make_unique<RecoveryRun>(*this, task, catalog_);
+    run->start();
+    take_ended();  // it may have found its node paused
+    if (closed_) return;
+  }
+}
+
+// ---- the scan ------------------------------------------------------------------------------------------------------
+
+void RecoveryEngine::continue_scan() {
+  if (!scan_wanted_ || catalog_ == nullptr) return;
+  const uint64_t now_ns = worker_.now_ns();
+  if (!scan_complete_ && scan_ == nullptr && now_ns >= scan_at_ns_) {
+    ++counted_.scans;
+    scan_ = std::make_unique<TransactionScan>(*this, catalog_);
+    scan_->start();
+  }
+  if (scan_ != nullptr && scan_->done()) take_scanned();
+  if (!scan_complete_ || !scan_left_.empty()) return;
+  scan_wanted_ = false;
+  options_.on_scan_done(scan_result_);
+}
+
+void RecoveryEngine::take_scanned() {
+  const std::unique_ptr<TransactionScan> scanned = std::move(scan_);
+  if (!scanned->status().ok()) {
+    if (scanned->status() == StatusCode::kFenced) return fail(scanned->status());
+    if (++scan_failures_ == kFailuresToNote) note(std::string(scanned->status().message()));
+    scan_at_ns_ = worker_.now_ns() + pause_ns(scan_failures_);
+    return;
+  }
+  scan_complete_ = true;
+  add(scanned->tasks());
+  for (const RecoveryTask& task : scanned->tasks()) {
+    if (!unreadable_.contains(task.id)) {
+      scan_left_.insert(task.id);
+    } else if (scan_result_.ok()) {
+      scan_result_ = {StatusCode::kMalformed,
+                      "the undo record of transaction " + std::to_string(task.id.value) + " cannot be read"};
+    }
+  }
+}
+
+// ---- ends and levels -----------------------------------------------------------------------------------------------
+
+void RecoveryEngine::drop_all(const Status& status) {
+  closed_ = true;
+  scan_.reset();
+  scan_wanted_ = false;
+  for (auto& [id, node] : nodes_) {
+    node->close(status);
+    retired_.push_back(std::move(node));
+  }
+  nodes_.clear();
+  runs_.clear();
+  ended_.clear();
+  queue_.clear();
+  later_.clear();
+}
+
+void RecoveryEngine::fail(const Status& status) {
+  if (!failed_.ok() || closed_) return;
+  failed_ = status;
+  drop_all(status);
+  options_.on_failed(failed_);
+}
+
+uint64_t RecoveryEngine::next_deadline_ns() const {
+  uint64_t deadline_ns = net::kForever;
+  for (const auto& [id, node] : nodes_) {
+    deadline_ns = std::min({deadline_ns, node->earliest_deadline_ns(), node->next_probe_ns()});
+  }
+  for (const auto& node : retired_) deadline_ns = std::min(deadline_ns, node->earliest_deadline_ns());
+  if (!later_.empty()) deadline_ns = std::min(deadline_ns, later_.begin()->first);
+  if (scan_wanted_ && !scan_complete_ && scan_ == nullptr) deadline_ns = std::min(deadline_ns, scan_at_ns_);
+  return ended_.empty() ? deadline_ns : 0;
+}
+
+void RecoveryEngine::update_levels() {
+  counted_.queued = queue_.size() + later_.size();
+  counted_.running = runs_.size();
+  counted_.waiting.clear();
+  for (const auto& [id, node] : nodes_) {
+    if (!node->parked().empty()) counted_.waiting[id] = node->parked().size();
+  }
+  const std::lock_guard lock(mutex_);
+  published_ = counted_;
+}
+
+}  // namespace loam::client

@@ -1,0 +1,152 @@
+#include "client-lib/src/recovery/recovery_node.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/wire/storage.h"
+
+namespace loam::client {
+namespace {
+
+/// A link whose greeting is refused for good says so, or is lost with the refusal's code.
+template <class Options, class Told>
+void tell_end(Options& options, Told told) {
+  if constexpr (requires { options.on_ended; }) options.on_ended = told;
+}
+
+}  // namespace
+
+RecoveryNode::RecoveryNode(Worker& worker, wire::NodeInfo info, const RecovererOptions& options)
+    : worker_(worker),
+      info_(std::move(info)),
+      name_("storage node " + std::to_string(info_.id.value) + " at " + info_.address),
+      options_(options) {
+  renew();
+}
+
+void RecoveryNode::renew() {
+  if (link_ != nullptr) old_links_.push_back(std::move(link_));
+  end_ = ok_status();
+  Link::Options options;
+  options.address = info_.address;
+  options.name = name_;
+  options.greeting = [this](Buffer& out, auto... sequence) {
+    wire::encode_message(wire::Attach{options_.session, options_.manager_epoch, info_.incarnation},
+                         (0 + ... + sequence), out);
+  };
+  options.on_lost = [this](const Status& status, auto...) { lost_ = status; };
+  tell_end(options, [this](const Status& status) { end_ = status; });
+  link_ = std::make_unique<Link>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
+}
+
+// ---- requests ------------------------------------------------------------------------------------------------------
+
+Status RecoveryNode::on_reply(uint64_t call, wire::Opcode opcode, ByteReader& body) {
+  const auto found = calls_.find(call);
+  if (found == calls_.end()) return ok_status();  // forgotten
+  const Call known = found->second;
+  if (opcode != wire::Opcode::kScanChunk) calls_.erase(found);
+  Status valid = known.caller->on_reply(known.token, opcode, body);
+  // Unless that very answer led to a pause: a node whose records are lost answers, too, that it is unavailable.
+  if (valid.ok() && opcode != wire::Opcode::kError && !paused()) note_answer();
+  return valid;
+}
+
+void RecoveryNode::on_failure(uint64_t call, const Status& status, bool) {
+  const auto found = calls_.find(call);
+  if (found == calls_.end()) return;
+  const Call known = found->second;
+  calls_.erase(found);
+  known.caller->on_failure(known.token, status);
+}
+
+void RecoveryNode::forget(const NodeCaller* caller) {
+  std::erase_if(calls_, [&](const auto& entry) {
+    if (entry.second.caller != caller) return false;
+    link_->forget(entry.second.sequence);
+    return true;
+  });
+}
+
+void RecoveryNode::fail_calls(const Status& status) {
+  const auto calls = std::exchange(calls_, {});
+  for (const auto& [number, call] : calls) link_->forget(call.sequence);
+  for (const auto& [number, call] : calls) call.caller->on_failure(call.token, status);
+}
+
+// ---- pauses --------------------------------------------------------------------------------------------------------
+
+Status RecoveryNode::waiting_status() const {
+  return {StatusCode::kUnavailable, name_ + " is waited for: " + std::string(last_failure_.message())};
+}
+
+void RecoveryNode::note(const std::string& line) const {
+  if (options_.on_note) options_.on_note(line);
+}
+
+void RecoveryNode::note_failure(const Status& status) {
+  if (paused()) return;  // one of many that were under way
+  last_failure_ = status;
+  paused_until_ns_ = worker_.now_ns() + pause_ns(failures_);
+  last_probe_ns_ = paused_until_ns_;
+  if (++failures_ == kFailuresToNote) {
+    note("recovery waits for " + name_ + ": " + std::string(status.message()));
+  }
+}
+
+void RecoveryNode::note_answer() {
+  if (failures_ >= kFailuresToNote) note(name_ + " answers again: recovery goes on");
+  resume();
+}
+
+void RecoveryNode::resume() {
+  failures_ = 0;
+  paused_until_ns_ = 0;
+}
+
+uint64_t RecoveryNode::next_probe_ns() const {
+  if (parked_.empty()) return net::kForever;
+  return failures_ == 0 ? 0 : std::max(paused_until_ns_, last_probe_ns_);
+}
+
+QueuedTask RecoveryNode::take_probe() {
+  const QueuedTask probe = parked_.back();
+  parked_.pop_back();
+  // The next one tries soon after it, in case this one turns out not to need the node.
+  last_probe_ns_ = worker_.now_ns() + pause_ns(failures_);
+  return probe;
+}
+
+// ---- the connection ------------------------------------------------------------------------------------------------
+
+Status RecoveryNode::settle(uint64_t now_ns) {
+  link_->expire(now_ns);
+  for (auto& link : old_links_) link->expire(now_ns);
+  std::erase_if(old_links_, [](const auto& link) { return link->idle(); });
+  if (end_ == StatusCode::kFenced) return end_;
+  if (lost_ == StatusCode::kFenced) return lost_;
+  if (!lost_.ok()) fail_calls({StatusCode::kUnavailable, std::string(std::exchange(lost_, {}).message())});
+  if (!end_.ok()) fail_calls({StatusCode::kUnavailable, std::string(end_.message())});
+  return ok_status();
+}
+
+uint64_t RecoveryNode::earliest_deadline_ns() const {
+  uint64_t deadline_ns = link_->earliest_deadline_ns();
+  for (const auto& link : old_links_) deadline_ns = std::min(deadline_ns, link->earliest_deadline_ns());
+  if (!lost_.ok() || (!end_.ok() && !calls_.empty())) return 0;
+  return deadline_ns;
+}
+
+void RecoveryNode::close(const Status& status) {
+  for (const auto& [number, call] : calls_) link_->forget(call.sequence);
+  calls_.clear();
+  parked_.clear();
+  link_->close(status);
+}
+
+void RecoveryNode::retire(const Status& status) {
+  fail_calls(status);
+  link_->close(status);
+}
+
+}  // namespace loam::client

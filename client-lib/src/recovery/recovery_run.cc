@@ -1,0 +1,80 @@
+#include "client-lib/src/recovery/recovery_run.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "client-lib/src/recovery/recovery_engine.h"
+
+namespace loam::client {
+
+void RecoveryRun::start() {
+  machine_.start();
+  pump();
+}
+
+void RecoveryRun::acknowledged() {
+  machine_.acknowledged();
+  pump();
+}
+
+void RecoveryRun::pump() {
+  RecoveryMessage message;
+  while (machine_.next(message)) {
+    if (Status sent = send(message); !sent.ok()) machine_.on_failure(message.token, sent);
+  }
+  if (machine_.reporting() && !std::exchange(reported_, true)) engine_.run_reports(*this);
+  if (machine_.end() == RecoveryMachine::End::kPostponed && !std::exchange(blocked_, true)) engine_.run_blocked(*this);
+  if (machine_.over() && !std::exchange(ended_, true)) engine_.run_ended(*this);
+}
+
+Status RecoveryRun::send(const RecoveryMessage& message) {
+  RecoveryNode* const node = engine_.node(message.node);
+  if (node == nullptr) {
+    return {StatusCode::kUnavailable, message.node == NodeId()
+                                          ? "no storage node owns it"
+                                          : "no storage node has number " + std::to_string(message.node.value)};
+  }
+  return std::visit(
+      [&](const auto& body) {
+        return node->request(body, this, message.token, engine_.options().request_timeout_ns).status();
+      },
+      message.message);
+}
+
+Status RecoveryRun::on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) {
+  Status valid = take_answer(token, opcode, body);
+  if (!valid.ok()) machine_.on_failure(token, {StatusCode::kUnavailable, std::string(valid.message())});
+  pump();
+  return valid;
+}
+
+Status RecoveryRun::take_answer(uint32_t token, wire::Opcode opcode, ByteReader& body) {
+  switch (opcode) {
+    case wire::Opcode::kPlainReadReply:
+      LOAM_RETURN_IF_ERROR(wire::decode_body(body, read_reply_));
+      machine_.on_read(read_reply_.results);
+      return ok_status();
+    case wire::Opcode::kPlainWriteReply:
+      LOAM_RETURN_IF_ERROR(wire::decode_body(body, write_reply_));
+      machine_.on_write(write_reply_.results);
+      return ok_status();
+    case wire::Opcode::kRevertReply:
+      LOAM_RETURN_IF_ERROR(wire::decode_body(body, revert_reply_));
+      machine_.on_revert(token, revert_reply_.results);
+      return ok_status();
+    default:
+      break;
+  }
+  Status status = unexpected_reply(opcode, body);
+  if (status == StatusCode::kMalformed) return status;
+  machine_.on_failure(token, status);
+  return ok_status();
+}
+
+void RecoveryRun::on_failure(uint32_t token, const Status& status) {
+  machine_.on_failure(token, status);
+  pump();
+}
+
+}  // namespace loam::client
