@@ -21,7 +21,8 @@ struct NodeIdentity {
   uint64_t capacity_bytes = 0;
 };
 
-/// A connection on which a request has been waiting for its answer for so long is given up, if the lease is shorter.
+/// A connection on which a request has been waiting for its answer for so long, or for half of the lease if that is
+/// longer, is given up: a new one may be heard before the lease has run out.
 inline constexpr uint64_t kMinManagerPatienceNs = 1'000'000'000;
 
 /// Role: registers the node, keeps its lease, and applies publications, fences and catalog changes to the registry.
@@ -76,7 +77,7 @@ class ManagerLink {
   /// `opcode` is what step() sends when every thread has seen the changes made so far.
   void answer_when_seen(uint64_t sequence, wire::Opcode opcode, wire::FenceSet fences = {});
   void answer(const PendingAnswer& due);
-  uint64_t patience_ns() const { return std::max(lease_ns_, kMinManagerPatienceNs); }
+  uint64_t patience_ns() const { return std::max(lease_ns_ / 2, kMinManagerPatienceNs); }
   template <wire::Message M>
   void send(uint64_t sequence, const M& message);
 
