@@ -1,0 +1,353 @@
+// What the commit manager stores, when, and what it does with it after a restart (R11).
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "commit-manager/src/core/core_harness.h"
+#include "common/testing/random.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::commit {
+namespace {
+
+using testing::Random;
+using wire::AskOutcomes;
+using wire::Begin;
+using wire::Begun;
+using wire::Fence;
+using wire::FenceInstalled;
+using wire::NodeRegistered;
+using wire::NodeState;
+using wire::OpenSession;
+using wire::Outcome;
+using wire::RegisterNode;
+using wire::SessionOpened;
+
+constexpr uint64_t kLease = CoreHarness::kLeaseNs;
+constexpr uint64_t kOver = kLease + kLease / 8 + kLease / 16 + 1;
+
+struct RestartTest : ::testing::Test {
+  static CoreOptions options() {
+    CoreOptions options = CoreHarness::open_at_once();
+    options.initial_nodes = 2;
+    options.ids_ahead = 100;
+    return options;
+  }
+
+  void SetUp() override { start(); }
+
+  void start() {
+    const uint64_t now_ns = h ? h->now_ns + 1'000'000 : 1'000'000'000;
+    const Buffer state = durable.state;
+    ASSERT_TRUE(Core::check_state(state).ok()) << Core::check_state(state).to_string();
+    h = std::make_unique<CoreHarness>(options(), &durable, state);
+    h->now_ns = now_ns;
+    h->core.on_time(now_ns);
+  }
+
+  /// Two nodes with shards and a table.
+  void fill() {
+    nodes = {h->node("tcp://a:1"), h->node("tcp://b:1")};
+    acknowledge_all();
+    const PeerId client = h->client();
+    h->post(client, wire::CreateTable{"accounts", TableKind::kTransactional, test_schema()});
+    acknowledge_all();
+    ASSERT_TRUE(h->newest<wire::TableCreated>(client).ok());
+    for (int i = 0; i < 150; ++i) ASSERT_TRUE(h->call<Begun>(client, Begin{1, false}).ok());
+  }
+
+  void acknowledge_all() {
+    for (const PeerId node : nodes) {
+      const auto install = h->newest<wire::InstallTable>(node);
+      if (install.ok()) h->deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+    }
+  }
+
+  RecordingDurable durable;
+  std::unique_ptr<CoreHarness> h;
+  std::vector<PeerId> nodes;
+};
+
+TEST_F(RestartTest, KeepsTheCatalogAndGoesAboveAllIds) {
+  fill();
+  const wire::Catalog before = h->core.catalog();
+  const Statistics last = h->core.statistics();
+  start();
+  const wire::Catalog after = h->core.catalog();
+  EXPECT_GT(after.version, before.version) << "clients see that something has changed";
+  ASSERT_EQ(after.tables.size(), before.tables.size());
+  EXPECT_EQ(after.tables.back().id, before.tables.back().id);
+  EXPECT_EQ(after.shards.owners, before.shards.owners);
+  EXPECT_EQ(after.shards.version, before.shards.version);
+  ASSERT_EQ(after.nodes.size(), 2u);
+  EXPECT_EQ(after.nodes[1].address, "tcp://b:1");
+  EXPECT_EQ(after.nodes[1].incarnation, before.nodes[1].incarnation);
+  EXPECT_EQ(h->core.statistics().epoch, 2u);
+  EXPECT_GE(h->core.statistics().last_transaction, last.last_transaction);
+  EXPECT_TRUE(h->core.statistics().restarting);
+  EXPECT_FALSE(h->core.ready());
+  h->core.check_invariants();
+}
+
+TEST_F(RestartTest, AnswersNoBeginBeforeTheScanIsDone) {
+  fill();
+  start();
+  const PeerId client = h->client();
+  EXPECT_EQ(h->call<Begun>(client, Begin{1, false}).error.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(h->call<Begun>(client, Begin{0, true}).error.code(), StatusCode::kUnavailable);
+  EXPECT_FALSE(h->core.recovery_scan_due()) << "no node has come back";
+  const PeerId a = h->connect();
+  const auto registered = h->call<NodeRegistered>(a, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
+  ASSERT_TRUE(registered.ok()) << registered.error.to_string();
+  EXPECT_EQ(registered->manager_epoch, 2u);
+  EXPECT_EQ(registered->publication.number, 0u) << "no horizon before all is recovered (R11)";
+  EXPECT_TRUE(registered->fences.fenced(SessionId(1)));
+  ASSERT_TRUE(h->acknowledge_fence(a));
+  EXPECT_FALSE(h->core.recovery_scan_due()) << "undo records may be at the other one";
+  const PeerId b = h->node("tcp://b:1", Incarnation(2));
+  EXPECT_FALSE(h->core.recovery_scan_due()) << "it may still be writing them (R7)";
+  ASSERT_TRUE(h->acknowledge_fence(b));
+  EXPECT_TRUE(h->core.recovery_scan_due());
+  h->run_for(kLease / 2);
+  EXPECT_TRUE(h->outbox.sent[a].empty()) << "no publication goes out";
+  h->core.recovered(TransactionId(3), true, h->now_ns);
+  const std::vector<TransactionId> ids = {TransactionId(3), TransactionId(4), TransactionId(100'000)};
+  EXPECT_EQ(h->call<wire::Outcomes>(client, AskOutcomes{ids})->outcomes,
+            (std::vector<Outcome>{Outcome::kCommitted, Outcome::kPending, Outcome::kForgotten}));
+  h->core.recovery_scan_done(h->now_ns);
+  EXPECT_EQ(h->call<wire::Outcomes>(client, AskOutcomes{ids})->outcomes,
+            (std::vector<Outcome>{Outcome::kCommitted, Outcome::kForgotten, Outcome::kForgotten}));
+  EXPECT_TRUE(h->core.ready());
+  EXPECT_FALSE(h->core.recovery_scan_due());
+  const auto begun = h->call<Begun>(client, Begin{1, false});
+  ASSERT_TRUE(begun.ok());
+  EXPECT_GT(begun->first_id, TransactionId(150));
+  EXPECT_EQ(begun->snapshot, Snapshot(Version(begun->first_id.value - 1))) << "all of earlier epochs is decided";
+  h->run_for(kLease / 4);
+  const auto publish = h->newest<wire::Publish>(a);
+  ASSERT_TRUE(publish.ok());
+  EXPECT_EQ(publish->publication.cm_epoch, 2u);
+  h->core.check_invariants();
+}
+
+TEST_F(RestartTest, ANodeThatLostItsMemoryHoldsTheScanUpUntilThatIsAccepted) {
+  fill();
+  start();
+  const PeerId a = h->node("tcp://a:1", Incarnation(1));
+  const PeerId b = h->node("tcp://b:1");
+  EXPECT_EQ(h->core.nodes()[1].info.state, NodeState::kLost);
+  const auto keep_alive = [&] {
+    for (int i = 0; i < 6; ++i) {
+      h->acknowledge_fence(a);
+      h->acknowledge_fence(b);
+      h->post(a, wire::RenewNode{});
+      h->post(b, wire::RenewNode{});
+      h->run_for(kLease / 4);
+    }
+  };
+  keep_alive();
+  EXPECT_FALSE(h->core.recovery_scan_due());
+  std::optional<Status> done;
+  h->core.accept_loss(NodeId(2), [&](Status status) { done = std::move(status); });
+  const auto told = h->newest<wire::AcceptLoss>(b);
+  ASSERT_TRUE(told.ok());
+  start();  // what was accepted was stored before the node heard of it
+  const auto back = h->call<NodeRegistered>(h->connect(), RegisterNode{"tcp://b:1", "", 1, Incarnation(3)});
+  ASSERT_TRUE(back.ok()) << back.error.to_string();
+  EXPECT_FALSE(back->memory_lost);
+  EXPECT_EQ(h->core.nodes()[1].info.state, NodeState::kLive);
+}
+
+TEST_F(RestartTest, WaitsForTheLeasesOfIncarnationsThatWereReplaced) {
+  fill();
+  start();
+  std::vector<PeerId> back;
+  for (uint64_t node : {1u, 2u}) back.push_back(h->node(node == 1 ? "tcp://a:1" : "tcp://b:1"));
+  for (uint64_t node : {1u, 2u}) h->core.accept_loss(NodeId(node), [](Status) {});
+  for (const PeerId peer : back) {
+    uint64_t fence = 0, loss = 0;
+    while (!h->outbox.sent[peer].empty()) {
+      if (static_cast<wire::Opcode>(h->outbox.sent[peer].front()[0]) == wire::Opcode::kFence) {
+        fence = h->take<Fence>(peer).sequence;
+      } else {
+        loss = h->take<wire::AcceptLoss>(peer).sequence;
+      }
+    }
+    h->deliver(peer, CoreHarness::encoded(FenceInstalled{}, fence));
+    h->deliver(peer, CoreHarness::encoded(wire::LossAccepted{}, loss));
+  }
+  EXPECT_FALSE(h->core.recovery_scan_due()) << "the processes of before may run on with their leases";
+  for (int i = 0; i < 5; ++i) {
+    for (const PeerId peer : back) h->post(peer, wire::RenewNode{});
+    h->run_for(kLease / 4);
+  }
+  EXPECT_TRUE(h->core.recovery_scan_due());
+}
+
+TEST_F(RestartTest, WithoutShardsThereIsNothingToRecover) {
+  h->node("tcp://a:1");
+  start();
+  EXPECT_FALSE(h->core.statistics().restarting);
+  EXPECT_EQ(h->core.statistics().epoch, 2u);
+  nodes = {h->node("tcp://a:1"), h->node("tcp://b:1")};
+  acknowledge_all();
+  EXPECT_TRUE(h->core.ready());
+}
+
+TEST_F(RestartTest, SessionsOfOlderEpochsAreFenced) {
+  fill();
+  start();
+  EXPECT_EQ(h->call<SessionOpened>(h->connect(), OpenSession{"test", SessionId(1), 1}).error.code(),
+            StatusCode::kFenced);
+  const auto opened = h->call<SessionOpened>(h->connect(), OpenSession{"test"});
+  EXPECT_GT(opened->session, SessionId(1));
+  EXPECT_EQ(opened->manager_epoch, 2u);
+  const auto node = h->call<NodeRegistered>(h->connect(), RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
+  EXPECT_TRUE(node->fences.fenced(SessionId(opened->session.value - 1)));
+  EXPECT_FALSE(node->fences.fenced(opened->session));
+}
+
+TEST_F(RestartTest, ATableOnItsWayIsForgottenButForItsNumber) {
+  fill();
+  const PeerId client = h->client();
+  h->post(client, wire::CreateTable{"late", TableKind::kTransactional, test_schema()});
+  const TableId given = h->newest<wire::InstallTable>(nodes[0])->table.id;
+  start();
+  EXPECT_EQ(h->core.catalog().tables.size(), 3u);
+  nodes = {h->node("tcp://a:1", Incarnation(1)), h->node("tcp://b:1", Incarnation(2))};
+  const PeerId again = h->client();
+  h->post(again, wire::CreateTable{"late", TableKind::kTransactional, test_schema()});
+  EXPECT_GT(h->newest<wire::InstallTable>(nodes[0])->table.id, given);
+}
+
+TEST_F(RestartTest, BeginsWaitForTheDiskOnceInManyIds) {
+  fill();
+  const PeerId client = h->client();
+  const uint64_t before = durable.stores;
+  for (int i = 0; i < 1'000; ++i) ASSERT_TRUE(h->call<Begun>(client, Begin{1, false}).ok());
+  EXPECT_GE(durable.stores, before + 9);
+  EXPECT_LE(durable.stores, before + 11);
+}
+
+TEST_F(RestartTest, RefusesDamagedStates) {
+  fill();
+  const Buffer good = durable.state;
+  ASSERT_TRUE(Core::check_state(good).ok());
+  EXPECT_TRUE(Core::check_state({}).ok()) << "a new cluster";
+  for (size_t size = 1; size < good.size(); ++size) {
+    const Buffer cut(good.begin(), good.begin() + static_cast<ptrdiff_t>(size));
+    ASSERT_EQ(Core::check_state(cut).code(), StatusCode::kMalformed) << size;
+  }
+  for (size_t at = 0; at < good.size(); ++at) {
+    Buffer flipped = good;
+    flipped[at] ^= std::byte{4};
+    ASSERT_FALSE(Core::check_state(flipped).ok()) << at;
+  }
+  Buffer newer = good;
+  newer[8] = std::byte{2};
+  EXPECT_EQ(Core::check_state(newer).code(), StatusCode::kUnsupportedVersion);
+  Buffer longer = good;
+  longer.push_back(std::byte{0});
+  EXPECT_EQ(Core::check_state(longer).code(), StatusCode::kMalformed);
+}
+
+TEST_F(RestartTest, SaysNothingThatTheDiskDoesNotHave) {
+  fill();
+  const PeerId client = h->client();
+  const uint64_t next = h->core.statistics().last_transaction;
+  for (auto& [peer, queue] : h->outbox.sent) queue.clear();
+  durable.failure = Status(StatusCode::kNoSpace, "the disk is full");
+  for (uint64_t i = 0; i < 300; ++i) {
+    h->post(client, Begin{1, false});
+    if (h->core.durable_status().ok()) {
+      ASSERT_EQ(h->take<Begun>(client)->first_id.value, next + i + 1);
+    }
+  }
+  EXPECT_EQ(h->core.durable_status().code(), StatusCode::kNoSpace);
+  EXPECT_TRUE(h->outbox.sent[client].empty());
+  EXPECT_EQ(h->core.next_deadline_ns(), UINT64_MAX);
+  h->run_for(kOver);
+  std::optional<StatusCode> created;
+  h->core.create_table({"t", TableKind::kTransactional, test_schema()},
+                       [&](const Result<wire::TableCreated>& result) { created = result.code(); });
+  EXPECT_EQ(created, StatusCode::kNoSpace);
+  EXPECT_EQ(h->core.open_recoverer(h->now_ns), SessionId(0));
+  EXPECT_FALSE(h->core.recovery_scan_due());
+  for (const auto& [peer, queue] : h->outbox.sent) EXPECT_TRUE(queue.empty());
+}
+
+/// Everything that is numbered, over many lives of the commit manager that end at any store.
+TEST(Restart, NoNumberIsGivenOutTwice) {
+  Random random(testing::test_seed(31));
+  RecordingDurable durable;
+  std::set<uint64_t> transactions, sessions, incarnations, epochs;
+  std::map<uint64_t, std::string> tables;
+  uint64_t catalog_version = 0, crashes_before = 0, crashes_after = 0;
+  for (int life = 0; life < 50; ++life) {
+    CoreOptions options = RestartTest::options();
+    options.initial_nodes = 1;
+    options.ids_ahead = random.between(1, 50);
+    const bool after = random.one_in(2);  // the crash: before the bytes are on the disk, or after that
+    const uint64_t crash_at = random.between(1, 12);
+    uint64_t stores = 0;
+    const Buffer state = durable.state;
+    Buffer written;
+    durable.failure = Status();
+    durable.before_store = [&] {
+      if (++stores >= crash_at) durable.failure = Status(StatusCode::kUnavailable, "crashed");
+    };
+    ASSERT_TRUE(Core::check_state(state).ok());
+    struct Crashing final : Durable {
+      Status store(Bytes bytes) override {
+        const Status status = under.store(bytes);
+        if (!status.ok() && after) under.state.assign(bytes.begin(), bytes.end());
+        return status;
+      }
+      Crashing(RecordingDurable& durable, bool late) : under(durable), after(late) {}
+      RecordingDurable& under;
+      const bool after;
+    } crashing(durable, after);
+    CoreHarness h(options, &crashing, state);
+    h.core.on_time(h.now_ns);
+    const PeerId node = h.connect();
+    const auto registered = h.call<NodeRegistered>(node, RegisterNode{"tcp://a:1", "", 1});
+    if (registered.ok()) {
+      ASSERT_TRUE(incarnations.insert(registered->incarnation.value).second);
+      ASSERT_TRUE(epochs.insert(registered->manager_epoch).second);
+      ASSERT_GE(registered->catalog.version, catalog_version);
+    }
+    h.core.recovery_scan_done(h.now_ns);
+    for (int step = 0; step < 60 && h.core.durable_status().ok(); ++step) {
+      const PeerId client = h.connect();
+      const auto opened = h.call<SessionOpened>(client, OpenSession{"test"});
+      if (!opened.ok()) break;
+      ASSERT_TRUE(sessions.insert(opened->session.value).second) << opened->session.value;
+      catalog_version = opened->catalog.version;
+      const auto count = static_cast<uint32_t>(random.between(1, 9));
+      const auto begun = h.call<Begun>(client, Begin{count, false});
+      if (begun.ok()) {
+        ASSERT_TRUE(transactions.empty() || begun->first_id.value > *transactions.rbegin());
+        transactions.insert(begun->first_id.value + count - 1);
+      }
+      const std::string name = "t" + std::to_string(life) + "_" + std::to_string(step);
+      if (random.one_in(4)) h.post(client, wire::CreateTable{name, TableKind::kTransactional, test_schema()});
+      while (!h.outbox.sent[node].empty()) {
+        const auto install = h.take<wire::InstallTable>(node);
+        if (!install.ok() || install->table.id == wire::kTransactionTableId) continue;
+        const auto [at, fresh] = tables.emplace(install->table.id.value, install->table.name);
+        ASSERT_TRUE(fresh) << at->first << " was " << at->second;
+        if (random.one_in(2)) h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+      }
+    }
+    ++(after ? crashes_after : crashes_before);
+  }
+  EXPECT_GT(transactions.size(), 100u);
+  EXPECT_GT(tables.size(), 20u);
+  EXPECT_GT(incarnations.size(), 20u);
+  EXPECT_GT(crashes_before, 5u);
+  EXPECT_GT(crashes_after, 5u);
+}
+
+}  // namespace
+}  // namespace loam::commit
