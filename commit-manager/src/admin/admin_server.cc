@@ -119,6 +119,7 @@ class Service final : public admin::ClusterAdmin::Service {
     reply->set_nodes_live(static_cast<uint32_t>(health->statistics.nodes_live));
     reply->set_nodes_dead(static_cast<uint32_t>(health->statistics.nodes_dead));
     reply->set_epoch(health->statistics.epoch);
+    reply->set_restarting(health->statistics.restarting);
     reply->set_address(health->address);
     return grpc::Status::OK;
   }

@@ -129,6 +129,22 @@ void fill(const ManagerStatistics& from, admin::StatisticsReply& to) {
   to.set_repeated(core.repeated);
   to.set_refused(core.refused);
   to.set_malformed(core.malformed);
+  to.set_sessions_expired(core.sessions_expired);
+  to.set_sessions_aged(core.sessions_aged);
+  to.set_sessions_resumed(core.sessions_resumed);
+  to.set_sessions_fencing(core.sessions_fencing);
+  to.set_sessions_recovering(core.sessions_recovering);
+  to.set_fences(core.fences);
+  to.set_recovered_committed(core.recovered_committed);
+  to.set_recovered_aborted(core.recovered_aborted);
+  to.set_outcomes_kept(core.outcomes_kept);
+  to.set_outcomes_asked(core.outcomes_asked);
+  to.set_restarting(core.restarting);
+  to.set_durable_stores(core.durable_stores);
+  to.set_durable_bytes(core.durable_bytes);
+  to.set_nodes_unreachable(core.nodes_unreachable);
+  to.set_nodes_lost(core.nodes_lost);
+  to.set_node_leases_expired(core.node_leases_expired);
 }
 
 Result<wire::CreateTable> from_proto(const admin::CreateTableRequest& request) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <optional>
@@ -9,6 +10,8 @@
 #include <loam/commit/manager.h>
 
 #include "commit-manager/src/admin/admin_server.h"
+#include "commit-manager/src/manager/run_recoverer.h"
+#include "commit-manager/src/recovery/recovery_driver.h"
 #include "commit-manager/src/server/server.h"
 #include "commit-manager/src/store/state_file.h"
 #include "common/base/env.h"
@@ -71,6 +74,7 @@ struct CommitManager::Parts {
   ManagerStatistics statistics(const Core& core) const {
     ManagerStatistics all;
     all.core = core.statistics();
+    all.recovery = recovery->statistics();
     all.uptime_ns = Env::now_ns() - started_ns;
     const net::TransportCounters& counters = server->counters();
     all.messages_out = counters.messages_out.read();
@@ -90,6 +94,7 @@ struct CommitManager::Parts {
   std::unique_ptr<StateFile> file;  // null: nothing survives
   std::unique_ptr<net::Transport> transport;
   std::unique_ptr<Server> server;
+  std::unique_ptr<RecoveryDriver> recovery;
   std::unique_ptr<AdminServer> admin;
   // Written by stop(), read by the server thread. Relaxed: wake() and join() order everything else.
   std::atomic<bool> stopping{false};
@@ -130,6 +135,8 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
   }
   server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); }, file.get(), state);
   LOAM_RETURN_IF_ERROR(server->core().durable_status());
+  recovery =
+      std::make_unique<RecoveryDriver>(run_recoverer, [] { return Env::now_ns(); }, [this] { transport->wake(); });
   LOAM_ASSIGN_OR_RETURN(const net::Address bound, server->listen(wanted));
   address = bound.to_string();
   return ok_status();
@@ -138,7 +145,10 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
 void CommitManager::Parts::serve() {
   bool ready = false;
   while (!stopping.load(std::memory_order_relaxed)) {
-    server->step(kIdleNs);
+    const uint64_t now = Env::now_ns();
+    const uint64_t due = recovery->next_deadline_ns();
+    const bool changed = server->step(due <= now ? 0 : std::min(kIdleNs, due - now));
+    recovery->step(server->core(), changed);
     if (admin != nullptr && server->core().ready() != ready) admin->set_serving(ready = !ready);
     if (const Status status = server->core().durable_status(); !status.ok()) {
       // Whoever was not answered asks the next manager; whoever was, relies on what is on the disk.
@@ -147,6 +157,7 @@ void CommitManager::Parts::serve() {
       break;
     }
   }
+  recovery.reset();  // what it has begun, the next manager's goes on with
   server->close_connections();
 }
 

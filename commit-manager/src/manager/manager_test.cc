@@ -1,73 +1,10 @@
 // The whole commit manager over TCP and gRPC on loopback.
-#include <chrono>
 #include <thread>
 
-#include <grpcpp/grpcpp.h>
-#include <gtest/gtest.h>
-
-#include <loam/commit/manager.h>
-
-#include "commit-manager/src/server/test_peer.h"
-#include "common/net/tcp_transport.h"
-#include "loam/commit/admin.grpc.pb.h"
+#include "commit-manager/src/manager/manager_fixture.h"
 
 namespace loam::commit {
 namespace {
-
-using namespace std::chrono_literals;
-
-struct ManagerTest : ::testing::Test {
-  void start(uint32_t nodes = 0) {
-    ManagerOptions options;
-    options.listen = "tcp://127.0.0.1:0";
-    options.admin_listen = "127.0.0.1:0";
-    options.admin_timeout_ns = 300'000'000;
-    options.core.initial_nodes = nodes;
-    options.core.client_lease_ns = 300'000'000;
-    auto started = CommitManager::start(options);
-    ASSERT_TRUE(started.ok()) << started.status().to_string();
-    manager = std::move(started).value();
-    stub =
-        admin::ClusterAdmin::NewStub(grpc::CreateChannel(manager->admin_address(), grpc::InsecureChannelCredentials()));
-  }
-
-  std::unique_ptr<TestPeer> connect() {
-    return std::make_unique<TestPeer>(*transport, manager->address(), [this] { transport->poll(1'000'000); });
-  }
-
-  template <class Request, class Reply>
-  using Method = grpc::Status (admin::ClusterAdmin::Stub::*)(grpc::ClientContext*, const Request&, Reply*);
-
-  template <class Request, class Reply>
-  grpc::StatusCode call(Method<Request, Reply> method, const Request& request, Reply& reply) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + 10s);
-    const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
-    message = status.error_message();
-    return status.error_code();
-  }
-
-  static admin::CreateTableRequest accounts() {
-    admin::CreateTableRequest request;
-    request.set_name("accounts");
-    request.set_kind(admin::TRANSACTIONAL);
-    admin::Field& id = *request.add_fields();
-    id.set_name("id");
-    id.set_type(admin::INT64);
-    admin::Field& note = *request.add_fields();
-    note.set_name("note");
-    note.set_type(admin::TEXT);
-    note.set_nullable(true);
-    return request;
-  }
-
-  std::unique_ptr<net::Transport> transport = net::make_tcp_transport().value();
-  std::unique_ptr<CommitManager> manager;
-  std::unique_ptr<admin::ClusterAdmin::Stub> stub;
-  std::string message;
-};
-
-using Stub = admin::ClusterAdmin::Stub;
 
 TEST_F(ManagerTest, ServesClientsWhoLearnTheAdministration) {
   start();

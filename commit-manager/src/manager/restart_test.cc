@@ -1,0 +1,204 @@
+// What survives a commit manager, and how it ends when its folder fails.
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "commit-manager/src/manager/manager_fixture.h"
+
+namespace loam::commit {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RestartTest : ManagerTest {
+  RestartTest() {
+    std::string name = (fs::temp_directory_path() / "loam_manager_XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    folder = name;
+  }
+  ~RestartTest() override {
+    manager.reset();
+    fs::remove_all(folder);
+  }
+
+  ManagerOptions options(uint32_t nodes = 0) const {
+    ManagerOptions options = default_options(nodes);
+    options.data = folder.string();
+    options.admin_listen = "";
+    return options;
+  }
+
+  /// A session of the manager that runs now, once it lets clients in.
+  std::unique_ptr<TestPeer> open_session(wire::SessionOpened& opened) {
+    std::unique_ptr<TestPeer> peer = connect();
+    EXPECT_TRUE(peer->until([&] {
+      auto answer = peer->call<wire::SessionOpened>(wire::OpenSession{"test"});
+      if (answer.ok()) opened = std::move(answer).value();
+      return answer.ok() || answer.code() != StatusCode::kUnavailable;
+    }));
+    EXPECT_NE(opened.session, SessionId());
+    return peer;
+  }
+
+  /// Begins, once the manager has recovered what was before it.
+  Result<wire::Begun> begin(TestPeer& peer, uint32_t count) {
+    Result<wire::Begun> begun = Status(StatusCode::kTimeout, "never");
+    (void)peer.until([&] {
+      begun = peer.call<wire::Begun>(wire::Begin{count, false});
+      return begun.code() != StatusCode::kUnavailable;
+    });
+    return begun;
+  }
+
+  fs::path folder;
+};
+
+TEST_F(RestartTest, NeverGivesAnIdOrSessionTwice) {
+  uint64_t last_id = 0;
+  uint64_t last_session = 0;
+  uint64_t last_epoch = 0;
+  for (int round = 0; round < 50; ++round) {
+    SCOPED_TRACE(round);
+    ManagerOptions wanted = options();
+    wanted.core.ids_ahead = 1 + static_cast<uint64_t>(round) * 3;  // also when the bound is met on the way
+    start(wanted);
+    if (HasFatalFailure()) return;
+    wire::SessionOpened opened;
+    const auto client = open_session(opened);
+    EXPECT_GT(opened.session.value, last_session);
+    EXPECT_GT(opened.manager_epoch, last_epoch);
+    last_session = opened.session.value;
+    last_epoch = opened.manager_epoch;
+    for (uint32_t count = 1; count <= 4; ++count) {
+      const auto begun = begin(*client, count);
+      ASSERT_TRUE(begun.ok()) << begun.status().to_string();
+      ASSERT_GT(begun->first_id.value, last_id);
+      last_id = begun->first_id.value + count - 1;
+    }
+    manager.reset();  // with everything open
+    ASSERT_TRUE(client->until([&] { return client->closed().has_value(); }));
+  }
+}
+
+TEST_F(RestartTest, KeepsTables) {
+  ManagerOptions with_admin = options();
+  with_admin.admin_listen = "127.0.0.1:0";
+  start(with_admin);
+  admin::CreateTableReply created;
+  ASSERT_EQ(call(&Stub::CreateTable, accounts(), created), grpc::OK) << message;
+  manager.reset();
+  start(with_admin);
+  admin::Table table;
+  admin::DescribeTableRequest describe;
+  describe.set_name("accounts");
+  ASSERT_EQ(call(&Stub::DescribeTable, describe, table), grpc::OK) << message;
+  EXPECT_EQ(table.id(), created.table().id());
+  EXPECT_EQ(table.fields_size(), 2);
+  admin::StatisticsReply statistics;
+  ASSERT_EQ(call(&Stub::Statistics, admin::StatisticsRequest(), statistics), grpc::OK);
+  EXPECT_EQ(statistics.epoch(), 2u);
+  EXPECT_GT(statistics.durable_bytes(), 0u);
+}
+
+TEST_F(RestartTest, RefusesAFolderInUse) {
+  start(options());
+  const auto second = CommitManager::start(options());
+  EXPECT_EQ(second.code(), StatusCode::kUnavailable);
+  EXPECT_NE(second.status().message().find(folder.string()), std::string_view::npos) << second.status().to_string();
+}
+
+TEST_F(RestartTest, EndsItselfWhenItsFolderFails) {
+  std::mutex mutex;
+  Status failure;
+  ManagerOptions wanted = options();
+  wanted.admin_listen = "127.0.0.1:0";
+  wanted.on_failure = [&](const Status& status) {
+    const std::lock_guard lock(mutex);
+    failure = status;
+  };
+  start(wanted);
+  wire::SessionOpened opened;
+  const auto client = open_session(opened);
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  fs::create_symlink("/dev/full", folder / "state.new");
+  admin::CreateTableReply created;
+  EXPECT_NE(call(&Stub::CreateTable, accounts(), created), grpc::OK);
+  ASSERT_TRUE(client->until([&] {
+    const std::lock_guard lock(mutex);
+    return !failure.ok();
+  }));
+  EXPECT_EQ(failure.code(), StatusCode::kNoSpace) << failure.to_string();
+  EXPECT_TRUE(client->until([&] { return client->closed().has_value(); })) << "it answers nobody";
+  manager.reset();
+  start(options());
+  wire::SessionOpened again;
+  const auto next = open_session(again);
+  EXPECT_GT(again.session, opened.session) << "the next one goes on";
+}
+
+TEST_F(RestartTest, LossesAreAcceptedByAnOperator) {
+  ManagerOptions wanted = options(1);
+  wanted.admin_listen = "127.0.0.1:0";
+  wanted.admin_timeout_ns = 10'000'000'000;
+  start(wanted);
+  const auto first = connect();
+  ASSERT_TRUE(first->call<wire::NodeRegistered>(wire::RegisterNode{"tcp://n:1", "", 1}).ok());
+  admin::AcceptLossRequest loss;
+  admin::AcceptLossReply accepted;
+  loss.set_node(7);
+  EXPECT_EQ(call(&Stub::AcceptLoss, loss, accepted), grpc::INVALID_ARGUMENT) << message;
+  loss.set_node(1);
+  EXPECT_EQ(call(&Stub::AcceptLoss, loss, accepted), grpc::INVALID_ARGUMENT) << message;
+
+  // A new start of the same node.
+  const auto second = connect();
+  const auto registered = second->call<wire::NodeRegistered>(wire::RegisterNode{"tcp://n:1", "", 1});
+  ASSERT_TRUE(registered.ok()) << registered.status().to_string();
+  EXPECT_TRUE(registered->memory_lost);
+  admin::ListNodesReply nodes;
+  ASSERT_EQ(call(&Stub::ListNodes, admin::ListNodesRequest(), nodes), grpc::OK);
+  ASSERT_EQ(nodes.nodes_size(), 1);
+  EXPECT_EQ(nodes.nodes(0).state(), admin::LOST);
+  EXPECT_FALSE(nodes.nodes(0).live());
+  EXPECT_EQ(nodes.nodes(0).shards(), wire::kVirtualShards) << "they stay its own";
+
+  grpc::StatusCode code = grpc::UNKNOWN;
+  std::thread operator_thread([&] {
+    grpc::ClientContext context;
+    code = stub->AcceptLoss(&context, loss, &accepted).error_code();
+  });
+  uint64_t sequence = 0;
+  const auto told = second->take<wire::AcceptLoss>(&sequence);
+  EXPECT_TRUE(told.ok()) << told.status().to_string();
+  if (told.ok()) second->reply(sequence, wire::LossAccepted{});
+  EXPECT_TRUE(second->until(
+      [&] { return call(&Stub::ListNodes, admin::ListNodesRequest(), nodes) == grpc::OK && nodes.nodes(0).live(); }));
+  operator_thread.join();
+  EXPECT_EQ(code, grpc::OK);
+  admin::ShardMap shards;
+  ASSERT_EQ(call(&Stub::GetShardMap, admin::GetShardMapRequest(), shards), grpc::OK);
+  ASSERT_EQ(shards.owners_size(), wire::kVirtualShards);
+  EXPECT_EQ(shards.owners(0), 1u);
+}
+
+TEST_F(RestartTest, ListsSessions) {
+  ManagerOptions wanted = options();
+  wanted.admin_listen = "127.0.0.1:0";
+  wanted.core.client_lease_ns = 3'600'000'000'000;
+  start(wanted);
+  wire::SessionOpened opened;
+  const auto client = open_session(opened);
+  ASSERT_TRUE(begin(*client, 2).ok());
+  admin::ListSessionsReply sessions;
+  ASSERT_EQ(call(&Stub::ListSessions, admin::ListSessionsRequest(), sessions), grpc::OK);
+  ASSERT_EQ(sessions.sessions_size(), 1);
+  EXPECT_EQ(sessions.sessions(0).id(), opened.session.value);
+  EXPECT_EQ(sessions.sessions(0).name(), "test");
+  EXPECT_EQ(sessions.sessions(0).state(), admin::OPEN);
+  EXPECT_TRUE(sessions.sessions(0).connected());
+  EXPECT_EQ(sessions.sessions(0).open(), 2u);
+}
+
+}  // namespace
+}  // namespace loam::commit
