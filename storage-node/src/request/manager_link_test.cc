@@ -118,6 +118,7 @@ TEST_F(ManagerLinkTest, ComesBackAsWhoItIsAndTakesWhatHasChanged) {
   answer.catalog.shards.version = 4;
   answer.catalog.shards.owners[0] = NodeId(2);
   answer.publication = {};  // a commit manager that was started anew has none yet
+  answer.publication.cm_epoch = 2;
   answer.fences = {SessionId(9), {}};
   ASSERT_TRUE(receive(2, answer).ok());
   EXPECT_EQ(served(kAccounts), kept) << "with its records";

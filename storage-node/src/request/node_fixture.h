@@ -74,7 +74,7 @@ class RecordingScans : public ScanPort {
 
 /// Tables 1 (transactional, "accounts": balance int64) and 2 (non-transactional, "loam.counters": next int64), on
 /// node 1.
-class NodeFixture : public testing::Test {
+class NodeFixture : public ::testing::Test {
  protected:
   static constexpr TableId kAccounts{1};
   static constexpr TableId kCounters{2};

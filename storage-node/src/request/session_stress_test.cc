@@ -1,9 +1,12 @@
 // A session that changes its connection again and again, with the same requests sent on both: two network threads, each
 // request executed once, and every answer to it the same.
+#include <algorithm>
 #include <barrier>
 #include <mutex>
 #include <thread>
+#include <vector>
 
+#include "common/testing/random.h"
 #include "storage-node/src/request/node_fixture.h"
 
 namespace loam::storage {
@@ -43,6 +46,7 @@ class SessionStressTest : public NodeFixture {
     EpochThread epoch(epochs, "network " + std::to_string(number));
     ThreadContext own(epoch, number);
     Executor on_thread(*registry, stress_sessions_, scans, own);
+    testing::Random random(number + 1);
     uint64_t connections = 0;
     const Buffer bytes = row(1);
     for (uint64_t r = 0;; ++r) {
@@ -50,11 +54,20 @@ class SessionStressTest : public NodeFixture {
       if (rounds_ == r) return;
       for (uint64_t c = 0; c < kConnectionsPerRound; ++c) {
         RecordingPeer peer(2 * ++connections + number);
-        run_message(on_thread, peer, 1'000'000'000 + peer.id(), wire::Attach{SessionId(5), 1, kIncarnation});
+        std::vector<Buffer> messages(1);
+        wire::encode_message(wire::Attach{SessionId(5), 1, kIncarnation}, 1'000'000'000 + peer.id(), messages[0]);
         for (uint64_t q = 1; q <= kRequestsPerRound; ++q) {
           const uint64_t sequence = r * kRequestsPerRound + q;
           const wire::PlainWrite insert{{{wire::WriteKind::kInsert, false, {kCounters, Key(sequence)}, {}, bytes}}};
-          run_message(on_thread, peer, sequence, insert);
+          wire::encode_message(insert, sequence, messages.emplace_back());
+        }
+        // As frames come: the first requests may stand in one batch with kAttach.
+        const std::vector<Bytes> views(messages.begin(), messages.end());
+        for (size_t from = 0; from < views.size();) {
+          const size_t size = std::min<size_t>(1 + random.below(4), views.size() - from);
+          on_thread.run(peer, std::span(views).subspan(from, size));
+          from += size;
+          if (random.one_in(4)) std::this_thread::yield();  // or one core would run them one after the other
         }
         check_answers(peer);
         // Relaxed, here and below: a count.
@@ -63,14 +76,6 @@ class SessionStressTest : public NodeFixture {
       }
     }
   }
-  template <wire::Message M>
-  static void run_message(Executor& on_thread, Peer& peer, uint64_t sequence, const M& message) {
-    Buffer buffer;
-    wire::encode_message(message, sequence, buffer);
-    const Bytes view = buffer;
-    on_thread.run(peer, std::span(&view, 1));
-  }
-
   std::mutex mutex_;
   std::map<uint64_t, Buffer> answers_;  // guarded by mutex_
   uint64_t repetitions_ = 0;            // guarded by mutex_
