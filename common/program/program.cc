@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/env.h"
 #include "common/base/log.h"
 #include "common/program/config_file.h"
 #include "common/program/log_output.h"
@@ -117,6 +118,7 @@ ExitCode Program::serve(const Work& work) {
       code = ExitCode::kLostPlace;
     }
     log_info("stopping");
+    Env::pause_point("program.stopping");
     (*service)->stop();
     service.value().reset();
     log_info("stopped");

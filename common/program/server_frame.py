@@ -154,6 +154,18 @@ def check_signals(program, arguments, folder):
         process.wait()
 
 
+def check_second_signal(program, arguments, folder):
+    held = {"LOAM_PAUSE": f"program.stopping=block:{folder}/never"}
+    with Server(program, *arguments, env=held) as server:
+        server.process.send_signal(signal.SIGTERM)
+        for line in server.process.stdout:
+            if "paused at program.stopping" in line:
+                break
+        else:
+            expect(False, "it begins to stop")
+        expect(server.end(signal.SIGTERM) == 128 + signal.SIGTERM, "a second signal ends it at once")
+
+
 def check(program, name, arguments):
     """`arguments` start the program on loopback with free ports."""
     with tempfile.TemporaryDirectory() as folder:
@@ -161,3 +173,4 @@ def check(program, name, arguments):
         check_config_file(program, folder)
         check_ports(program, arguments)
         check_signals(program, arguments, folder)
+        check_second_signal(program, arguments, folder)

@@ -1,13 +1,16 @@
 """loam-commit-manager as operators meet it: options, its data folder, signals."""
 
+import os
 import pathlib
+import signal
+import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, "common/program")
 import server_frame as frame  # noqa: E402
 
-PROGRAM = sys.argv[1]
+PROGRAM, NODE = sys.argv[1:3]
 LOOPBACK = ["--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0"]
 
 
@@ -32,11 +35,41 @@ def check_data(folder):
     frame.expect_refused(PROGRAM, [*LOOPBACK, "--data", data / "missing" / "folder"], frame.BAD_OPTION, "missing")
 
 
+def check_crashes(folder):
+    """A manager that dies anywhere in its first write to the folder leaves one that the next manager takes."""
+    for point in ("before", "beside", "written", "renamed", "after"):
+        data = pathlib.Path(folder) / point
+        env = {**os.environ, "LOAM_PAUSE": f"manager.durable.{point}=kill"}
+        died = subprocess.run([PROGRAM, *LOOPBACK, "--data", str(data)], env=env, capture_output=True, text=True,
+                              timeout=frame.DEADLINE_S)
+        frame.expect(died.returncode == -signal.SIGKILL, f"it died at {point}: {died}")
+        with frame.Server(PROGRAM, *LOOPBACK, "--data", data) as manager:
+            frame.expect(manager.end() == frame.STOPPED, f"it starts after a death at {point}: {manager.lines}")
+
+
+def check_full_disk(folder):
+    data = pathlib.Path(folder) / "full"
+    with frame.Server(PROGRAM, *LOOPBACK, "--data", data) as manager:
+        (data / "state.new").symlink_to("/dev/full")
+        # A node's registration has to be stored.
+        node = subprocess.Popen([NODE, "--manager", manager.address, "--admin", "", "--memory", "64MiB", "--page", "1MiB"],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            code = manager.wait()
+        finally:
+            node.kill()
+            node.wait()
+        frame.expect(code == frame.LOST_PLACE, f"a full disk ends it with 3: {code}")
+        frame.expect(any("make room on that disk" in line for line in manager.lines), f"and says so: {manager.lines}")
+
+
 def main():
     frame.check(PROGRAM, "loam-commit-manager", LOOPBACK)
     check_ranges()
     with tempfile.TemporaryDirectory() as folder:
         check_data(folder)
+        check_crashes(folder)
+        check_full_disk(folder)
     print("ok")
 
 

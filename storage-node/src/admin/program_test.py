@@ -36,11 +36,22 @@ def check_without_manager():
         waiting.wait()
 
 
+def check_replaced(manager):
+    """Whoever is started anew at a node's address takes its place, and the process that had it ends."""
+    place = [*SMALL, "--manager", manager.address, "--advertise", "tcp://127.0.0.1:7"]
+    with frame.Server(NODE, *place) as first:
+        with frame.Server(NODE, *place) as second:
+            frame.expect(first.wait() == frame.LOST_PLACE, f"a node that was replaced ends with 3: {first.lines}")
+            frame.expect(any("ending: kFenced" in line for line in first.lines), f"and says why: {first.lines}")
+            frame.expect(second.end() == frame.STOPPED, "the other one goes on")
+
+
 def main():
     manager_arguments = ["--listen", "tcp://127.0.0.1:0", "--admin", "", "--nodes", "0"]
     with frame.Server(MANAGER, *manager_arguments) as manager:
         frame.check(NODE, "loam-storage-node", [*SMALL, "--manager", manager.address])
         check_ranges()
+        check_replaced(manager)
     check_without_manager()
     print("ok")
 
