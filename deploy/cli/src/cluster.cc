@@ -117,18 +117,7 @@ class Up {
     auto cluster = prepare();
     if (!cluster.ok()) return refuse(cluster.status());
     std::vector<std::string> started;
-    Status status;
-    for (const Member& member : cluster->folder().members()) {
-      if (cluster->status(member, false).pid != 0) continue;
-      status = cluster->start(member);
-      if (!status.ok()) break;
-      started.push_back(member.name);
-    }
-    if (status.ok()) {
-      WaitingLine line(context_);
-      status = cluster->wait_ready(resumed_ ? started : std::vector<std::string>(), options_.timeout_ns(),
-                                   [&](const std::vector<std::string>& names) { line.show(names); });
-    }
+    const Status status = start_missing(*cluster, started);
     if (!status.ok()) {
       // A cluster that did not come up as a whole is ended again; one that ran in part goes on.
       if (!resumed_) end_all(*cluster);
@@ -173,6 +162,21 @@ class Up {
     return LocalCluster(std::move(made));
   }
 
+  // Storage nodes one after another: so that the commit manager gives node-1 the number 1.
+  Status start_missing(LocalCluster& cluster, std::vector<std::string>& started) const {
+    WaitingLine line(context_);
+    const auto show = [&](const std::vector<std::string>& names) { line.show(names); };
+    for (const Member& member : cluster.folder().members()) {
+      if (cluster.status(member, false).pid != 0) continue;
+      LOAM_RETURN_IF_ERROR(cluster.start(member));
+      started.push_back(member.name);
+      if (member.role == Role::kCommitManager) continue;
+      LOAM_RETURN_IF_ERROR(cluster.wait_for({member.name}, MemberState::kRegistered, options_.timeout_ns(), show));
+    }
+    if (!resumed_) return cluster.wait_for({}, MemberState::kReady, options_.timeout_ns(), show);
+    return cluster.wait_for(started, MemberState::kLost, options_.timeout_ns(), show);
+  }
+
   int refuse(const Status& status) const {
     switch (status.code()) {
       case StatusCode::kAlreadyExists:
@@ -209,10 +213,9 @@ class Up {
                              cluster.folder().directory().string());
     if (resumed_) {
       for (const std::string& name : started) std::cout << fmt::format("{} was started again.\n", name);
-      if (std::any_of(started.begin(), started.end(), [](const auto& name) { return name.starts_with("node"); })) {
-        std::cout
-            << "A storage node that starts again is empty: `loam status` shows which have lost records, and `loam "
-               "node accept-loss` goes on without them.\n";
+      if (std::any_of(all.begin(), all.end(), [](const auto& one) { return one.state == MemberState::kLost; })) {
+        std::cout << "The storage nodes that are lost started anew and are empty: `loam status` tells more, `loam node "
+                     "accept-loss` goes on without their records.\n";
       }
     }
     if (manager.address != kDefaultAddress) std::cout << fmt::format("export LOAM_CONNECT={}\n", manager.address);
@@ -300,8 +303,8 @@ int start_one(const Context& context, const Options& options) {
   Status started = cluster.start(*member);
   if (started.ok()) {
     WaitingLine line(context);
-    started = cluster.wait_ready({member->name}, options.timeout_ns(),
-                                 [&](const std::vector<std::string>& names) { line.show(names); });
+    started = cluster.wait_for({member->name}, MemberState::kLost, options.timeout_ns(),
+                               [&](const std::vector<std::string>& names) { line.show(names); });
   }
   if (!started.ok()) return fail(context, kExitNotStarted, started);
   const MemberStatus now = cluster.status(*member);
@@ -310,6 +313,9 @@ int start_one(const Context& context, const Options& options) {
   } else {
     std::cout << fmt::format("{:<16} {} at {}, pid {}", member->name, to_string(now.state), member->address, now.pid)
               << std::endl;
+    if (now.state == MemberState::kLost) {
+      std::cout << "Its records are lost: `loam node accept-loss` goes on without them." << std::endl;
+    }
   }
   return kExitOk;
 }

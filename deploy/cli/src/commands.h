@@ -15,9 +15,11 @@ void add_dev(CLI::App& app, Context& context);
 void add_doctor(CLI::App& app, Context& context);
 void add_get(CLI::App& app, Context& context);
 void add_import(CLI::App& app, Context& context);
+void add_node(CLI::App& app, Context& context);
 void add_put(CLI::App& app, Context& context);
 void add_scan(CLI::App& app, Context& context);
 void add_stats(CLI::App& app, Context& context);
+void add_status(CLI::App& app, Context& context);
 void add_table(CLI::App& app, Context& context);
 void add_version(CLI::App& app, Context& context);
 

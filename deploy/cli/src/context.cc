@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "deploy/cli/src/admin/admin_client.h"
+#include "deploy/cli/src/cluster/cluster_folder.h"
 #include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
@@ -35,6 +37,13 @@ void add_connection(CLI::App& command, Context& context) {
   add_json(command, context);
 }
 
+void add_administration(CLI::App& command, Context& context) {
+  add_connection(command, context);
+  command.add_option("--admin", context.admin, "Administration of the commit manager, if it is not found by --connect")
+      ->envname("LOAM_ADMIN")
+      ->type_name("HOST:PORT");
+}
+
 void set_body(CLI::App& command, Context& context, std::function<int()> body) {
   command.callback([&context, body = std::move(body)] { context.run = body; });
 }
@@ -56,6 +65,24 @@ std::unique_ptr<client::Client> connect(const Context& context, int& exit_code) 
                                  address, status.message().empty() ? to_string(status.code()) : status.message()));
   }
   return nullptr;
+}
+
+std::string administration(const Context& context, int& exit_code) {
+  if (!context.admin.empty()) return context.admin;
+  constexpr uint64_t kAnswerWithin_ns = 1'000'000'000;
+  const size_t scheme = context.connect.find("://");
+  const std::string address = scheme == std::string::npos ? context.connect : context.connect.substr(scheme + 3);
+  const uint16_t port = port_of(address);
+  if (port != 0 && port <= UINT16_MAX - kAdminPortOffset) {
+    const std::string guess = fmt::format("{}:{}", address.substr(0, address.rfind(':')), port + kAdminPortOffset);
+    const auto health = manager_health(guess, kAnswerWithin_ns);
+    if (health.ok() && port_of(health->value("address", "")) == port) return guess;
+  }
+  const auto client = connect(context, exit_code);
+  if (!client) return "";
+  const std::string told = client->admin_address();
+  if (told.empty()) exit_code = fail(context, kExitFailed, "the commit manager runs without administration (--admin)");
+  return told;
 }
 
 int fail(const Context& context, ExitCode code, std::string_view message) {

@@ -23,6 +23,7 @@ inline constexpr std::string_view kDefaultAdminAddress = "127.0.0.1:7410";
 /// One run of the program. Lives in main(); subcommands refer to it. One thread.
 struct Context {
   std::string connect{kDefaultAddress};
+  std::string admin;  ///< empty: found from `connect`
   bool json = false;
   bool csv = false;
 
@@ -36,12 +37,19 @@ struct Context {
 void add_json(CLI::App& command, Context& context);
 /// Adds --connect (and LOAM_CONNECT) and --json.
 void add_connection(CLI::App& command, Context& context);
+/// Adds --connect, --admin (and LOAM_ADMIN) and --json.
+void add_administration(CLI::App& command, Context& context);
 /// Makes `body` what the subcommand does. The body returns an exit code.
 void set_body(CLI::App& command, Context& context, std::function<int()> body);
 
 /// A session at the address of --connect; "host:port" is taken for tcp://. Exit code kExitNoConnection, or kExitUsage
 /// for what is no address, has been told if it is null.
 std::unique_ptr<client::Client> connect(const Context& context, int& exit_code);
+
+/// Address of the commit manager's administration: --admin; or the port kAdminPortOffset above that of --connect, if
+/// the commit manager of --connect answers there; or what a session at --connect is told. The first two need no
+/// session, which a cluster that lacks a node does not give. If it is empty, the exit code has been told.
+std::string administration(const Context& context, int& exit_code);
 
 /// Tells an error on standard error, "loam: …" or with --json an object {"error": …}; returns `code`.
 int fail(const Context& context, ExitCode code, std::string_view message);

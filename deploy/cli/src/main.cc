@@ -27,7 +27,9 @@ int parse_and_run(int argc, char** argv) {
   add_delete(app, context);
   add_import(app, context);
   add_scan(app, context);
+  add_status(app, context);
   add_stats(app, context);
+  add_node(app, context);
   add_doctor(app, context);
   add_demo(app, context);
   add_completion(app, context);

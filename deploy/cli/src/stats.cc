@@ -1,14 +1,21 @@
+#include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
+#include "common/base/env.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/interrupt.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/watch/rates.h"
 
 namespace loam::cli {
 namespace {
@@ -50,13 +57,13 @@ void print_tables(const Json& tables) {
   printer->finish();
 }
 
-int run(const Context& context) {
-  int exit_code = 0;
-  auto client = connect(context, exit_code);
-  if (!client) return exit_code;
-  const std::string address = client->admin_address();
-  if (address.empty()) return fail(context, kExitFailed, "the commit manager runs without administration (--admin)");
-  auto statistics = cluster_statistics(address);
+struct Options {
+  double watch_s = 0;  // 0: one look
+  uint64_t count = 0;  // of intervals; 0: until interrupted
+};
+
+int show_once(const Context& context, const std::string& admin) {
+  auto statistics = cluster_statistics(admin);
   if (!statistics.ok()) return fail(context, statistics.status());
   if (context.json) {
     std::cout << json_line(*statistics) << "\n";
@@ -65,8 +72,8 @@ int run(const Context& context) {
   std::cout << "commit manager\n";
   print_fields((*statistics)["manager"]);
   for (const Json& node : (*statistics)["nodes"]) {
-    std::cout << fmt::format("\nstorage node {} at {}{}\n", node["id"].get<uint64_t>(),
-                             node["address"].get<std::string>(), node["live"].get<bool>() ? "" : " (dead)");
+    std::cout << fmt::format("\nstorage node {} at {}, {}\n", node["id"].get<uint64_t>(),
+                             node["address"].get<std::string>(), node["state"].get<std::string>());
     if (node.contains("error")) std::cout << "  " << node["error"].get<std::string>() << "\n";
     if (!node.contains("statistics")) continue;
     print_fields(node["statistics"]);
@@ -76,13 +83,64 @@ int run(const Context& context) {
   return kExitOk;
 }
 
+// False if it was interrupted.
+bool wait_until(uint64_t at_ns) {
+  constexpr auto kPollInterval = std::chrono::milliseconds(20);
+  while (!interrupted() && Env::now_ns() < at_ns) std::this_thread::sleep_for(kPollInterval);
+  return !interrupted();
+}
+
+// A commit manager that is away for a while, restarted perhaps, does not end it.
+int watch(const Context& context, const Options& options, const std::string& admin) {
+  catch_interrupts();
+  const bool redraws = !context.json && isatty(STDOUT_FILENO) == 1;
+  const auto interval_ns = static_cast<uint64_t>(options.watch_s * 1e9);
+  auto before = cluster_statistics(admin);
+  if (!before.ok()) return fail(context, before.status());
+  uint64_t before_ns = Env::now_ns();
+  uint64_t next_ns = before_ns;
+  for (uint64_t shown = 0; options.count == 0 || shown < options.count; ++shown) {
+    next_ns = std::max(next_ns + interval_ns, Env::now_ns());
+    if (!wait_until(next_ns)) break;
+    auto after = cluster_statistics(admin);
+    const uint64_t after_ns = Env::now_ns();
+    if (redraws) std::cout << "\x1b[H\x1b[J";
+    if (!after.ok()) {
+      fail(context, after.status());
+      continue;
+    }
+    const Json changes = rates(*before, *after, static_cast<double>(after_ns - before_ns) / 1e9);
+    std::cout << (context.json ? json_line(changes) : rates_for_people(changes)) << std::endl;
+    before = std::move(after);
+    before_ns = after_ns;
+  }
+  return kExitOk;
+}
+
+int run(const Context& context, const Options& options) {
+  int exit_code = 0;
+  const std::string admin = administration(context, exit_code);
+  if (admin.empty()) return exit_code;
+  return options.watch_s > 0 ? watch(context, options, admin) : show_once(context, admin);
+}
+
 }  // namespace
 
 void add_stats(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("stats", "Statistics of the commit manager, the storage nodes and their tables");
-  add_connection(*command, context);
-  set_body(*command, context, [&context] { return run(context); });
+  constexpr double kShortest_s = 0.1;
+  constexpr double kLongest_s = 86'400;
+  CLI::Option* watching =
+      command->add_option("--watch", options->watch_s, "Rates instead, every so many seconds (1), until Ctrl-C")
+          ->expected(0, 1)
+          ->default_str("1")
+          ->check(CLI::Range(kShortest_s, kLongest_s))
+          ->type_name("SECONDS");
+  command->add_option("--count", options->count, "End after so many")->needs(watching)->check(CLI::PositiveNumber);
+  add_administration(*command, context);
+  set_body(*command, context, [&context, options] { return run(context, *options); });
 }
 
 }  // namespace loam::cli

@@ -1,5 +1,7 @@
 #include "deploy/cli/src/admin/admin_client.h"
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <memory>
 
@@ -23,6 +25,11 @@ constexpr uint64_t kAnswerWithin_ns = 5'000'000'000;
 
 Json to_json(const Message& message);
 
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
 // One value; `index` is -1 for a field that is not repeated.
 Json value_of(const Message& message, const FieldDescriptor* field, int index) {
   const auto* reflection = message.GetReflection();
@@ -45,7 +52,8 @@ Json value_of(const Message& message, const FieldDescriptor* field, int index) {
     case FieldDescriptor::CPPTYPE_STRING:
       return one ? reflection->GetString(message, field) : reflection->GetRepeatedString(message, field, index);
     case FieldDescriptor::CPPTYPE_ENUM:
-      return (one ? reflection->GetEnum(message, field) : reflection->GetRepeatedEnum(message, field, index))->name();
+      return lower(
+          (one ? reflection->GetEnum(message, field) : reflection->GetRepeatedEnum(message, field, index))->name());
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return to_json(one ? reflection->GetMessage(message, field)
                          : reflection->GetRepeatedMessage(message, field, index));
@@ -86,9 +94,16 @@ Result<Json> call(const std::string& address, const Request& request,
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::nanoseconds(timeout_ns));
   Reply reply;
   const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
-  if (!status.ok()) {
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("the administration at {} does not answer: {}", address, status.error_message()));
+  switch (status.error_code()) {
+    case grpc::StatusCode::OK:
+      break;
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      return Status(StatusCode::kInvalidArgument, status.error_message());
+    case grpc::StatusCode::NOT_FOUND:
+      return Status(StatusCode::kNotFound, status.error_message());
+    default:
+      return Status(StatusCode::kUnavailable,
+                    fmt::format("the administration at {} does not answer: {}", address, status.error_message()));
   }
   return to_json(reply);
 }
@@ -102,9 +117,8 @@ Result<Json> cluster_statistics(const std::string& admin_address) {
   LOAM_ASSIGN_OR_RETURN(result["manager"],
                         (call<manager::ClusterAdmin, manager::StatisticsRequest, manager::StatisticsReply>(
                             admin_address, {}, &manager::ClusterAdmin::Stub::Statistics)));
-  LOAM_ASSIGN_OR_RETURN(Json nodes, (call<manager::ClusterAdmin, manager::ListNodesRequest, manager::ListNodesReply>(
-                                        admin_address, {}, &manager::ClusterAdmin::Stub::ListNodes)));
-  for (Json& one : nodes["nodes"]) {
+  LOAM_ASSIGN_OR_RETURN(result["nodes"], list_nodes(admin_address));
+  for (Json& one : result["nodes"]) {
     const std::string address = one["admin_address"];
     if (address.empty() || !one["live"].get<bool>()) continue;
     auto statistics = call<node::NodeAdmin, node::StatisticsRequest, node::StatisticsReply>(
@@ -115,8 +129,31 @@ Result<Json> cluster_statistics(const std::string& admin_address) {
       one["error"] = std::string(statistics.status().message());
     }
   }
-  result["nodes"] = std::move(nodes["nodes"]);
   return result;
+}
+
+Result<Json> list_nodes(const std::string& admin_address) {
+  namespace manager = commit::admin;
+  LOAM_ASSIGN_OR_RETURN(Json reply, (call<manager::ClusterAdmin, manager::ListNodesRequest, manager::ListNodesReply>(
+                                        admin_address, {}, &manager::ClusterAdmin::Stub::ListNodes)));
+  return std::move(reply["nodes"]);
+}
+
+Result<Json> list_sessions(const std::string& admin_address) {
+  namespace manager = commit::admin;
+  LOAM_ASSIGN_OR_RETURN(Json reply,
+                        (call<manager::ClusterAdmin, manager::ListSessionsRequest, manager::ListSessionsReply>(
+                            admin_address, {}, &manager::ClusterAdmin::Stub::ListSessions)));
+  return std::move(reply["sessions"]);
+}
+
+Status accept_loss(const std::string& admin_address, uint64_t node, uint64_t timeout_ns) {
+  namespace manager = commit::admin;
+  manager::AcceptLossRequest request;
+  request.set_node(node);
+  return call<manager::ClusterAdmin, manager::AcceptLossRequest, manager::AcceptLossReply>(
+             admin_address, request, &manager::ClusterAdmin::Stub::AcceptLoss, timeout_ns)
+      .status();
 }
 
 Result<Json> manager_health(const std::string& admin_address, uint64_t timeout_ns) {

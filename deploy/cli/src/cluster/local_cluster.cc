@@ -26,11 +26,22 @@ constexpr auto kPollInterval = std::chrono::milliseconds(20);
 constexpr uint64_t kHealthWithin_ns = 1'000'000'000;
 constexpr size_t kLogLinesShown = 12;
 
-bool serves(const Member& member) {
-  const bool is_manager = member.role == Role::kCommitManager;
-  const auto health = is_manager ? manager_health(member.admin_address, kHealthWithin_ns)
-                                 : node_health(member.admin_address, kHealthWithin_ns);
-  return health.ok() && health->value(is_manager ? "ready" : "in_service", false);
+bool has_lost_records(const Member& node, const Member& manager) {
+  const auto nodes = list_nodes(manager.admin_address);
+  return nodes.ok() && std::any_of(nodes->begin(), nodes->end(), [&](const auto& one) {
+           return one.value("address", "") == node.address && one.value("state", "") == "lost";
+         });
+}
+
+MemberState ask(const Member& member, const Member& manager) {
+  if (member.role == Role::kCommitManager) {
+    const auto health = manager_health(member.admin_address, kHealthWithin_ns);
+    return health.ok() && health->value("ready", false) ? MemberState::kReady : MemberState::kStarting;
+  }
+  const auto health = node_health(member.admin_address, kHealthWithin_ns);
+  if (!health.ok() || health->value("node", uint64_t{0}) == 0) return MemberState::kStarting;
+  if (health->value("in_service", false)) return MemberState::kReady;
+  return has_lost_records(member, manager) ? MemberState::kLost : MemberState::kRegistered;
 }
 
 }  // namespace
@@ -45,6 +56,10 @@ std::string_view to_string(MemberState state) {
       return "paused";
     case MemberState::kStarting:
       return "starting";
+    case MemberState::kRegistered:
+      return "registered";
+    case MemberState::kLost:
+      return "lost";
     case MemberState::kReady:
       return "ready";
   }
@@ -85,8 +100,8 @@ Status LocalCluster::start(const Member& member) {
   return write_pid_file(folder_.pid_file(member), process);
 }
 
-Status LocalCluster::wait_ready(const std::vector<std::string>& names, uint64_t timeout_ns,
-                                const std::function<void(const std::vector<std::string>&)>& waiting) {
+Status LocalCluster::wait_for(const std::vector<std::string>& names, MemberState state, uint64_t timeout_ns,
+                              const std::function<void(const std::vector<std::string>&)>& waiting) {
   std::vector<Member> missing;
   for (const Member& member : folder_.members()) {
     if (names.empty() || std::find(names.begin(), names.end(), member.name) != names.end()) missing.push_back(member);
@@ -96,7 +111,7 @@ Status LocalCluster::wait_ready(const std::vector<std::string>& names, uint64_t 
     std::vector<std::string> waited_for;
     for (auto member = missing.begin(); member != missing.end();) {
       const MemberStatus now = status(*member);
-      if (now.state == MemberState::kReady) {
+      if (now.state >= state) {
         member = missing.erase(member);
         continue;
       }
@@ -109,8 +124,9 @@ Status LocalCluster::wait_ready(const std::vector<std::string>& names, uint64_t 
     }
     if (missing.empty()) return ok_status();
     if (Env::now_ns() >= end_ns) {
-      return Status(StatusCode::kTimeout, fmt::format("{} is not ready after {}:\n{}", missing.front().name,
-                                                      time_for_people(timeout_ns), end_of_log(missing.front())));
+      return Status(StatusCode::kTimeout,
+                    fmt::format("{} is not {} after {}:\n{}", missing.front().name, to_string(state),
+                                time_for_people(timeout_ns), end_of_log(missing.front())));
     }
     waiting(waited_for);
     std::this_thread::sleep_for(kPollInterval);
@@ -157,9 +173,9 @@ MemberStatus LocalCluster::status(const Member& member, bool health) const {
   }
   status.pid = process->pid;
   status.uptime_ns = uptime_ns(*process);
-  status.state = life == Life::kPaused      ? MemberState::kPaused
-                 : health && serves(member) ? MemberState::kReady
-                                            : MemberState::kStarting;
+  status.state = life == Life::kPaused ? MemberState::kPaused
+                 : health              ? ask(member, folder_.manager())
+                                       : MemberState::kStarting;
   return status;
 }
 

@@ -16,10 +16,12 @@
 namespace loam::cli {
 
 enum class MemberState : uint8_t {
-  kDown,      ///< not started, or ended by `down` or `stop`
-  kDead,      ///< ended by itself, or killed
-  kPaused,    ///< stopped by SIGSTOP
-  kStarting,  ///< runs, and does not serve yet
+  kDown,        ///< not started, or ended by `down` or `stop`
+  kDead,        ///< ended by itself, or killed
+  kPaused,      ///< stopped by SIGSTOP
+  kStarting,    ///< runs, and does not serve yet
+  kRegistered,  ///< a storage node that the commit manager knows, and that does not serve yet
+  kLost,        ///< a storage node that was started anew: its shards refuse requests until the loss is accepted (R10)
   kReady,
 };
 std::string_view to_string(MemberState state);
@@ -43,10 +45,11 @@ class LocalCluster {
   /// Starts one process that does not run, and does not wait for it. kUnavailable: its port is in use; kNotFound: the
   /// program is neither beside this one nor in PATH.
   Status start(const Member& member);
-  /// Until all the members named (all, if none is) are ready. `waiting` is called every now and then with the names of
-  /// those that are not. kUnavailable: one ended meanwhile, and the message has the end of its log; kTimeout: the same.
-  Status wait_ready(const std::vector<std::string>& names, uint64_t timeout_ns,
-                    const std::function<void(const std::vector<std::string>&)>& waiting);
+  /// Until all the members named (all, if none is) have come to that state. `waiting` is called every now and then with
+  /// the names of those that have not. kUnavailable: one ended meanwhile, and the message has the end of its log;
+  /// kTimeout: the same.
+  Status wait_for(const std::vector<std::string>& names, MemberState state, uint64_t timeout_ns,
+                  const std::function<void(const std::vector<std::string>&)>& waiting);
   /// SIGTERM, then SIGKILL after `patience_ns`.
   Ending stop(const Member& member, uint64_t patience_ns);
   /// SIGKILL; the member counts as dead, not as down.

@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "deploy/cli/src/admin/admin_client.h"
+#include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/output/json_line.h"
+
+namespace loam::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  uint64_t node = 0;
+  bool yes = false;
+  unsigned timeout_s = 30;
+};
+
+int list(const Context& context) {
+  int exit_code = 0;
+  const std::string admin = administration(context, exit_code);
+  if (admin.empty()) return exit_code;
+  const auto nodes = list_nodes(admin);
+  if (!nodes.ok()) return fail(context, nodes.status());
+  auto printer = make_printer(context.format(),
+                              {{"node", FieldType::kUint64},
+                               {"state", FieldType::kText},
+                               {"incarnation", FieldType::kUint64},
+                               {"shards", FieldType::kUint64},
+                               {"capacity_bytes", FieldType::kUint64},
+                               {"address", FieldType::kText},
+                               {"admin_address", FieldType::kText}},
+                              std::cout);
+  for (const Json& node : *nodes) {
+    printer->row(std::vector{
+        Value::uint64(node["id"].get<uint64_t>()), Value::text(node["state"].get<std::string>()),
+        Value::uint64(node["incarnation"].get<uint64_t>()), Value::uint64(node["shards"].get<uint64_t>()),
+        Value::uint64(node["capacity_bytes"].get<uint64_t>()), Value::text(node["address"].get<std::string>()),
+        Value::text(node["admin_address"].get<std::string>())});
+  }
+  printer->finish();
+  return kExitOk;
+}
+
+// What an operator agrees to.
+std::string consequences(const Json& node) {
+  return fmt::format(
+      "Storage node {} at {} was started anew and is empty. With its loss accepted\n"
+      "  - the records of its {} shards are gone for good, and those keys can be used again;\n"
+      "  - transactions that were open on it are rolled back where their undo records are left;\n"
+      "  - those of dead clients whose undo records lay on it count as aborted, but what they had written at other\n"
+      "    nodes stays, as if it had been committed.\n",
+      node["id"].get<uint64_t>(), node["address"].get<std::string>(), node["shards"].get<uint64_t>());
+}
+
+int accept(const Context& context, const Options& options) {
+  const bool asks = !options.yes;
+  if (asks && isatty(STDIN_FILENO) != 1) {
+    return fail(context, kExitUsage,
+                fmt::format("accepting the loss of storage node {} gives its records up for good; say --yes to do it",
+                            options.node));
+  }
+  int exit_code = 0;
+  const std::string admin = administration(context, exit_code);
+  if (admin.empty()) return exit_code;
+  const auto nodes = list_nodes(admin);
+  if (!nodes.ok()) return fail(context, nodes.status());
+  const auto node = std::find_if(nodes->begin(), nodes->end(),
+                                 [&](const Json& one) { return one["id"].get<uint64_t>() == options.node; });
+  if (node == nodes->end()) {
+    return fail(context, kExitFailed,
+                fmt::format("there is no storage node {}; `loam node list` shows them", options.node));
+  }
+  const auto state = (*node)["state"].get<std::string>();
+  if (state != "lost") {
+    return fail(
+        context, kExitFailed,
+        state == "unreachable"
+            ? fmt::format("storage node {} does not answer, and may still have its records: continue its process, "
+                          "or start it anew first",
+                          options.node)
+            : fmt::format("storage node {} is {}: it has lost nothing", options.node, state));
+  }
+  if (asks) {
+    std::cerr << consequences(*node) << fmt::format("Type {} to accept: ", options.node);
+    std::string answer;
+    std::getline(std::cin, answer);
+    if (answer != std::to_string(options.node)) return fail(context, kExitFailed, "nothing was accepted");
+  }
+  const Status status = accept_loss(admin, options.node, uint64_t{options.timeout_s} * 1'000'000'000);
+  if (!status.ok()) return fail(context, status);
+  if (context.json) {
+    std::cout << json_line({{"accepted", options.node}, {"shards", (*node)["shards"]}}) << "\n";
+  } else {
+    std::cout << fmt::format("storage node {} serves its {} shards again, empty\n", options.node,
+                             (*node)["shards"].get<uint64_t>());
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_node(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("node", "List the storage nodes; accept that one has lost its records");
+  command->require_subcommand(1);
+
+  CLI::App* listing = command->add_subcommand("list", "List the storage nodes");
+  add_administration(*listing, context);
+  set_body(*listing, context, [&context] { return list(context); });
+
+  CLI::App* accepting = command->add_subcommand(
+      "accept-loss",
+      "Give a storage node that was started anew its shards back, empty: their records are lost for good");
+  accepting->add_option("node", options->node, "Its number in `loam node list`")->required()->type_name("NODE");
+  accepting->add_flag("--yes", options->yes, "Do not ask");
+  accepting->add_option("--timeout", options->timeout_s, "Until the node serves")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1, 3'600))
+      ->capture_default_str();
+  add_administration(*accepting, context);
+  set_body(*accepting, context, [&context, options] { return accept(context, *options); });
+}
+
+}  // namespace loam::cli

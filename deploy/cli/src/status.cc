@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "deploy/cli/src/admin/admin_client.h"
+#include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/json_line.h"
+
+namespace loam::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kAnswerWithin_ns = 5'000'000'000;
+
+uint64_t number(const Json& object, const char* name) { return object.value(name, uint64_t{0}); }
+std::string text(const Json& object, const char* name) { return object.value(name, std::string()); }
+
+Result<Json> overview(const std::string& admin) {
+  LOAM_ASSIGN_OR_RETURN(Json result, cluster_statistics(admin));
+  LOAM_ASSIGN_OR_RETURN(const Json health, manager_health(admin, kAnswerWithin_ns));
+  LOAM_ASSIGN_OR_RETURN(result["sessions"], list_sessions(admin));
+  result["address"] = health["address"];
+  result["ready"] = health["ready"];
+  // The tables are `stats`' subject.
+  for (Json& node : result["nodes"]) {
+    if (node.contains("statistics")) node["statistics"].erase("tables");
+  }
+  return result;
+}
+
+void print_manager(const Json& status) {
+  const Json& manager = status["manager"];
+  const Json recovery = manager.value("recovery", Json::object());
+  const auto line = [](std::string_view name, const std::string& value) {
+    std::cout << fmt::format("  {:<14}{}\n", name, value);
+  };
+  std::cout << fmt::format("commit manager at {}, {}\n", text(status, "address"),
+                           status["ready"].get<bool>() ? "ready" : "not ready: no client is let in");
+  line("epoch", fmt::format("{}, since {}", number(manager, "epoch"), time_for_people(number(manager, "uptime_ns"))));
+  line("transactions", fmt::format("{} open, {} of clients that are gone, {} waiting for their undo records to go",
+                                   grouped(number(manager, "open")), grouped(number(manager, "orphaned_open")),
+                                   grouped(number(manager, "uncleared"))));
+  line("recovery", fmt::format("{} rolled back, {} completed, {} waiting", grouped(number(recovery, "aborted")),
+                               grouped(number(recovery, "committed")),
+                               grouped(number(recovery, "queued") + number(recovery, "running"))));
+  for (const Json& one : recovery.value("waiting", Json::array())) {
+    line("", fmt::format("{} transactions wait for storage node {}", grouped(number(one, "transactions")),
+                         number(one, "node")));
+  }
+}
+
+void print_nodes(const Json& nodes) {
+  std::cout << "\nstorage nodes\n";
+  auto printer = make_printer(OutputFormat::kTable,
+                              {{"node", FieldType::kUint64},
+                               {"state", FieldType::kText},
+                               {"incarnation", FieldType::kUint64},
+                               {"shards", FieldType::kUint64},
+                               {"memory", FieldType::kText},
+                               {"address", FieldType::kText}},
+                              std::cout);
+  for (const Json& node : nodes) {
+    const Json statistics = node.value("statistics", Json::object());
+    const std::string memory = statistics.empty()
+                                   ? ""
+                                   : fmt::format("{} of {}", bytes_for_people(number(statistics, "memory_used_bytes")),
+                                                 bytes_for_people(number(statistics, "memory_limit_bytes")));
+    printer->row(std::vector{Value::uint64(number(node, "id")), Value::text(text(node, "state")),
+                             Value::uint64(number(node, "incarnation")), Value::uint64(number(node, "shards")),
+                             Value::text(memory), Value::text(text(node, "address"))});
+  }
+  printer->finish();
+}
+
+void print_sessions(const Json& sessions) {
+  if (sessions.empty()) return;
+  std::cout << "\nclients\n";
+  auto printer = make_printer(OutputFormat::kTable,
+                              {{"session", FieldType::kUint64},
+                               {"name", FieldType::kText},
+                               {"state", FieldType::kText},
+                               {"silent", FieldType::kText},
+                               {"open", FieldType::kUint64},
+                               {"end", FieldType::kText}},
+                              std::cout);
+  for (const Json& one : sessions) {
+    const bool connected = one.value("connected", false) || one.value("recoverer", false);
+    const std::string state = text(one, "state") + (connected || text(one, "state") != "open" ? "" : ", not connected");
+    printer->row(std::vector{Value::uint64(number(one, "id")), Value::text(text(one, "name")), Value::text(state),
+                             Value::text(time_for_people(number(one, "silent_ns"))), Value::uint64(number(one, "open")),
+                             Value::text(text(one, "end"))});
+  }
+  printer->finish();
+}
+
+// What an operator has to do, if anything.
+void print_advice(const Json& nodes) {
+  for (const Json& node : nodes) {
+    if (text(node, "state") == "lost") {
+      std::cout << fmt::format(
+          "\nStorage node {} was started anew and is empty: its {} shards refuse requests. `loam node "
+          "accept-loss {}` goes on without their records.\n",
+          number(node, "id"), number(node, "shards"), number(node, "id"));
+    } else if (text(node, "state") == "unreachable") {
+      std::cout << fmt::format("\nStorage node {} at {} does not answer: look at its process and its log.\n",
+                               number(node, "id"), text(node, "address"));
+    }
+  }
+}
+
+int run(const Context& context) {
+  int exit_code = 0;
+  const std::string admin = administration(context, exit_code);
+  if (admin.empty()) return exit_code;
+  const auto status = overview(admin);
+  if (!status.ok()) return fail(context, status.status());
+  const Json& nodes = (*status)["nodes"];
+  if (context.json) {
+    std::cout << json_line(*status) << "\n";
+  } else {
+    print_manager(*status);
+    print_nodes(nodes);
+    print_sessions((*status)["sessions"]);
+    print_advice(nodes);
+  }
+  const bool good = (*status)["ready"].get<bool>() &&
+                    std::all_of(nodes.begin(), nodes.end(), [](const Json& node) { return node["live"].get<bool>(); });
+  return good ? kExitOk : kExitCheckFailed;
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "status",
+      "The cluster as the commit manager sees it; exit code 6 if it is not ready or a storage node is missing");
+  add_administration(*command, context);
+  set_body(*command, context, [&context] { return run(context); });
+}
+
+}  // namespace loam::cli
