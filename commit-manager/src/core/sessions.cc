@@ -76,6 +76,7 @@ Status Core::Impl::new_session(Peer& peer, const wire::OpenSession& request) {
 Status Core::Impl::resume(Peer& peer, const wire::OpenSession& request) {
   const auto at = request.manager_epoch == options_.epoch ? sessions_.find(request.resume) : sessions_.end();
   if (at == sessions_.end()) {
+    peer.ended = request.resume;  // what the client has sent behind this is refused in the same way
     return {StatusCode::kFenced, "session " + std::to_string(request.resume.value) + " of epoch " +
                                      std::to_string(request.manager_epoch) +
                                      " has ended; open another one, and ask what became of its commits"};

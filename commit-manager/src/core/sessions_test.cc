@@ -130,6 +130,8 @@ TEST(Sessions, WhoComesTooLateIsFenced) {
   h.run_for(2 * kLease);
   const PeerId second = h.connect();
   EXPECT_EQ(h.call<SessionOpened>(second, resume(1)).error.code(), StatusCode::kFenced);
+  EXPECT_EQ(h.call<Begun>(second, Begin{1, false}).error.code(), StatusCode::kFenced) << "sent behind it";
+  EXPECT_FALSE(h.outbox.closed.contains(second));
   EXPECT_FALSE(h.outbox.closed.contains(second));
   EXPECT_EQ(h.call<SessionOpened>(second, OpenSession{"anew"})->session, SessionId(2));
 }
