@@ -181,8 +181,9 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
   }
   auto session = sessions_.attach(attach.session, peer.id());
   if (!session.ok()) {
-    refuse(peer, sequence, session.status(), kSessionRetryNs);
-    return ok_status();
+    const bool over = session.code() == StatusCode::kUnknownOutcome;
+    refuse(peer, sequence, session.status(), over ? 0 : kSessionRetryNs);
+    return over ? session.status() : ok_status();
   }
   // Waits for the batch that the session's former connection may have under way.
   session_lock_ = std::unique_lock((*session)->batch_lock());

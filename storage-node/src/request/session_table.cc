@@ -10,10 +10,15 @@ Result<std::shared_ptr<NodeSession>> SessionTable::attach(SessionId session, Pee
   PeerId before = 0;
   {
     const std::scoped_lock lock(mutex_);
+    if (given_up_.contains(session)) {
+      return Status(StatusCode::kUnknownOutcome,
+                    "session " + std::to_string(session.value) +
+                        " was away for so long that the storage node has forgotten what it did; open a new one");
+    }
     const auto at = sessions_.find(session);
     if (at != sessions_.end()) {
       found = at->second;
-    } else if (sessions_.size() >= kMaxSessions) {
+    } else if (sessions_.size() >= kMaxSessions && !give_one_up()) {
       return Status(StatusCode::kOverloaded, "the storage node knows " + std::to_string(sessions_.size()) +
                                                  " sessions already, as many as it takes; try again");
     } else {
@@ -21,6 +26,7 @@ Result<std::shared_ptr<NodeSession>> SessionTable::attach(SessionId session, Pee
     }
     // Relaxed: whoever acts by it holds the batch lock (see speaks()), or the table's.
     before = found->current_.exchange(peer, std::memory_order_relaxed);
+    if (before == 0 && found->windowed_.load(std::memory_order_relaxed)) away_.erase(found->away_);
   }
   if (before != 0 && before != peer) {
     close_(before,
@@ -33,15 +39,19 @@ void SessionTable::detach(const std::shared_ptr<NodeSession>& session, PeerId pe
   const std::scoped_lock lock(mutex_);
   // Relaxed, all: changed under this lock only.
   if (session->current_.load(std::memory_order_relaxed) != peer) return;
-  session->current_.store(0, std::memory_order_relaxed);
-  if (session->windowed_.load(std::memory_order_relaxed)) return;
   const auto at = sessions_.find(session->id());
-  if (at != sessions_.end() && at->second == session) sessions_.erase(at);
+  if (at == sessions_.end() || at->second != session) return;  // fenced meanwhile
+  session->current_.store(0, std::memory_order_relaxed);
+  if (session->windowed_.load(std::memory_order_relaxed)) {
+    session->away_ = away_.insert(away_.end(), session.get());
+  } else {
+    sessions_.erase(at);
+  }
 }
 
 Status SessionTable::open_window(NodeSession& session) {
   const std::scoped_lock lock(mutex_);
-  if (windows_ >= kMaxWindows) {
+  if (windows_ >= kMaxWindows && !give_one_up()) {
     return {StatusCode::kOverloaded, "the storage node keeps answers for " + std::to_string(windows_) +
                                          " sessions already, as many as it takes; try again"};
   }
@@ -62,14 +72,33 @@ void SessionTable::drop_fenced(const wire::FenceSet& fences) {
       }
       // Relaxed, both: changed under this lock only.
       ended.emplace_back(session.id(), session.current_.load(std::memory_order_relaxed));
-      if (session.windowed_.load(std::memory_order_relaxed)) --windows_;
+      drop(*at->second);
       at = sessions_.erase(at);
     }
+    std::erase_if(given_up_, [&](SessionId session) { return fences.fenced(session); });
   }
   for (const auto& [session, peer] : ended) {
     if (peer == 0) continue;
     close_(peer, {StatusCode::kFenced, "the commit manager has ended session " + std::to_string(session.value)});
   }
+}
+
+/// No batch of such a session is under way: its connection has ended, and the one before that even earlier.
+bool SessionTable::give_one_up() {
+  if (away_.empty() || given_up_.size() >= kMaxGivenUp) return false;
+  NodeSession& longest = *away_.front();
+  const SessionId id = longest.id();
+  given_up_.insert(id);
+  drop(longest);
+  sessions_.erase(id);
+  return true;
+}
+
+void SessionTable::drop(NodeSession& session) {
+  // Relaxed, both: changed under this lock only.
+  if (!session.windowed_.load(std::memory_order_relaxed)) return;
+  --windows_;
+  if (session.current_.load(std::memory_order_relaxed) == 0) away_.erase(session.away_);
 }
 
 size_t SessionTable::size() const {

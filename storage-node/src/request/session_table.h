@@ -14,9 +14,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "common/base/bytes.h"
@@ -32,11 +34,14 @@ namespace loam::storage {
 /// Name of a connection of this node; never reused while the node runs. 0: none.
 using PeerId = uint64_t;
 
-/// Sessions that a node knows at one time; more are told kOverloaded when they attach. An entry without a window takes
-/// some 200 bytes.
+/// Sessions that a node knows at one time. Beyond it the session that has been without a connection for longest is
+/// given up, or, if all have one, a new one is told kOverloaded. An entry without a window takes some 200 bytes.
 inline constexpr size_t kMaxSessions = 16'384;
-/// Sessions with a window of answers, that is, which have changed something: 352 KiB each, beside the node's pool.
+/// Sessions with a window of answers, that is, which have changed something: 352 KiB each, beside the node's pool. The
+/// same beyond it.
 inline constexpr size_t kMaxWindows = 512;
+/// Sessions that were given up and are not fenced yet; beyond it none is given up.
+inline constexpr size_t kMaxGivenUp = 65'536;
 /// When whom a limit has turned away may try again: fences, which end sessions, come at most every few milliseconds.
 inline constexpr uint64_t kSessionRetryNs = 100'000'000;
 
@@ -69,13 +74,15 @@ class NodeSession {
   Env::Atomic<PeerId> current_{0};                    // written under the table's lock
   Env::Atomic<bool> windowed_{false};                 // the same
   wire::ReplyWindow window_{wire::kNodeReplyWindow};  // guarded by batch_lock_
+  std::list<NodeSession*>::iterator away_;            // guarded by the table's lock: if it has a window and no peer
 };
 
 /// Role: finds sessions by their number, and ends those that are fenced. Owner: the node. Threads: any; a short lock,
 /// taken when connections come and go, never per batch.
 ///
 /// Invariants: (1) a session has at most one entry, and an entry at most one current peer; (2) an entry with a window
-/// stays until its session is fenced: forgetting it earlier could execute a request twice.
+/// stays until its session is fenced, or else the session is not let in again: forgetting it could execute a request
+/// twice. Sessions that were closed in good order are fenced with the next one that is not.
 class SessionTable {
  public:
   /// `close` ends a connection of any network thread.
@@ -84,7 +91,8 @@ class SessionTable {
   SessionTable& operator=(const SessionTable&) = delete;
 
   /// `peer` speaks for the session from now on; the connection that did before is closed. The caller takes the
-  /// session's batch lock before it acts for it. kOverloaded beyond kMaxSessions.
+  /// session's batch lock before it acts for it. kOverloaded beyond kMaxSessions; kUnknownOutcome if the session was
+  /// given up: what it has executed is not known any more.
   Result<std::shared_ptr<NodeSession>> attach(SessionId session, PeerId peer);
   /// The connection is gone.
   void detach(const std::shared_ptr<NodeSession>& session, PeerId peer);
@@ -97,10 +105,15 @@ class SessionTable {
   size_t size() const;
 
  private:
+  bool give_one_up();               // caller holds mutex_
+  void drop(NodeSession& session);  // caller holds mutex_, and erases the entry
+
   const std::function<void(PeerId, Status)> close_;
   mutable Mutex mutex_;
   // Guarded by mutex_.
   std::unordered_map<SessionId, std::shared_ptr<NodeSession>> sessions_;
+  std::list<NodeSession*> away_;  // with a window and without a peer, the longest first
+  std::unordered_set<SessionId> given_up_;
   size_t windows_ = 0;
 };
 

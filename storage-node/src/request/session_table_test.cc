@@ -14,6 +14,13 @@ class SessionTableTest : public testing::Test {
     return table.attach(SessionId(session), peer).value();
   }
 
+  /// Its peer has the same number.
+  std::shared_ptr<NodeSession> attach_writer(uint64_t session) {
+    auto attached = attach(session, session);
+    EXPECT_TRUE(table.open_window(*attached).ok());
+    return attached;
+  }
+
   std::vector<std::pair<PeerId, StatusCode>> closed;
   SessionTable table{[this](PeerId peer, const Status& status) { closed.emplace_back(peer, status.code()); }};
 };
@@ -63,14 +70,35 @@ TEST_F(SessionTableTest, MoreSessionsThanTheLimitAreTurnedAway) {
 }
 
 TEST_F(SessionTableTest, MoreWindowsThanTheLimitAreTurnedAway) {
-  for (uint64_t session = 1; session <= kMaxWindows; ++session) {
-    ASSERT_TRUE(table.open_window(*attach(session, session)).ok());
-  }
+  for (uint64_t session = 1; session <= kMaxWindows; ++session) attach_writer(session);
   const auto more = attach(kMaxWindows + 1, 1'000'000);
   EXPECT_TRUE(table.open_window(*more) == StatusCode::kOverloaded);
   EXPECT_FALSE(more->windowed());
   table.drop_fenced({SessionId(1), {}});
   EXPECT_TRUE(table.open_window(*more).ok());
+}
+
+TEST_F(SessionTableTest, WhoHasBeenAwayForLongestMakesRoomAndIsNotLetInAgain) {
+  std::vector<std::shared_ptr<NodeSession>> writers;
+  for (uint64_t session = 1; session <= kMaxWindows; ++session) writers.push_back(attach_writer(session));
+  for (const uint64_t session : {7, 3, 9}) table.detach(writers[session - 1], session);
+  EXPECT_EQ(attach(7, 1'000'007), writers[6]) << "back in time";
+  attach_writer(kMaxWindows + 1);
+  EXPECT_TRUE(table.attach(SessionId(3), 1'000'003).status() == StatusCode::kUnknownOutcome);
+  EXPECT_EQ(attach(9, 1'000'009), writers[8]);
+  EXPECT_TRUE(table.open_window(*attach(kMaxWindows + 2, 1'000'000)) == StatusCode::kOverloaded) << "nobody is away";
+  EXPECT_TRUE(closed.empty());
+}
+
+TEST_F(SessionTableTest, SessionsThatWereGivenUpAreRememberedUpToALimit) {
+  for (uint64_t session = 1; session <= kMaxWindows + kMaxGivenUp; ++session) {
+    table.detach(attach_writer(session), session);
+  }
+  const auto more = attach(1'000'000, 1'000'000);
+  EXPECT_TRUE(table.open_window(*more) == StatusCode::kOverloaded);
+  table.drop_fenced({SessionId(999'999), {}});
+  EXPECT_TRUE(table.open_window(*more).ok());
+  EXPECT_EQ(table.size(), 1u);
 }
 
 }  // namespace
