@@ -77,7 +77,7 @@ struct CoreOptions {
   /// A session of which nothing is heard for so long, and an eighth more for its clock, is fenced and recovered (R8).
   uint64_t client_lease_ns = 3'600'000'000'000;
   /// A storage node's lease (R9), renewed by RenewNode. Counted with an eighth more here.
-  uint64_t node_lease_ns = 3'600'000'000'000;
+  uint64_t node_lease_ns = 2'000'000'000;
   /// A transaction that is open for longer fences its whole session (R8); noticed within a sixteenth more.
   uint64_t max_transaction_age_ns = 60'000'000'000;
   /// Outcomes of recovered transactions are kept so long (R4).
