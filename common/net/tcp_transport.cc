@@ -236,6 +236,7 @@ size_t TcpTransport::poll(uint64_t timeout_ns) {
   // acquire (by seq_cst) pairs with wake(): what the waker did before is seen below.
   if (wake_pending_.exchange(false, std::memory_order_seq_cst) || wants_attention() || events > 0) timeout_ns = 0;
   timeout_ns = std::min(timeout_ns, check_handshakes());
+  if (wants_attention()) timeout_ns = 0;  // the end of a handshake that came to nothing is told now
   if (!lingering_.empty() || listen_again_ns_ != 0) timeout_ns = std::min(timeout_ns, kSweepNs);
 
   const int count = std::max(wait(timeout_ns), 0);
