@@ -38,6 +38,9 @@ Status check(const ClientOptions& options) {
   if (options.request_timeout_ns == 0 || options.commit_timeout_ns == 0 || options.connect_timeout_ns == 0) {
     return {StatusCode::kInvalidArgument, "a time-out of 0 lets nothing succeed"};
   }
+  if (options.max_transactions == 0) {
+    return {StatusCode::kInvalidArgument, "max_transactions must be at least 1"};
+  }
   return ok_status();
 }
 
@@ -166,10 +169,9 @@ Result<Table> Client::create_table(std::string_view name, TableKind kind, const 
     return Status(StatusCode::kInvalidArgument, "table " + std::string(name) + " needs at least one field");
   }
   return in_fiber(impl_->engine(), [&]() -> Result<Table> {
-    ManagerSession& session = impl_->engine().session();
-    LOAM_ASSIGN_OR_RETURN(const wire::TableCreated created,
-                          session.ask<wire::TableCreated>(wire::CreateTable{std::string(name), kind, schema}));
-    LOAM_RETURN_IF_ERROR(session.refresh_catalog());
+    LOAM_ASSIGN_OR_RETURN(const wire::TableCreated created, impl_->engine().ask_manager<wire::TableCreated>(
+                                                                wire::CreateTable{std::string(name), kind, schema}));
+    LOAM_RETURN_IF_ERROR(impl_->engine().refresh_catalog());
     return make_table(created.table);
   });
 }
@@ -177,7 +179,7 @@ Result<Table> Client::create_table(std::string_view name, TableKind kind, const 
 Result<Table> Client::open_table(std::string_view name) {
   LOAM_RETURN_IF_ERROR(check_table_name(name));
   return in_fiber(impl_->engine(), [&]() -> Result<Table> {
-    LOAM_RETURN_IF_ERROR(impl_->engine().session().refresh_catalog());
+    LOAM_RETURN_IF_ERROR(impl_->engine().refresh_catalog());
     if (auto table = impl_->engine().catalog().find(name)) return *table;
     return Status(StatusCode::kNoSuchTable, "there is no table " + std::string(name));
   });
@@ -186,15 +188,14 @@ Result<Table> Client::open_table(std::string_view name) {
 Status Client::drop_table(std::string_view name) {
   LOAM_RETURN_IF_ERROR(check_table_name(name));
   return in_fiber(impl_->engine(), [&] {
-    ManagerSession& session = impl_->engine().session();
-    const auto dropped = session.ask<wire::TableDropped>(wire::DropTable{std::string(name)});
-    return dropped.ok() ? session.refresh_catalog() : dropped.status();
+    const auto dropped = impl_->engine().ask_manager<wire::TableDropped>(wire::DropTable{std::string(name)});
+    return dropped.ok() ? impl_->engine().refresh_catalog() : dropped.status();
   });
 }
 
 Result<std::vector<Table>> Client::list_tables() {
   return in_fiber(impl_->engine(), [&]() -> Result<std::vector<Table>> {
-    LOAM_RETURN_IF_ERROR(impl_->engine().session().refresh_catalog());
+    LOAM_RETURN_IF_ERROR(impl_->engine().refresh_catalog());
     return impl_->engine().catalog().tables();
   });
 }
@@ -216,11 +217,16 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
     return status;
   };
   return in_fiber(engine, [&]() -> Status {
+    const uint64_t last_start_ns = engine.worker().now_ns() + options.retry.max_elapsed_ns;
     for (uint32_t tried = 1;; ++tried) {
       Status status = attempt();
       if (status.ok() || !worth_retrying(status.code()) || tried >= options.retry.max_attempts) return status;
+      if (status == StatusCode::kUnavailable && engine.records_lost()) return status;  // time does not mend that
+      const uint64_t wait_ns = std::max(retry_wait_ns(options.retry, status.code(), tried - 1, engine.random()),
+                                        status == StatusCode::kOverloaded ? engine.overload_wait_ns() : 0);
+      if (engine.worker().now_ns() + wait_ns >= last_start_ns) return status;
       engine.counters().retries.add(1);
-      engine.worker().scheduler().sleep_for(backoff_ns(options.retry, tried - 1, engine.random()));
+      engine.worker().scheduler().sleep_for(wait_ns);
     }
   });
 }
@@ -243,16 +249,18 @@ Result<std::vector<ScanStream>> Client::scan(const std::vector<ScanRequest>& req
     // Non-transactional tables have no snapshots (R21).
     std::shared_ptr<SnapshotLease> lease;
     std::shared_ptr<const Snapshot> snapshot;
+    LOAM_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, engine.session(engine.request_deadline()));
     if (std::any_of(requests.begin(), requests.end(),
                     [](const ScanRequest& request) { return request.table.kind() == TableKind::kTransactional; })) {
       LOAM_ASSIGN_OR_RETURN(lease, engine.lease_snapshot());
       snapshot = lease->snapshot();
+      session = lease->session();
     }
     std::vector<ScanStream> streams;
     streams.reserve(requests.size());
     for (const ScanRequest& request : requests) {
-      LOAM_ASSIGN_OR_RETURN(ScanStream stream,
-                            ScanStream::Impl::start(engine, request.table, request.query, options, snapshot, lease));
+      LOAM_ASSIGN_OR_RETURN(ScanStream stream, ScanStream::Impl::start(engine, session, request.table, request.query,
+                                                                       options, snapshot, lease));
       streams.push_back(std::move(stream));
     }
     return streams;
@@ -280,8 +288,13 @@ Result<Counter> Client::counter(std::string_view name, uint64_t block_size) {
   return Counter(std::move(impl));
 }
 
-SessionId Client::session() const { return impl_->engine().session().id(); }
-std::string Client::admin_address() const { return impl_->engine().session().admin_address(); }
+SessionId Client::session() const { return impl_->engine().session_id(); }
+bool Client::session_open() const { return impl_->engine().session_open(); }
+std::string Client::admin_address() const {
+  std::string address;
+  impl_->worker().call([&] { address = impl_->engine().present()->manager().admin_address(); });
+  return address;
+}
 ClientStatistics Client::statistics() const { return impl_->engine().statistics(); }
 
 }  // namespace loam::client

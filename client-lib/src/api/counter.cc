@@ -25,7 +25,7 @@ constexpr uint64_t kLastNumber = INT64_MAX;
 constexpr RetryOptions kDrawRetry{kMaxDraws, 20'000, 5'000'000};
 
 Result<Record> read(Engine& engine, const Table& table, Key key) {
-  auto reads = std::make_shared<PointReads>(engine, table, nullptr);
+  auto reads = std::make_shared<PointReads>(engine, engine.present(), table, nullptr);
   reads->start(std::span(&key, 1));
   reads->wait();
   return reads->take(0);

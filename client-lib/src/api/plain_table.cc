@@ -29,7 +29,7 @@ std::vector<Result<Record>> PlainTable::get_many(std::span<const Key> keys) {
   std::vector<Result<Record>> results;
   results.reserve(keys.size());
   const Status status = in_fiber(impl_->engine, [&] {
-    auto reads = std::make_shared<PointReads>(impl_->engine, table_, nullptr);
+    auto reads = std::make_shared<PointReads>(impl_->engine, impl_->engine.present(), table_, nullptr);
     reads->start(keys);
     reads->wait();
     for (size_t i = 0; i < keys.size(); ++i) results.push_back(reads->take(i));

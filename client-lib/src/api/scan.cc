@@ -10,9 +10,11 @@
 
 namespace loam::client {
 
-ScanRun::ScanRun(Engine& engine, Table table, const Query& query, const ScanOptions& options,
-                 std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease)
+ScanRun::ScanRun(Engine& engine, std::shared_ptr<Session> session, Table table, const Query& query,
+                 const ScanOptions& options, std::shared_ptr<const Snapshot> snapshot,
+                 std::shared_ptr<SnapshotLease> lease)
     : engine_(engine),
+      session_(std::move(session)),
       table_(std::move(table)),
       options_(options),
       snapshot_(std::move(snapshot)),
@@ -41,10 +43,10 @@ Status ScanRun::start() {
   uint32_t number = 0;
   for (NodeId id : owners) {
     Node& node = nodes_[number];
-    const auto link = engine_.node(id);
-    // A scan may take as long as it takes: a lost connection ends the wait.
-    const auto sent =
-        link.ok() ? (*link)->request(message, this, number, kNoDeadline) : Result<uint64_t>(link.status());
+    const auto link = session_->node(id);
+    // Once it was sent a scan may take as long as it takes: a lost connection ends the wait.
+    const auto sent = link.ok() ? (*link)->request(message, this, number, engine_.request_deadline())
+                                : Result<uint64_t>(link.status());
     if (!sent.ok()) {
       fail(sent.status());
       return status_;
@@ -110,7 +112,7 @@ void ScanRun::fail(const Status& status) {
   // A node that was told to stop says kCancelled: that is no news.
   if (cancelling_ || !status_.ok()) return;
   status_ = {status.code(), "scan of table " + table_.name() + ": " + std::string(status.message())};
-  if (status.code() == StatusCode::kWrongShard) engine_.session().refresh_soon();
+  if (status.code() == StatusCode::kWrongShard) engine_.refresh_soon();
   cancel_nodes();
 }
 
@@ -174,14 +176,16 @@ Result<std::shared_ptr<const Chunk>> ScanRun::next() {
 
 // ---- ScanStream ----------------------------------------------------------------------------------------------------
 
-Result<ScanStream> ScanStream::Impl::start(Engine& engine, const Table& table, const Query& query,
-                                           const ScanOptions& options, std::shared_ptr<const Snapshot> snapshot,
+Result<ScanStream> ScanStream::Impl::start(Engine& engine, std::shared_ptr<Session> session, const Table& table,
+                                           const Query& query, const ScanOptions& options,
+                                           std::shared_ptr<const Snapshot> snapshot,
                                            std::shared_ptr<SnapshotLease> lease) {
   if (Status status = query.check(table.schema()); !status.ok()) {
     return Status(status.code(), "table " + table.name() + ": " + std::string(status.message()));
   }
   if (options.credits == 0) return Status(StatusCode::kInvalidArgument, "a scan needs at least one credit");
-  auto run = std::make_shared<ScanRun>(engine, table, query, options, std::move(snapshot), std::move(lease));
+  auto run = std::make_shared<ScanRun>(engine, std::move(session), table, query, options, std::move(snapshot),
+                                       std::move(lease));
   LOAM_RETURN_IF_ERROR(run->start());
   return ScanStream(std::make_unique<Impl>(engine, std::move(run)));
 }

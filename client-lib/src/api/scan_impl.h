@@ -22,7 +22,7 @@ namespace loam::client {
 /// chunk that it takes gives a credit back: so a slow reader slows the nodes' work for its own query.
 class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Asker {
  public:
-  ScanRun(Engine& engine, Table table, const Query& query, const ScanOptions& options,
+  ScanRun(Engine& engine, std::shared_ptr<Session> session, Table table, const Query& query, const ScanOptions& options,
           std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease);
 
   Status start();
@@ -55,6 +55,7 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
   Status merge(const Arrived& arrived);
 
   Engine& engine_;
+  const std::shared_ptr<Session> session_;
   const Table table_;
   const ScanOptions options_;
   const std::shared_ptr<const Snapshot> snapshot_;
@@ -77,7 +78,8 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
 class ScanStream::Impl {
  public:
   /// In a fiber. `lease` keeps the snapshot, if it is not a transaction's.
-  static Result<ScanStream> start(Engine& engine, const Table& table, const Query& query, const ScanOptions& options,
+  static Result<ScanStream> start(Engine& engine, std::shared_ptr<Session> session, const Table& table,
+                                  const Query& query, const ScanOptions& options,
                                   std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease);
 
   Impl(Engine& engine, std::shared_ptr<ScanRun> run) : engine_(engine), run_(std::move(run)) {}

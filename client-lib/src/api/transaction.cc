@@ -52,12 +52,14 @@ Result<Transaction> Transaction::Impl::begin(Engine& engine, bool read_only) {
     LOAM_ASSIGN_OR_RETURN(std::shared_ptr<SnapshotLease> lease, engine.lease_snapshot());
     engine.counters().read_only.add(1);
     auto snapshot = lease->snapshot();
-    return Transaction(std::make_unique<Impl>(engine, TransactionId(), std::move(snapshot), std::move(lease)));
+    auto session = lease->session();
+    return Transaction(
+        std::make_unique<Impl>(engine, std::move(session), TransactionId(), std::move(snapshot), std::move(lease)));
   }
-  BeginAnswer answer = engine.session().begin(false);
-  if (!answer.status.ok()) return std::move(answer.status);
+  LOAM_ASSIGN_OR_RETURN(Engine::Begun begun, engine.begin(false));
   engine.counters().begun.add(1);
-  return Transaction(std::make_unique<Impl>(engine, answer.id, std::move(answer.snapshot), nullptr));
+  return Transaction(std::make_unique<Impl>(engine, std::move(begun.session), begun.answer.id,
+                                            std::move(begun.answer.snapshot), nullptr));
 }
 
 Transaction::Impl::~Impl() {
@@ -112,17 +114,21 @@ Status Transaction::Impl::commit() {
   }
   if (writes_.empty()) {
     // Nothing to be seen by anybody: the commit manager is told, nobody waits for its word.
-    engine_.session().complete(id_, true, nullptr);
-    engine_.session().cleared(id_);
+    session_->manager().complete(id_, true, nullptr);
+    session_->manager().cleared(id_);
     engine_.counters().committed.add(1);
+    leave();
     return ok_status();
   }
-  if (!engine_.session().status().ok()) {
+  if (!session_->status().ok()) {
     engine_.counters().aborted.add(1);
-    return engine_.session().status();
+    leave();
+    return session_->status();
   }
-  return CommitRun::commit(engine_, {id_, engine_.session().id(), snapshot_, engine_.catalog().catalog()},
-                           std::move(writes_));
+  Status status = CommitRun::commit(engine_, session_, {id_, session_->id(), snapshot_, engine_.catalog().catalog()},
+                                    std::move(writes_));
+  leave();
+  return status;
 }
 
 void Transaction::Impl::abort() {
@@ -130,10 +136,13 @@ void Transaction::Impl::abort() {
   lease_.reset();
   if (read_only()) return;
   // Nothing was sent yet: the id is all there is to give back.
-  engine_.session().complete(id_, false, nullptr);
-  engine_.session().cleared(id_);
+  session_->manager().complete(id_, false, nullptr);
+  session_->manager().cleared(id_);
   engine_.counters().aborted.add(1);
+  leave();
 }
+
+void Transaction::Impl::leave() { engine_.admission().leave(); }
 
 // ---- Transaction ---------------------------------------------------------------------------------------------------
 
@@ -150,7 +159,7 @@ Result<Record> Transaction::get(const Table& table, Key key) {
   LOAM_RETURN_IF_ERROR(impl_->check_read(table));
   if (auto own = impl_->own(table, key)) return std::move(*own);
   return in_fiber(impl_->engine(), [&] {
-    auto reads = std::make_shared<PointReads>(impl_->engine(), table, impl_->snapshot());
+    auto reads = std::make_shared<PointReads>(impl_->engine(), impl_->session(), table, impl_->snapshot());
     reads->start(std::span(&key, 1));
     reads->wait();
     return reads->take(0);
@@ -164,7 +173,7 @@ Future<Record> Transaction::get_async(const Table& table, Key key) {
   if (auto own = impl_->own(table, key)) return Future<Record>(std::make_shared<PendingRecord>(std::move(*own)));
   std::shared_ptr<PointReads> reads;
   const Status started = in_fiber(impl_->engine(), [&] {
-    reads = std::make_shared<PointReads>(impl_->engine(), table, impl_->snapshot());
+    reads = std::make_shared<PointReads>(impl_->engine(), impl_->session(), table, impl_->snapshot());
     reads->start(std::span(&key, 1));
     return ok_status();
   });
@@ -181,7 +190,7 @@ std::vector<Result<Record>> Transaction::get_many(const Table& table, std::span<
     if (!found[i]) missing.push_back(keys[i]);
   }
   const Status status = missing.empty() ? ok_status() : in_fiber(impl_->engine(), [&] {
-    auto reads = std::make_shared<PointReads>(impl_->engine(), table, impl_->snapshot());
+    auto reads = std::make_shared<PointReads>(impl_->engine(), impl_->session(), table, impl_->snapshot());
     reads->start(missing);
     reads->wait();
     size_t next = 0;
@@ -235,7 +244,8 @@ Result<ScanStream> Transaction::scan(const Table& table, const Query& query, con
                                                     "that; scan first, or commit");
   }
   return in_fiber(impl_->engine(), [&] {
-    return ScanStream::Impl::start(impl_->engine(), table, query, options, impl_->snapshot(), impl_->lease());
+    return ScanStream::Impl::start(impl_->engine(), impl_->session(), table, query, options, impl_->snapshot(),
+                                   impl_->lease());
   });
 }
 

@@ -17,14 +17,20 @@ class Transaction::Impl {
   /// In a fiber.
   static Result<Transaction> begin(Engine& engine, bool read_only);
 
-  Impl(Engine& engine, TransactionId id, std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease)
-      : engine_(engine), id_(id), snapshot_(std::move(snapshot)), lease_(std::move(lease)) {}
+  Impl(Engine& engine, std::shared_ptr<Session> session, TransactionId id, std::shared_ptr<const Snapshot> snapshot,
+       std::shared_ptr<SnapshotLease> lease)
+      : engine_(engine),
+        session_(std::move(session)),
+        id_(id),
+        snapshot_(std::move(snapshot)),
+        lease_(std::move(lease)) {}
   ~Impl();
 
   Engine& engine() { return engine_; }
   TransactionId id() const { return id_; }
   bool read_only() const { return id_ == TransactionId(); }
   bool finished() const { return finished_; }
+  const std::shared_ptr<Session>& session() const { return session_; }
   const std::shared_ptr<const Snapshot>& snapshot() const { return snapshot_; }
   const std::shared_ptr<SnapshotLease>& lease() const { return lease_; }
   WriteBuffer& writes() { return writes_; }
@@ -42,7 +48,11 @@ class Transaction::Impl {
   void abort();
 
  private:
+  /// Gives the place among the open transactions back.
+  void leave();
+
   Engine& engine_;
+  const std::shared_ptr<Session> session_;  // that it began under
   const TransactionId id_;
   std::shared_ptr<const Snapshot> snapshot_;
   std::shared_ptr<SnapshotLease> lease_;  // of read-only ones

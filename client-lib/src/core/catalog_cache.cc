@@ -28,8 +28,9 @@ Status check_table_name(std::string_view name) {
 
 CatalogCache::CatalogCache() : catalog_(std::make_shared<const wire::Catalog>()) {}
 
-Status CatalogCache::install(wire::Catalog catalog) {
-  if (catalog.version <= catalog_->version && !by_name_.empty()) return ok_status();
+Status CatalogCache::install(wire::Catalog catalog, uint64_t manager_epoch) {
+  const bool same_epoch = manager_epoch == manager_epoch_ && !by_name_.empty();
+  if (same_epoch && catalog.version <= catalog_->version) return ok_status();
   if (catalog.shards.owners.size() != wire::kVirtualShards) {
     return {StatusCode::kMalformed, "a shard map with " + std::to_string(catalog.shards.owners.size()) + " shards"};
   }
@@ -50,7 +51,9 @@ Status CatalogCache::install(wire::Catalog catalog) {
     }
   }
   by_name_ = std::move(by_name);
-  heard_of(catalog.version);
+  // A commit manager that remembers nothing counts its versions anew.
+  newest_ = same_epoch ? std::max(newest_, catalog.version) : catalog.version;
+  manager_epoch_ = manager_epoch;
   catalog_ = std::make_shared<const wire::Catalog>(std::move(catalog));
   return ok_status();
 }

@@ -22,9 +22,9 @@ class CatalogCache {
  public:
   CatalogCache();
 
-  /// Takes a newer catalog; an older or equal one is ignored. kMalformed if it contradicts itself: the shard map's
-  /// size, an owner that is no node, a name or id twice.
-  Status install(wire::Catalog catalog);
+  /// Takes a newer catalog; an older or equal one of the same epoch of the commit manager is ignored. kMalformed if it
+  /// contradicts itself: the shard map's size, an owner that is no node, a name or id twice.
+  Status install(wire::Catalog catalog, uint64_t manager_epoch);
   /// A server spoke of this version.
   void heard_of(wire::CatalogVersion version);
   /// A newer version than the cached one is known to exist.
@@ -42,6 +42,7 @@ class CatalogCache {
   std::shared_ptr<const wire::Catalog> catalog_;
   std::map<std::string, Table, std::less<>> by_name_;
   wire::CatalogVersion newest_ = 0;
+  uint64_t manager_epoch_ = 0;  // of the catalog
 };
 
 /// The public handle of what the catalog lists.

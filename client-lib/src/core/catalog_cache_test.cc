@@ -24,8 +24,8 @@ wire::Catalog catalog(uint64_t version, std::vector<std::string> names) {
 
 TEST(CatalogCache, KeepsTheNewest) {
   CatalogCache cache;
-  ASSERT_TRUE(cache.install(catalog(5, {"b", "a"})).ok());
-  ASSERT_TRUE(cache.install(catalog(4, {"old"})).ok());
+  ASSERT_TRUE(cache.install(catalog(5, {"b", "a"}), 1).ok());
+  ASSERT_TRUE(cache.install(catalog(4, {"old"}), 1).ok());
   ASSERT_EQ(cache.tables().size(), 2u);
   EXPECT_EQ(cache.tables()[0].name(), "a");
   EXPECT_FALSE(cache.find("old").has_value());
@@ -37,33 +37,33 @@ TEST(CatalogCache, KeepsTheNewest) {
 
 TEST(CatalogCache, HandlesOutliveVersions) {
   CatalogCache cache;
-  ASSERT_TRUE(cache.install(catalog(1, {"a"})).ok());
+  ASSERT_TRUE(cache.install(catalog(1, {"a"}), 1).ok());
   const Table before = *cache.find("a");
-  ASSERT_TRUE(cache.install(catalog(2, {"a", "b"})).ok());
+  ASSERT_TRUE(cache.install(catalog(2, {"a", "b"}), 1).ok());
   EXPECT_EQ(before.description(), cache.find("a")->description());
   wire::Catalog renewed = catalog(3, {"a"});
   renewed.tables.back().id = TableId(2000);  // dropped and created anew
-  ASSERT_TRUE(cache.install(renewed).ok());
+  ASSERT_TRUE(cache.install(renewed, 1).ok());
   EXPECT_EQ(cache.find("a")->id(), TableId(2000));
   EXPECT_EQ(before.id(), TableId(1024));
 }
 
 TEST(CatalogCache, KnowsThatItIsStale) {
   CatalogCache cache;
-  ASSERT_TRUE(cache.install(catalog(5, {})).ok());
+  ASSERT_TRUE(cache.install(catalog(5, {}), 1).ok());
   cache.heard_of(5);
   EXPECT_FALSE(cache.stale());
   cache.heard_of(7);
   EXPECT_TRUE(cache.stale());
-  ASSERT_TRUE(cache.install(catalog(6, {})).ok());
+  ASSERT_TRUE(cache.install(catalog(6, {}), 1).ok());
   EXPECT_TRUE(cache.stale());
-  ASSERT_TRUE(cache.install(catalog(7, {})).ok());
+  ASSERT_TRUE(cache.install(catalog(7, {}), 1).ok());
   EXPECT_FALSE(cache.stale());
 }
 
 TEST(CatalogCache, RefusesContradictions) {
   CatalogCache cache;
-  ASSERT_TRUE(cache.install(catalog(1, {"a"})).ok());
+  ASSERT_TRUE(cache.install(catalog(1, {"a"}), 1).ok());
   wire::Catalog few_shards = catalog(2, {});
   few_shards.shards.owners.pop_back();
   wire::Catalog strange_owner = catalog(2, {});
@@ -71,7 +71,7 @@ TEST(CatalogCache, RefusesContradictions) {
   wire::Catalog same_id = catalog(2, {"a", "b"});
   same_id.tables.back().id = TableId(1024);
   for (const wire::Catalog& bad : {few_shards, strange_owner, same_id, catalog(2, {"a", "a"})}) {
-    EXPECT_EQ(cache.install(bad).code(), StatusCode::kMalformed);
+    EXPECT_EQ(cache.install(bad, 1).code(), StatusCode::kMalformed);
     EXPECT_EQ(cache.catalog()->version, 1u);
   }
 }

@@ -166,6 +166,7 @@ void CommitMachine::clear() {
 }
 
 void CommitMachine::tell_cleared() {
+  cleared_ = true;
   phase_ = Phase::kOver;
   push(NodeId(), kSingle).message = wire::Cleared{{context_.id}};
 }
@@ -388,6 +389,8 @@ void CommitMachine::fail_write(const Item& item, StatusCode code, std::string_vi
 
 void CommitMachine::give_up(Status status) {
   if (!result_) {
+    const bool marked = phase_ == Phase::kMark || phase_ == Phase::kResolve;
+    doubt_ = committed_ ? Doubt::kCommitted : marked ? Doubt::kUnknown : Doubt::kNotCommitted;
     if (committed_ || phase_ == Phase::kResolve) {
       status = {StatusCode::kUnknownOutcome,
                 describe_id() +

@@ -61,6 +61,8 @@ struct Outgoing {
 /// acknowledgement.
 class CommitMachine {
  public:
+  enum class Phase : uint8_t { kIdle, kUndoRecord, kWrite, kMark, kResolve, kUndo, kComplete, kClear, kOver };
+
   /// What the machine works for. `shards` lies in a catalog that may change: owners are looked up when needed.
   struct Context {
     TransactionId id;
@@ -91,15 +93,30 @@ class CommitMachine {
   const std::optional<Status>& result() const { return result_; }
   /// No event is expected any more; the machine may be destroyed.
   bool finished() const { return phase_ == Phase::kOver && outgoing_.empty(); }
+  Phase phase() const { return phase_; }
+  /// The mark stands.
+  bool committed() const { return committed_; }
+  /// The undo record is gone.
+  bool cleared() const { return cleared_; }
+  /// Something has failed: the transaction will not be committed, unless its mark turns out to stand.
+  bool failed() const { return !failure_.ok(); }
   /// The transaction was left to recovery: this session must not go on (R2).
   bool session_given_up() const { return given_up_; }
+  /// What is known of a transaction that was left to recovery before result() was known: then result() is only what
+  /// would have to be said if nobody could be asked.
+  enum class Doubt : uint8_t {
+    kNone,          ///< result() stands
+    kNotCommitted,  ///< the mark was never sent, or cannot stand: recovery rolls it back
+    kUnknown,       ///< the mark may stand
+    kCommitted,     ///< the mark stands: recovery completes it
+  };
+  Doubt doubt() const { return doubt_; }
   /// A lost answer was resolved by R4.
   bool resolved() const { return resolved_; }
   /// The failure was a lost race.
   bool conflicted() const { return failure_ == StatusCode::kConflict; }
 
  private:
-  enum class Phase : uint8_t { kIdle, kUndoRecord, kWrite, kMark, kResolve, kUndo, kComplete, kClear, kOver };
   enum class WriteState : uint8_t { kUnsent, kSent, kApplied, kDoubtful, kFailed };
   /// One record's write; ordered by node, so that a batch is a range.
   struct Item {
@@ -157,7 +174,9 @@ class CommitMachine {
   uint32_t open_ = 0;          // messages sent and not yet answered
   uint32_t repeats_ = 0;       // of the present single-message step
   bool committed_ = false;     // the mark stands
+  bool cleared_ = false;
   bool given_up_ = false;
+  Doubt doubt_ = Doubt::kNone;
   bool resolved_ = false;
   Status failure_;
   std::optional<Status> result_;

@@ -4,19 +4,59 @@
 #include <utility>
 #include <variant>
 
+#include "common/base/env.h"
+
 namespace loam::client {
 
-Status CommitRun::commit(Engine& engine, CommitMachine::Context context, WriteBuffer writes) {
-  auto run = std::make_shared<CommitRun>(engine, std::move(context), std::move(writes));
+using Phase = CommitMachine::Phase;
+
+Status CommitRun::commit(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context,
+                         WriteBuffer writes) {
+  const TransactionId id = context.id;
+  auto run = std::make_shared<CommitRun>(engine, std::move(session), std::move(context), std::move(writes));
   engine.clears().enter();
   engine.run_started();
   run->self_ = run;
   run->machine_.start();
   run->pump();
   run->answered_.wait();
-  const Status& result = *run->machine_.result();
+  Status result = *run->machine_.result();
+  if (run->machine_.doubt() != CommitMachine::Doubt::kNone) {
+    result = engine.outcomes().settle(id, run->machine_.doubt(), result, engine.commit_deadline());
+  }
   run->count(result);
+  Env::pause_point("client.commit.answered");
   return result;
+}
+
+void CommitRun::reached() {
+  // The fates of a lost answer (kResolve) lead to one of these, too.
+  if (machine_.failed() && machine_.phase() != Phase::kOver && !std::exchange(failure_reached_, true)) {
+    Env::pause_point("client.abort.failed");
+  }
+  const Phase phase = machine_.phase();
+  const Phase before = std::exchange(reached_, phase);
+  if (phase == before) return;
+  if (phase == Phase::kUndoRecord) Env::pause_point("client.commit.begun");
+  if (phase == Phase::kWrite) Env::pause_point("client.commit.undo_written");
+  if (phase == Phase::kMark) Env::pause_point("client.commit.writes_applied");
+  if (phase == Phase::kUndo) Env::pause_point("client.abort.undo_decided");
+  if (phase == Phase::kComplete && machine_.committed()) Env::pause_point("client.commit.marked");
+  if (phase == Phase::kComplete && before == Phase::kUndo) Env::pause_point("client.abort.reverted");
+  if (before == Phase::kComplete && !machine_.session_given_up()) {
+    Env::pause_point(machine_.committed() ? "client.commit.completed" : "client.abort.completed");
+  }
+  if (before == Phase::kClear && machine_.cleared()) {
+    Env::pause_point(machine_.committed() ? "client.commit.cleared" : "client.abort.cleared");
+  }
+}
+
+void CommitRun::sent(bool writes, bool reverts) {
+  if (!writes && !reverts) return;
+#ifdef LOAM_ASSERTIONS
+  if (PausePoints::armed()) session_->flush();  // what a process that is stopped here has sent must have left it
+#endif
+  Env::pause_point(writes ? "client.commit.writes_sent" : "client.abort.reverts_sent");
 }
 
 void CommitRun::count(const Status& result) {
@@ -28,7 +68,7 @@ void CommitRun::count(const Status& result) {
     counters.unknown_outcomes.add(1);
   } else {
     counters.aborted.add(1);
-    if (result.code() == StatusCode::kWrongShard) engine_.session().refresh_soon();
+    if (result.code() == StatusCode::kWrongShard) engine_.refresh_soon();
     if (machine_.conflicted()) counters.conflicts.add(1);
   }
 }
@@ -37,18 +77,24 @@ void CommitRun::pump() {
   if (pumping_) return;  // called back by what send() found out; the loop below goes on
   pumping_ = true;
   const bool waited = open_ > 0;
+  reached();
+  bool writes = false, reverts = false;
   Outgoing out;
   while (machine_.next(out)) {
+    writes |= std::holds_alternative<wire::Write>(out.message);
+    reverts |= std::holds_alternative<wire::Revert>(out.message);
     if (out.delay_ns != 0) {
       send_later(std::move(out));
-    } else {
-      send(out);
+      continue;
     }
+    send(out);
+    reached();
   }
+  sent(writes, reverts);
   pumping_ = false;
   const bool known = machine_.result().has_value();
   if (!waited && open_ > 0 && !known) engine_.counters().round_trips.add(1);
-  if (machine_.session_given_up()) engine_.session().give_up(*machine_.result());
+  if (machine_.session_given_up()) session_->give_up(*machine_.result());
   if (known && !answered_.happened()) answered_.notify();
   if (machine_.finished() && open_ == 0 && self_ != nullptr) {
     engine_.clears().leave();
@@ -78,9 +124,9 @@ void CommitRun::send(const Outgoing& out) {
         using M = std::decay_t<decltype(message)>;
         if constexpr (std::is_same_v<M, wire::Complete>) {
           ++open_;
-          engine_.session().complete(message.outcomes[0].id, message.outcomes[0].committed, this);
+          session_->manager().complete(message.outcomes[0].id, message.outcomes[0].committed, this);
         } else if constexpr (std::is_same_v<M, wire::Cleared>) {
-          engine_.session().cleared(message.ids[0]);
+          session_->manager().cleared(message.ids[0]);
         } else {
           request(out, message);
         }
@@ -90,8 +136,8 @@ void CommitRun::send(const Outgoing& out) {
 
 template <wire::Message M>
 void CommitRun::request(const Outgoing& out, const M& message) {
-  if (!engine_.session().status().ok()) return machine_.abandon(engine_.session().status());
-  const auto link = engine_.node(out.node);
+  if (!session_->status().ok()) return machine_.abandon(session_->status());
+  const auto link = session_->node(out.node);
   if (!link.ok()) return machine_.on_refused(out.token, link.status());
   const auto sent = (*link)->request(message, this, out.token, engine_.commit_deadline());
   if (!sent.ok()) return machine_.on_refused(out.token, sent.status());

@@ -17,11 +17,12 @@ namespace loam::client {
 class CommitRun final : public std::enable_shared_from_this<CommitRun>, private Asker, private CompletionWaiter {
  public:
   /// In a fiber: commits, and waits for the answer that the application gets. What is left to do then goes on without
-  /// a fiber. Counts the outcome.
-  static Status commit(Engine& engine, CommitMachine::Context context, WriteBuffer writes);
+  /// a fiber. If the session ends meanwhile, the outcome is asked for through the next one (R4). Counts the outcome.
+  static Status commit(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context,
+                       WriteBuffer writes);
 
-  CommitRun(Engine& engine, CommitMachine::Context context, WriteBuffer writes)
-      : engine_(engine), machine_(std::move(context), std::move(writes)) {}
+  CommitRun(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context, WriteBuffer writes)
+      : engine_(engine), session_(std::move(session)), machine_(std::move(context), std::move(writes)) {}
 
  private:
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
@@ -36,12 +37,18 @@ class CommitRun final : public std::enable_shared_from_this<CommitRun>, private 
   template <wire::Message M>
   void request(const Outgoing& out, const M& message);
   void count(const Status& result);
+  /// Pause points of what has just happened: before and after what follows from it is sent.
+  void reached();
+  void sent(bool writes, bool reverts);
 
   Engine& engine_;
+  const std::shared_ptr<Session> session_;
   CommitMachine machine_;
   fiber::Event answered_;
   uint32_t open_ = 0;  // requests under way, delayed ones included
   bool pumping_ = false;
+  CommitMachine::Phase reached_ = CommitMachine::Phase::kIdle;
+  bool failure_reached_ = false;
   std::shared_ptr<CommitRun> self_;
   wire::WriteReply write_reply_;
   wire::PlainWriteReply plain_reply_;

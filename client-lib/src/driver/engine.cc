@@ -3,90 +3,189 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/wire/storage.h"
+#include "common/net/transport.h"
 
 namespace loam::client {
 namespace {
 
 /// How long an orderly end waits for the commit manager's word.
 constexpr uint64_t kCloseTimeoutNs = 2'000'000'000;
+/// Between looks at what is still under way.
+constexpr uint64_t kCloseAgainNs = 1'000'000;
+/// Before the second attempt to open a session; doubles up to kMaxReconnectNs.
+constexpr uint64_t kFirstReopenNs = 20'000'000;
+/// Longest that a server's advice to come back later is followed.
+constexpr uint64_t kMaxAdviceNs = 1'000'000'000;
 
 }  // namespace
 
 Engine::Engine(Worker& worker, const std::string& manager_address, ClientOptions options)
     : worker_(worker),
+      manager_address_(manager_address),
       options_(std::move(options)),
-      session_(worker, catalog_, manager_address, options_.request_timeout_ns),
+      admission_(options_.max_transactions, options_.max_waiting_begins),
       random_(std::random_device{}()) {
   worker_.set_hook(this);
 }
 
 Engine::~Engine() = default;
 
-Status Engine::open() { return session_.open(options_.name, worker_.now_ns() + options_.connect_timeout_ns); }
+// ---- sessions ------------------------------------------------------------------------------------------------------
 
-void Engine::close() {
-  runs_.wait();
-  session_.close(worker_.now_ns() + kCloseTimeoutNs);
-  const Status closed(StatusCode::kCancelled, "the client was closed");
-  for (auto& [id, node] : nodes_) node.link->close(closed);
-  while (!all_connections_gone()) worker_.scheduler().sleep_for(1'000'000);
-  worker_.set_hook(nullptr);
+std::shared_ptr<Session> Engine::make_session() {
+  Session::Events events;
+  events.on_end = [this](const Session& session) { on_session_end(session); };
+  events.on_overload = [this](uint64_t retry_after_ns) { on_overload(retry_after_ns); };
+  auto session = std::make_shared<Session>(worker_, catalog_, counters_, options_, manager_address_, std::move(events));
+  sessions_.push_back(session);
+  return session;
 }
 
-bool Engine::all_connections_gone() const {
-  return session_.connection_gone() &&
-         std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node.second.link->idle(); }) &&
-         std::all_of(retired_.begin(), retired_.end(), [](const auto& link) { return link->idle(); });
+void Engine::take(std::shared_ptr<Session> session) {
+  present_ = std::move(session);
+  session_id_.store(present_->id().value, std::memory_order_relaxed);
+  session_open_.store(true, std::memory_order_relaxed);
+  for (fiber::Event* waiting : std::exchange(awaiting_session_, {})) waiting->notify();
 }
 
-std::unique_ptr<Link> Engine::make_link(const wire::NodeInfo& info) {
-  Link::Options options;
-  options.address = info.address;
-  options.name = "storage node " + std::to_string(info.id.value) + " at " + info.address;
-  options.greeting = [this, incarnation = info.incarnation](Buffer& out, uint64_t sequence) {
-    wire::encode_message(wire::Attach{session_.id(), session_.manager_epoch(), incarnation}, sequence, out);
+Status Engine::open() {
+  auto session = make_session();
+  present_ = session;
+  LOAM_RETURN_IF_ERROR(session->manager().open(worker_.now_ns() + options_.connect_timeout_ns));
+  take(std::move(session));
+  return ok_status();
+}
+
+void Engine::reopen() {
+  for (uint32_t attempt = 0; !closing_; ++attempt) {
+    auto session = make_session();
+    last_failure_ = session->manager().open(worker_.now_ns() + options_.connect_timeout_ns);
+    if (last_failure_.ok() && !closing_) return take(std::move(session));
+    if (closing_) break;
+    const uint64_t wait_ns = std::min(kMaxReconnectNs, kFirstReopenNs << std::min(attempt, 16u));
+    worker_.scheduler().sleep_for(wait_ns / 2 + random() % (wait_ns / 2 + 1));  // not all clients at once
+  }
+}
+
+void Engine::on_session_end(const Session& session) {
+  if (&session == present_.get()) session_open_.store(false, std::memory_order_relaxed);
+}
+
+Result<std::shared_ptr<Session>> Engine::session(uint64_t deadline_ns) {
+  while (!present_->status().ok()) {
+    if (closing_) return Status(StatusCode::kCancelled, "the client was closed");
+    fiber::Event opened;
+    awaiting_session_.push_back(&opened);
+    if (opened.wait_until(deadline_ns)) continue;
+    std::erase(awaiting_session_, &opened);
+    const Status& why = last_failure_.ok() ? present_->status() : last_failure_;
+    return Status(StatusCode::kUnavailable, "no new session could be opened in time: " + std::string(why.message()));
+  }
+  return present_;
+}
+
+Status Engine::refresh_catalog() {
+  auto reply = ask_manager<wire::CatalogReply>(wire::GetCatalog{});
+  if (!reply.ok()) return reply.status();
+  return catalog_.install(std::move(reply->catalog), present_->manager().manager_epoch());
+}
+
+void Engine::spawn_own(std::function<void()> body, const std::function<void()>& refused) {
+  own_.add();
+  const auto kept = std::make_shared<std::function<void()>>(std::move(body));
+  const Status spawned = worker_.scheduler().spawn([this, kept] {
+    (*kept)();
+    own_.done();
+  });
+  if (spawned.ok()) return;
+  own_.done();
+  refused();
+}
+
+// ---- begins --------------------------------------------------------------------------------------------------------
+
+Result<Engine::Begun> Engine::begin(bool read_only) {
+  const uint64_t deadline_ns = request_deadline();
+  if (!read_only) {
+    if (Status status = admission_.enter(deadline_ns); !status.ok()) {
+      counters_.overloaded.add(1);
+      return status;
+    }
+  }
+  const auto refused = [&](Status status) {
+    if (!read_only) admission_.leave();
+    return status;
   };
-  return std::make_unique<Link>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
-}
-
-Result<Link*> Engine::node(NodeId id) {
-  if (!session_.status().ok()) return session_.status();
-  const wire::NodeInfo* info = catalog_.node(id);
-  if (info == nullptr) {
-    return Status(StatusCode::kUnavailable, "no storage node has number " + std::to_string(id.value));
+  for (;;) {
+    auto session = this->session(deadline_ns);
+    if (!session.ok()) return refused(session.status());
+    Begun begun{std::move(session).value(), {}};
+    begun.answer = begun.session->manager().begin(read_only);
+    if (begun.answer.status.ok()) return begun;
+    if (begun.session->status().ok() || worker_.now_ns() >= deadline_ns) return refused(begun.answer.status);
   }
-  NodeLink& node = nodes_[id];
-  if (node.link != nullptr && (node.incarnation != info->incarnation || node.address != info->address)) {
-    node.link->close({StatusCode::kUnavailable, node.link->name() + " was started anew"});
-    retired_.push_back(std::move(node.link));
-  }
-  if (node.link == nullptr) node = {info->incarnation, info->address, make_link(*info)};
-  return node.link.get();
-}
-
-Result<Link*> Engine::owner(TableId table, Key key) {
-  if (!session_.status().ok()) return session_.status();
-  return node(catalog_.catalog()->shards.owner(table, key));
 }
 
 Result<std::shared_ptr<SnapshotLease>> Engine::lease_snapshot() {
-  BeginAnswer answer = session_.begin(true);
-  if (!answer.status.ok()) return std::move(answer.status);
-  return std::make_shared<SnapshotLease>(worker_, session_, std::move(answer));
+  LOAM_ASSIGN_OR_RETURN(Begun begun, begin(true));
+  return std::make_shared<SnapshotLease>(worker_, std::move(begun.session), std::move(begun.answer));
 }
 
+void Engine::on_overload(uint64_t retry_after_ns) {
+  counters_.overloaded.add(1);
+  overloaded_until_ns_ = std::max(overloaded_until_ns_, worker_.now_ns() + std::min(retry_after_ns, kMaxAdviceNs));
+}
+
+uint64_t Engine::overload_wait_ns() const {
+  const uint64_t now_ns = worker_.now_ns();
+  return overloaded_until_ns_ > now_ns ? overloaded_until_ns_ - now_ns : 0;
+}
+
+bool Engine::records_lost() const {
+  const auto& nodes = catalog_.catalog()->nodes;
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [](const wire::NodeInfo& node) { return node.state == wire::NodeState::kLost; });
+}
+
+// ---- rounds and the end --------------------------------------------------------------------------------------------
+
 uint64_t Engine::before_poll() {
-  session_.flush();
-  uint64_t deadline_ns = session_.earliest_deadline_ns();
-  for (const auto& [id, node] : nodes_) deadline_ns = std::min(deadline_ns, node.link->earliest_deadline_ns());
-  return deadline_ns;
+  if (present_ != nullptr && present_->manager().opened() && !present_->status().ok() && !reopening_ && !closing_) {
+    reopening_ = true;
+    const auto done = [this] { reopening_ = false; };
+    spawn_own(
+        [this, done] {
+          reopen();
+          done();
+        },
+        done);
+  }
+  uint64_t deadline_ns = net::kForever;
+  for (const auto& session : sessions_) {
+    session->before_poll();
+    deadline_ns = std::min(deadline_ns, session->earliest_deadline_ns());
+  }
+  return worker_.scheduler().has_ready_fibers() ? worker_.now_ns() : deadline_ns;
 }
 
 void Engine::after_poll(uint64_t now_ns) {
-  session_.expire(now_ns);
-  for (auto& [id, node] : nodes_) node.link->expire(now_ns);
-  std::erase_if(retired_, [](const auto& link) { return link->idle(); });
+  for (size_t i = 0; i < sessions_.size(); ++i) sessions_[i]->after_poll(now_ns);
+  std::erase_if(sessions_, [this](const auto& session) { return session != present_ && session->idle(); });
+}
+
+void Engine::close() {
+  closing_ = true;
+  const uint64_t deadline_ns = worker_.now_ns() + kCloseTimeoutNs;
+  while (runs_.open() > 0 && worker_.now_ns() < deadline_ns) worker_.scheduler().sleep_for(kCloseAgainNs);
+  present_->manager().close(deadline_ns);
+  const Status closed(StatusCode::kCancelled, "the client was closed");
+  for (const auto& session : std::vector(sessions_)) session->fenced(closed);
+  for (fiber::Event* waiting : std::exchange(awaiting_session_, {})) waiting->notify();
+  runs_.wait();
+  own_.wait();
+  const auto rests = [](const auto& session) { return session->idle(); };
+  while (!std::all_of(sessions_.begin(), sessions_.end(), rests)) worker_.scheduler().sleep_for(kCloseAgainNs);
+  worker_.set_hook(nullptr);
 }
 
 ClientStatistics Engine::statistics() const {
@@ -102,6 +201,11 @@ ClientStatistics Engine::statistics() const {
   now.read_only = counters_.read_only.read();
   now.round_trips = counters_.round_trips.read();
   now.scans = counters_.scans.read();
+  now.sessions_opened = counters_.sessions_opened.read();
+  now.fenced = counters_.fenced.read();
+  now.resumed = counters_.resumed.read();
+  now.resent = counters_.resent.read();
+  now.overloaded = counters_.overloaded.read();
   now.messages_sent = net.messages_out.read();
   now.messages_received = net.messages_in.read();
   now.frames_sent = net.frames_out.read();

@@ -1,8 +1,9 @@
 // Everything of one client that lives on its worker's thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -13,11 +14,12 @@
 #include <loam/client/table.h>
 
 #include "client-lib/src/core/catalog_cache.h"
-#include "client-lib/src/driver/link.h"
-#include "client-lib/src/driver/manager_session.h"
+#include "client-lib/src/driver/admission.h"
+#include "client-lib/src/driver/counters.h"
+#include "client-lib/src/driver/outcomes.h"
+#include "client-lib/src/driver/session.h"
 #include "client-lib/src/driver/worker.h"
 #include "common/base/status.h"
-#include "common/net/transport.h"
 
 namespace loam::client {
 
@@ -26,14 +28,15 @@ namespace loam::client {
 inline constexpr size_t kMaxClears = 4'096;
 /// Fibers for the library's own work and for calls of ordinary threads, beyond ClientOptions::max_fibers.
 inline constexpr size_t kReservedFibers = 1'024;
+/// Before a question to the commit manager is asked again whose answer was lost with the connection.
+inline constexpr uint64_t kAskAgainNs = 5'000'000;
 
-/// Written by the worker's thread, read by any.
-struct EngineCounters {
-  net::Counter begun, committed, aborted, conflicts, retries, unknown_outcomes, resolved, read_only, round_trips, scans;
-};
-
-/// The session, the links to the storage nodes, the catalog and the counters of one client, and what holds them
-/// together. Owner: the client; made and used on the worker's thread, destroyed after the worker has stopped.
+/// The present session, the catalog and the counters of one client, and what holds them together.
+///
+/// When a session ends, the engine opens the next one by itself, with growing waits while the commit manager is away or
+/// recovering; what was begun under the old one fails with its status, new work waits for the new one.
+///
+/// Owner: the client; made and used on the worker's thread, destroyed after the worker has stopped.
 class Engine final : private RoundHook {
  public:
   Engine(Worker& worker, const std::string& manager_address, ClientOptions options);
@@ -45,53 +48,95 @@ class Engine final : private RoundHook {
   Status open();
   /// In a fiber; waits until nothing of the client's is under way. Afterwards the worker may stop.
   void close();
+  bool closing() const { return closing_; }
 
-  /// The link to a node of the cached catalog. kUnavailable: no such node; the session's end.
-  Result<Link*> node(NodeId id);
-  /// The link to the node that owns a record.
-  Result<Link*> owner(TableId table, Key key);
-  uint64_t request_deadline() const { return worker_.now_ns() + options_.request_timeout_ns; }
-  uint64_t commit_deadline() const { return worker_.now_ns() + options_.commit_timeout_ns; }
+  /// In a fiber: the session that lives now; waits for one until the deadline. kUnavailable says why there is none.
+  Result<std::shared_ptr<Session>> session(uint64_t deadline_ns);
+  /// Without waiting; it may have ended. Never null after open().
+  const std::shared_ptr<Session>& present() const { return present_; }
+  /// In a fiber: asks the commit manager something that may be asked again, under another session too.
+  template <wire::Message Reply, wire::Message M>
+  Result<Reply> ask_manager(const M& message) {
+    const uint64_t deadline_ns = request_deadline();
+    for (;;) {
+      LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<Session> asked, session(deadline_ns));
+      auto reply = asked->manager().ask<Reply>(message, deadline_ns);
+      const bool lost = !reply.ok() && (reply.code() == StatusCode::kFenced || !asked->manager().connected());
+      if (!lost || worker_.now_ns() + kAskAgainNs >= deadline_ns) return reply;
+      worker_.scheduler().sleep_for(kAskAgainNs);
+    }
+  }
+  Status refresh_catalog();
+  /// A newer catalog is needed, whenever it may come.
+  void refresh_soon() { present_->manager().refresh_soon(); }
 
+  struct Begun {
+    std::shared_ptr<Session> session;
+    BeginAnswer answer;
+  };
+  /// In a fiber. A session that ends meanwhile is replaced: nothing has happened under it.
+  Result<Begun> begin(bool read_only);
   /// A snapshot that lasts as long as the result. In a fiber.
   Result<std::shared_ptr<SnapshotLease>> lease_snapshot();
 
+  uint64_t request_deadline() const { return worker_.now_ns() + options_.request_timeout_ns; }
+  uint64_t commit_deadline() const { return worker_.now_ns() + options_.commit_timeout_ns; }
+  /// Servers that said kOverloaded want no new attempts for so long.
+  uint64_t overload_wait_ns() const;
+  /// Some shards answer nothing until an operator has acted: waiting is of no use.
+  bool records_lost() const;
+
   Worker& worker() { return worker_; }
-  ManagerSession& session() { return session_; }
   CatalogCache& catalog() { return catalog_; }
   const ClientOptions& options() const { return options_; }
   EngineCounters& counters() { return counters_; }
   Gate& clears() { return clears_; }
+  Admission& admission() { return admission_; }
+  Outcomes& outcomes() { return outcomes_; }
   uint64_t random() { return random_(); }
   /// Commits under way, the clearing of their undo records included.
   void run_started() { runs_.add(); }
   void run_ended() { runs_.done(); }
+  /// A fiber of the engine's own, which close() waits for; `refused` is called instead if there is none.
+  void spawn_own(std::function<void()> body, const std::function<void()>& refused);
 
   /// Any thread.
   ClientStatistics statistics() const;
+  /// Any thread: number of the present session; and whether it lives.
+  SessionId session_id() const { return SessionId(session_id_.load(std::memory_order_relaxed)); }
+  bool session_open() const { return session_open_.load(std::memory_order_relaxed); }
 
  private:
-  struct NodeLink {
-    Incarnation incarnation;
-    std::string address;
-    std::unique_ptr<Link> link;
-  };
-
   uint64_t before_poll() override;
   void after_poll(uint64_t now_ns) override;
-  std::unique_ptr<Link> make_link(const wire::NodeInfo& info);
-  bool all_connections_gone() const;
+  std::shared_ptr<Session> make_session();
+  void take(std::shared_ptr<Session> session);
+  /// Opens sessions until one lives.
+  void reopen();
+  void on_session_end(const Session& session);
+  void on_overload(uint64_t retry_after_ns);
 
   Worker& worker_;
+  const std::string manager_address_;
   const ClientOptions options_;
   EngineCounters counters_;
   CatalogCache catalog_;
-  ManagerSession session_;
-  std::map<NodeId, NodeLink> nodes_;
-  std::vector<std::unique_ptr<Link>> retired_;  // of old incarnations, until their connections have ended
+  std::shared_ptr<Session> present_;
+  std::vector<std::shared_ptr<Session>> sessions_;  // all with something under way, the present one among them
+  std::vector<fiber::Event*> awaiting_session_;     // in the frames of the waiting fibers
+  Status last_failure_;                             // of opening a session
+  bool reopening_ = false;
+  bool closing_ = false;
+  uint64_t overloaded_until_ns_ = 0;
+  Admission admission_;
+  Outcomes outcomes_{*this};
   Gate clears_{kMaxClears};
   fiber::WaitGroup runs_;
+  fiber::WaitGroup own_;
   std::mt19937_64 random_;
+  // Written by the worker's thread. Relaxed: readers want a recent value, nothing is reached through it.
+  std::atomic<uint64_t> session_id_{0};
+  std::atomic<bool> session_open_{false};
 };
 
 }  // namespace loam::client

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 namespace loam::client {
 
@@ -18,120 +17,208 @@ Status unexpected_reply(wire::Opcode opcode, ByteReader& body) {
 }
 
 Link::Link(net::Transport& transport, Options options, std::function<uint64_t()> now_ns)
-    : transport_(transport), options_(std::move(options)), now_ns_(std::move(now_ns)) {}
+    : transport_(transport), options_(std::move(options)), now_ns_(std::move(now_ns)), window_(options_.window) {}
 
-Link::~Link() { LOAM_DCHECK(connection_ == nullptr && open_.empty(), "a link dies while it is in use"); }
+Link::~Link() { LOAM_DCHECK(idle(), "a link dies while it is in use"); }
 
-Status Link::ready() {
+Status Link::ready() const {
   if (!closed_.ok()) return closed_;
-  if (connection_ != nullptr) return ok_status();
-  if (!last_loss_.ok() && (!options_.reconnects || now_ns_() < retry_at_ns_)) return last_loss_;
-  LOAM_ASSIGN_OR_RETURN(const net::Address address, net::Address::parse(options_.address));
-  LOAM_ASSIGN_OR_RETURN(connection_, transport_.connect(address, *this));
-  connected_ = false;
-  if (!options_.greeting) return ok_status();
-  greeting_sequence_ = ++sequence_;
-  scratch_.clear();
-  options_.greeting(scratch_, greeting_sequence_);
-  return send_bytes(scratch_);
+  if (!window_.full()) return ok_status();
+  return {StatusCode::kOverloaded, options_.name + " owes more answers than wait for it; try again later"};
 }
 
-Status Link::send_bytes(Bytes message) {
-  if (backlog_.empty()) {
-    Status status = connection_->send(message);
-    if (status.code() != StatusCode::kOverloaded) return status;
+Result<uint64_t> Link::add(RequestWindow::Kind kind, Asker* asker, uint64_t token, uint64_t deadline_ns, Buffer bytes) {
+  if (bytes.size() > transport_.options().max_message_bytes) {
+    return Status(StatusCode::kInvalidArgument, "a message of " + std::to_string(bytes.size()) + " bytes, at most " +
+                                                    std::to_string(transport_.options().max_message_bytes) +
+                                                    " can be sent");
   }
-  if (backlog_bytes_ + message.size() > kMaxBacklogBytes) {
-    return {StatusCode::kOverloaded, options_.name + " does not take what is sent to it fast enough; try again later"};
+  if (window_.unsent_bytes() + bytes.size() > kMaxBacklogBytes) {
+    return Status(StatusCode::kOverloaded,
+                  options_.name + " does not take what is sent to it fast enough; try again later");
   }
-  backlog_bytes_ += message.size();
-  backlog_.emplace_back(message.begin(), message.end());
-  return ok_status();
+  const uint64_t sequence = window_.next();
+  window_.add(kind, asker, token, deadline_ns, std::move(bytes));
+  earliest_deadline_ns_ = std::min(earliest_deadline_ns_, deadline_ns);
+  if (connection_ != nullptr) {
+    pump();
+  } else if (now_ns_() >= retry_at_ns_) {
+    connect();
+  }
+  return sequence;
 }
 
-void Link::on_writable(net::Connection& connection) {
-  while (!backlog_.empty()) {
-    // Any other refusal closes the connection, whose end fails all that is open.
-    if (connection.send(backlog_.front()).code() == StatusCode::kOverloaded) return;
-    backlog_bytes_ -= backlog_.front().size();
-    backlog_.pop_front();
-  }
+Status Link::start() {
+  connect();
+  return connection_ != nullptr ? ok_status() : last_loss_;
 }
 
-void Link::on_connected(net::Connection&) { connected_ = true; }
+void Link::connect() {
+  const auto address = net::Address::parse(options_.address);
+  const auto connection =
+      address.ok() ? transport_.connect(*address, *this) : Result<net::Connection*>(address.status());
+  if (!connection.ok()) return lost(connection.status());
+  connection_ = *connection;
+  if (options_.greeting) {
+    Buffer message = window_.take_buffer();
+    options_.greeting(message);
+    static_cast<void>(connection_->send(message));  // a new connection takes it, or ends, which is told
+    window_.give_back(std::move(message));
+  }
+  pump();
+}
+
+bool Link::pump_notes() {
+  while (!notes_.empty() && window_.may_have_arrived(notes_.front().sequence)) {
+    if (connection_->send(notes_.front().bytes).code() == StatusCode::kOverloaded) return false;
+    notes_.pop_front();
+  }
+  return true;
+}
+
+void Link::pump() {
+  if (blocked_ || connection_ == nullptr) return;
+  while (RequestWindow::Request* request = window_.next_to_send()) {
+    // What is not repeated must not be lost with a connection that comes to nothing.
+    if (request->kind != RequestWindow::Kind::kKept && !greeted_) break;
+    const Status status = connection_->send(request->bytes);
+    if (status.ok()) {
+      if (window_.mark_sent()) ++resent_;
+    } else if (status.code() == StatusCode::kInvalidArgument) {
+      window_.refuse();  // over what the peer takes
+      earliest_deadline_ns_ = 0;
+    } else {
+      blocked_ = true;  // until on_writable(), or the connection's end
+      return;
+    }
+  }
+  if (!notes_.empty() && !pump_notes()) blocked_ = true;
+}
+
+void Link::on_writable(net::Connection&) {
+  blocked_ = false;
+  pump();
+}
+
+void Link::on_connected(net::Connection&) {
+  connected_ = true;
+  if (options_.greeting) return;
+  greeted_ = true;
+  pump();
+}
 
 void Link::on_messages(net::Connection&, std::span<const Bytes> messages) {
   for (const Bytes message : messages) {
     if (Status status = dispatch(message); !status.ok()) return reject(status);
-    if (connection_ == nullptr) return;  // closed by what the message led to
+    if (connection_ == nullptr || !closed_.ok()) return;  // ended by what the message led to
   }
+  pump();  // the window has moved
+}
+
+Status Link::greeted(wire::Opcode opcode, ByteReader& body) {
+  if (opcode != wire::Opcode::kError) {
+    if (options_.on_greeted) LOAM_RETURN_IF_ERROR(options_.on_greeted(opcode, body));
+    greeted_ = true;  // on_messages() pumps
+    return ok_status();
+  }
+  // Refused: nothing that was sent behind it is executed.
+  const Status refusal = unexpected_reply(opcode, body);
+  const Status named(refusal.code(), options_.name + ": " + std::string(refusal.message()));
+  const bool passing = refusal == StatusCode::kUnavailable || refusal == StatusCode::kOverloaded ||
+                       refusal == StatusCode::kTimeout || refusal == StatusCode::kMalformed;
+  if (!passing) close(named);
+  if (passing && options_.on_lost) options_.on_lost(named, true);
+  if (!passing && options_.on_ended) options_.on_ended(named);
+  return refusal;
 }
 
 Status Link::dispatch(Bytes message) {
   ByteReader reader(message);
   wire::Envelope envelope;
   LOAM_RETURN_IF_ERROR(wire::decode_envelope(reader, envelope));
-  if (envelope.sequence == greeting_sequence_ && options_.greeting) {
-    if (envelope.opcode != wire::Opcode::kError) return ok_status();
-    // Refused: nothing that was sent behind it is executed.
-    const Status refusal = unexpected_reply(envelope.opcode, reader);
-    fail_all({refusal.code(), options_.name + ": " + std::string(refusal.message())}, false);
-    return refusal;
+  if (envelope.sequence == 0) return greeted(envelope.opcode, reader);
+  const RequestWindow::Request* found = window_.find(envelope.sequence);
+  if (found == nullptr) return ok_status();  // forgotten, or too late
+  Asker* const asker = found->asker;
+  const uint64_t token = found->token;
+  if (envelope.opcode != wire::Opcode::kScanChunk) window_.finish(envelope.sequence);
+  ByteReader body = reader;
+  LOAM_RETURN_IF_ERROR(asker->on_reply(token, envelope.opcode, body));
+  failures_ = 0;
+  if (envelope.opcode == wire::Opcode::kError && options_.on_error) {
+    wire::Error error;
+    LOAM_RETURN_IF_ERROR(wire::decode_body(reader, error));
+    options_.on_error(error);
   }
-  const auto found = open_.find(envelope.sequence);
-  if (found == open_.end()) return ok_status();  // forgotten, or too late
-  const Open open = found->second;
-  if (envelope.opcode != wire::Opcode::kScanChunk) open_.erase(found);
-  return open.asker->on_reply(open.token, envelope.opcode, reader);
+  return ok_status();
 }
 
 void Link::reject(const Status& status) {
-  if (connection_ != nullptr) connection_->close({status.code(), options_.name + ": " + std::string(status.message())});
+  if (connection_ == nullptr || !closed_.ok()) return;
+  connection_->close({status.code(), options_.name + ": " + std::string(status.message())});
+}
+
+void Link::lost(const Status& status) {
+  last_loss_ = {status.ok() ? StatusCode::kUnavailable : status.code(),
+                options_.name + ": " + std::string(status.ok() ? "the connection was closed" : status.message())};
+  retry_at_ns_ = now_ns_() + std::min(kMaxReconnectNs, kFirstReconnectNs << std::min(failures_, 20u));
+  ++failures_;
 }
 
 void Link::on_closed(net::Connection&, const Status& status) {
-  const bool sent = connected_;
+  const bool established = connected_;
   connection_ = nullptr;
-  connected_ = false;
-  backlog_.clear();
-  backlog_bytes_ = 0;
-  last_loss_ = {status.ok() ? StatusCode::kUnavailable : status.code(),
-                options_.name + ": " + std::string(status.ok() ? "the connection was closed" : status.message())};
-  retry_at_ns_ = now_ns_() + kReconnectAfterNs;
-  const Status loss = closed_.ok() ? last_loss_ : closed_;
-  fail_all(loss, sent);
-  if (options_.on_lost) options_.on_lost(loss);
+  connected_ = greeted_ = blocked_ = false;
+  notes_.clear();
+  lost(status);
+  std::vector<RequestWindow::Ended> ended;
+  window_.restart(established, ended);
+  const Status loss(StatusCode::kUnavailable, std::string(last_loss_.message()));
+  for (const auto& request : ended) {
+    if (request.asker != nullptr) request.asker->on_failure(request.token, closed_.ok() ? loss : closed_, request.sent);
+  }
+  if (closed_.ok() && options_.on_lost) options_.on_lost(last_loss_, false);
 }
 
-void Link::fail_all(const Status& status, bool sent) {
-  std::vector<Open> failed;
-  failed.reserve(open_.size());
-  for (const auto& [sequence, open] : open_) failed.push_back(open);
-  open_.clear();
-  for (const Open& open : failed) open.asker->on_failure(open.token, status, sent);
+Status Link::timeout_status(const RequestWindow::Ended& ended) const {
+  if (!closed_.ok()) return closed_;
+  if (ended.refused) return {StatusCode::kInvalidArgument, options_.name + " does not take a message of that size"};
+  const std::string why = last_loss_.ok() || connected_ ? "" : "; " + std::string(last_loss_.message());
+  if (!connected_ || !ended.sent)
+    return {StatusCode::kUnavailable, options_.name + " could not be reached in time" + why};
+  return {StatusCode::kTimeout, options_.name + " did not answer in time" + why};
+}
+
+uint64_t Link::earliest_deadline_ns() const {
+  const bool wants = closed_.ok() && connection_ == nullptr && (options_.stays || window_.open() > 0);
+  return wants ? std::min(earliest_deadline_ns_, retry_at_ns_) : earliest_deadline_ns_;
 }
 
 void Link::expire(uint64_t now_ns) {
-  if (now_ns < earliest_deadline_ns_) return;
-  earliest_deadline_ns_ = kNoDeadline;
-  std::vector<Open> failed;
-  for (auto at = open_.begin(); at != open_.end();) {
-    if (at->second.deadline_ns <= now_ns) {
-      failed.push_back(at->second);
-      at = open_.erase(at);
-    } else {
-      earliest_deadline_ns_ = std::min(earliest_deadline_ns_, at->second.deadline_ns);
-      ++at;
+  if (now_ns < earliest_deadline_ns()) return;
+  if (now_ns >= earliest_deadline_ns_) {
+    std::vector<RequestWindow::Ended> ended = std::move(ended_);
+    ended.clear();
+    earliest_deadline_ns_ = kNoDeadline;  // requests that the callbacks make lower it again
+    const bool all = !closed_.ok();
+    const uint64_t left_ns = window_.expire(all ? UINT64_MAX : now_ns, ended);
+    earliest_deadline_ns_ = std::min(earliest_deadline_ns_, left_ns);
+    for (const auto& request : ended) {
+      if (request.asker != nullptr) request.asker->on_failure(request.token, timeout_status(request), request.sent);
     }
+    ended_ = std::move(ended);
+    pump();
   }
-  const Status status(StatusCode::kTimeout, options_.name + " did not answer in time");
-  for (const Open& open : failed) open.asker->on_failure(open.token, status, connected_);
+  if (closed_.ok() && connection_ == nullptr && (options_.stays || window_.open() > 0) && now_ns >= retry_at_ns_) {
+    connect();
+  }
 }
 
 void Link::close(const Status& status) {
   if (!closed_.ok()) return;
   closed_ = status;
-  if (connection_ != nullptr) connection_->close(status);  // on_closed() follows
+  earliest_deadline_ns_ = 0;  // what is open fails in expire()
+  if (connection_ != nullptr) connection_->close(status);
 }
 
 }  // namespace loam::client

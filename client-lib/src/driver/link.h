@@ -5,22 +5,26 @@
 #include <deque>
 #include <functional>
 #include <string>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
+#include "client-lib/src/core/request_window.h"
 #include "common/base/bytes.h"
 #include "common/base/status.h"
 #include "common/fiber/wait.h"
 #include "common/net/transport.h"
+#include "common/wire/manager.h"
 #include "common/wire/message.h"
+#include "common/wire/reply_window.h"
+#include "common/wire/storage.h"
 
 namespace loam::client {
 
-/// Messages that wait for room in the transport's queue, bytes per link. Beyond it requests get kOverloaded.
+/// Messages that wait to be sent, bytes per link. Beyond it requests get kOverloaded.
 inline constexpr size_t kMaxBacklogBytes = 64 << 20;
-/// After a connection was lost, requests fail at once for so long before a new one is tried.
-inline constexpr uint64_t kReconnectAfterNs = 50'000'000;
-/// A request without a deadline.
-inline constexpr uint64_t kNoDeadline = UINT64_MAX;
+/// Between attempts to connect: kFirstReconnectNs * 2^n, at most kMaxReconnectNs.
+inline constexpr uint64_t kFirstReconnectNs = 2'000'000;
+inline constexpr uint64_t kMaxReconnectNs = 500'000'000;
 
 /// Who asks. Lives until every request of its is answered, failed, or forgotten.
 class Asker {
@@ -38,20 +42,50 @@ class Asker {
 /// What kError or an opcode that was not expected says.
 Status unexpected_reply(wire::Opcode opcode, ByteReader& body);
 
-/// One server, over one connection at a time; a lost one is made anew by the next request.
+/// How often a message is executed when its connection is lost: those that are repeated with their sequence are kept,
+/// those whose repetition would cost or mean something else are asked once.
+template <wire::Message M>
+inline constexpr RequestWindow::Kind kRequestKind = RequestWindow::Kind::kKept;
+template <>
+inline constexpr RequestWindow::Kind kRequestKind<wire::Scan> = RequestWindow::Kind::kStream;
+template <>
+inline constexpr RequestWindow::Kind kRequestKind<wire::RenewSession> = RequestWindow::Kind::kOnce;
+// Slow where a node hangs: must not hold up the window of the begins. Asked anew by whoever needs them.
+template <>
+inline constexpr RequestWindow::Kind kRequestKind<wire::GetCatalog> = RequestWindow::Kind::kOnce;
+template <>
+inline constexpr RequestWindow::Kind kRequestKind<wire::CreateTable> = RequestWindow::Kind::kOnce;
+template <>
+inline constexpr RequestWindow::Kind kRequestKind<wire::DropTable> = RequestWindow::Kind::kOnce;
+
+/// One server, over one connection at a time (R3). A lost connection is made anew, with growing waits; it greets, and
+/// everything without an answer is sent again with its old sequence before anything new. So a lost connection fails no
+/// request but those that are asked once (scans): only their deadlines do, a greeting that is refused for good, and
+/// close().
 ///
-/// Owner: the client's engine, on the worker's thread only. Sequences count per server over all connections (R3).
-/// Callbacks come from the transport's poll, expire() or close(), never from inside request().
+/// Owner: a session (or the recoverer), on the worker's thread only. Sequences count from 1 over all connections; a
+/// greeting has sequence 0. Callbacks come from the transport's poll or expire(), never from inside request() or
+/// close().
 class Link final : private net::Handler {
  public:
   struct Options {
     std::string address;  ///< "tcp://127.0.0.1:7401"
     std::string name;     ///< for messages: "storage node 1 at tcp://127.0.0.1:7401"
-    bool reconnects = true;
-    /// First message of every connection (kAttach); its kError answer closes the connection. Empty: none.
-    std::function<void(Buffer& out, uint64_t sequence)> greeting;
-    /// Told when a connection is lost.
-    std::function<void(const Status&)> on_lost;
+    /// How far the newest request may be ahead of the oldest without an answer.
+    size_t window = wire::kNodeReplyWindow.requests;
+    /// A lost connection is made anew also when nothing is asked.
+    bool stays = false;
+    /// First message of every connection (kAttach), encoded with sequence 0. Answered with kUnavailable, kOverloaded or
+    /// kTimeout it is tried again on another connection; with any other error the link has ended. Empty: none.
+    std::function<void(Buffer& out)> greeting;
+    /// Its answer, unless an error. An error returned closes the connection.
+    std::function<Status(wire::Opcode opcode, ByteReader& body)> on_greeted;
+    /// Told when a connection is lost, or its greeting refused for now (`refused`).
+    std::function<void(const Status&, bool refused)> on_lost;
+    /// Told when the greeting was refused for good.
+    std::function<void(const Status&)> on_ended;
+    /// Told of every answer that is an error as a whole, after who asked.
+    std::function<void(const wire::Error&)> on_error;
   };
 
   Link(net::Transport& transport, Options options, std::function<uint64_t()> now_ns);
@@ -59,49 +93,66 @@ class Link final : private net::Handler {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  /// Sends, in the frame that leaves at the end of the round. The number of the request, or why it was not sent and
-  /// never will be: kUnavailable, kOverloaded, kInvalidArgument (too large).
+  /// Connects before there is anything to ask. kUnavailable, kInvalidArgument: that cannot even be tried.
+  Status start();
+
+  /// Sends, in the frame that leaves at the end of the round, or as soon as there is a connection and room in the
+  /// window. The number of the request, or why it never will be sent: kOverloaded, kInvalidArgument (too large), the
+  /// link's end.
   template <wire::Message M>
   Result<uint64_t> request(const M& message, Asker* asker, uint64_t token, uint64_t deadline_ns) {
     LOAM_RETURN_IF_ERROR(ready());
-    const uint64_t sequence = ++sequence_;
-    LOAM_RETURN_IF_ERROR(send(message, sequence));
-    open_.emplace(sequence, Open{asker, token, deadline_ns});
-    if (deadline_ns < earliest_deadline_ns_) earliest_deadline_ns_ = deadline_ns;
-    return sequence;
+    Buffer bytes = window_.take_buffer();
+    wire::encode_message(message, window_.next(), bytes);
+    return add(kRequestKind<M>, asker, token, deadline_ns, std::move(bytes));
   }
   /// A message without an answer. Lost in silence with its connection.
   template <wire::Message M>
   void tell(const M& message) {
-    if (connection_ != nullptr) static_cast<void>(send(message, ++sequence_));
+    if (connection_ == nullptr || !ready().ok()) return;
+    Buffer bytes = window_.take_buffer();
+    wire::encode_message(message, window_.next(), bytes);
+    static_cast<void>(add(RequestWindow::Kind::kTold, nullptr, 0, kNoDeadline, std::move(bytes)));
   }
   /// The same, with the number of an open request that it belongs to.
   template <wire::Message M>
   void tell_about(uint64_t sequence, const M& message) {
-    if (connection_ != nullptr) static_cast<void>(send(message, sequence));
+    if (connection_ == nullptr) return;
+    Note note{sequence, {}};
+    wire::encode_message(message, sequence, note.bytes);
+    notes_.push_back(std::move(note));
+    pump();
   }
   /// Nobody waits for that request any more.
-  void forget(uint64_t sequence) { open_.erase(sequence); }
+  void forget(uint64_t sequence) { window_.finish(sequence); }
 
-  /// Fails what is past its deadline with kTimeout.
+  /// Fails what is past its deadline (kTimeout; kUnavailable without a connection), connects anew when it is time.
   void expire(uint64_t now_ns);
-  /// No deadline is earlier (it may be that of a request which has ended).
-  uint64_t earliest_deadline_ns() const { return earliest_deadline_ns_; }
+  /// expire() has nothing to do before that (it may find that a request has ended).
+  uint64_t earliest_deadline_ns() const;
   /// Ends the connection, fails all open requests, and refuses new ones with `status` for good.
   void close(const Status& status);
-  /// The peer broke the protocol: the connection ends, and is made anew by the next request.
+  /// The peer broke the protocol: the connection ends, and is made anew.
   void reject(const Status& status);
+  /// Gives what was sent to the network now.
+  void flush() {
+    if (connection_ != nullptr) connection_->flush();
+  }
 
   const std::string& name() const { return options_.name; }
-  size_t open_requests() const { return open_.size(); }
-  /// No connection is left, or none was made.
-  bool idle() const { return connection_ == nullptr; }
+  size_t open_requests() const { return window_.open(); }
+  /// No connection is left and nothing is asked: may be destroyed.
+  bool idle() const { return connection_ == nullptr && window_.empty(); }
+  /// The connection stands, and its greeting was taken.
+  bool connected() const { return greeted_; }
+  /// Requests that were sent more than once.
+  uint64_t resent() const { return resent_; }
 
  private:
-  struct Open {
-    Asker* asker = nullptr;
-    uint64_t token = 0;
-    uint64_t deadline_ns = kNoDeadline;
+  /// A message about a request, which leaves after it.
+  struct Note {
+    uint64_t sequence = 0;
+    Buffer bytes;
   };
 
   void on_connected(net::Connection& connection) override;
@@ -109,33 +160,33 @@ class Link final : private net::Handler {
   void on_writable(net::Connection& connection) override;
   void on_closed(net::Connection& connection, const Status& status) override;
 
-  /// Connected or connecting.
-  Status ready();
-  template <wire::Message M>
-  Status send(const M& message, uint64_t sequence) {
-    scratch_.clear();
-    wire::encode_message(message, sequence, scratch_);
-    return send_bytes(scratch_);
-  }
-  Status send_bytes(Bytes message);
+  Status ready() const;
+  Result<uint64_t> add(RequestWindow::Kind kind, Asker* asker, uint64_t token, uint64_t deadline_ns, Buffer bytes);
+  void connect();
+  /// Hands to the connection what may be sent.
+  void pump();
+  bool pump_notes();
   Status dispatch(Bytes message);
-  void fail_all(const Status& status, bool sent);
+  Status greeted(wire::Opcode opcode, ByteReader& body);
+  void lost(const Status& status);
+  Status timeout_status(const RequestWindow::Ended& ended) const;
 
   net::Transport& transport_;
   const Options options_;
   const std::function<uint64_t()> now_ns_;
   net::Connection* connection_ = nullptr;
-  bool connected_ = false;  // the handshake is done: what was sent may have arrived
+  bool connected_ = false;  // the handshake is done
+  bool greeted_ = false;    // and the greeting was taken
+  bool blocked_ = false;    // the connection takes nothing before on_writable()
   Status closed_;           // not ok: for good
   Status last_loss_;
   uint64_t retry_at_ns_ = 0;
-  uint64_t sequence_ = 0;
-  uint64_t greeting_sequence_ = 0;
-  std::unordered_map<uint64_t, Open> open_;
+  uint32_t failures_ = 0;  // connections that brought no answer, in a row
+  uint64_t resent_ = 0;
+  RequestWindow window_;
+  std::deque<Note> notes_;
   uint64_t earliest_deadline_ns_ = kNoDeadline;
-  std::deque<Buffer> backlog_;
-  size_t backlog_bytes_ = 0;
-  Buffer scratch_;
+  std::vector<RequestWindow::Ended> ended_;  // reused
 };
 
 /// Asks once and waits: for requests whose answers have no views into the message.

@@ -6,8 +6,10 @@
 namespace loam::client {
 namespace {
 
-/// Between two attempts to open a session while the cluster is starting.
-constexpr uint64_t kOpenAgainNs = 50'000'000;
+/// A node that refuses everybody must not make everybody ask for the catalog all the time.
+constexpr uint64_t kBetweenRefreshesNs = 10'000'000;
+/// Marks the answers to renewals.
+constexpr uint64_t kRenewalToken = UINT64_MAX;
 
 /// Takes at most kMaxCompletions elements off the front.
 template <class T>
@@ -19,53 +21,157 @@ std::vector<T> take_front(std::vector<T>& all) {
   return front;
 }
 
-Link::Options link_options(const std::string& address, std::function<void(const Status&)> on_lost) {
-  Link::Options options;
-  options.address = address;
-  options.name = "commit manager at " + address;
-  options.reconnects = false;  // a lost connection is a lost session
-  options.on_lost = std::move(on_lost);
-  return options;
-}
-
 }  // namespace
 
-ManagerSession::ManagerSession(Worker& worker, CatalogCache& catalog, const std::string& address,
-                               uint64_t request_timeout_ns)
+ManagerSession::ManagerSession(Worker& worker, CatalogCache& catalog, EngineCounters& counters, Options options)
     : worker_(worker),
       catalog_(catalog),
-      request_timeout_ns_(request_timeout_ns),
-      link_(worker.transport(), link_options(address, [this](const Status& status) { end(status); }),
-            [this] { return worker_.now_ns(); }) {}
+      counters_(counters),
+      options_(std::move(options)),
+      link_(worker.transport(), link_options(), [this] { return worker_.now_ns(); }) {}
 
-Status ManagerSession::try_open(const std::string& client_name, uint64_t deadline_ns) {
-  auto opened = Question<wire::SessionOpened>::ask(link_, wire::OpenSession{client_name}, deadline_ns);
-  if (!opened.ok()) return opened.status();
-  if (opened->session == SessionId()) return {StatusCode::kMalformed, link_.name() + " gave no session"};
-  LOAM_RETURN_IF_ERROR(catalog_.install(std::move(opened->catalog)));
-  id_ = opened->session;
-  manager_epoch_ = opened->manager_epoch;
-  admin_address_ = std::move(opened->admin_address);
+Link::Options ManagerSession::link_options() {
+  Link::Options link;
+  link.address = options_.address;
+  link.name = "commit manager at " + options_.address;
+  link.window = wire::kManagerReplyWindow.requests;
+  link.stays = true;
+  link.greeting = [this](Buffer& out) {
+    wire::encode_message(wire::OpenSession{options_.client_name, id_, manager_epoch_}, 0, out);
+  };
+  link.on_greeted = [this](wire::Opcode opcode, ByteReader& body) { return on_greeted(opcode, body); };
+  link.on_lost = [this](const Status& status, bool refused) { on_lost(status, refused); };
+  link.on_ended = [this](const Status& status) { end(status); };
+  link.on_error = [this](const wire::Error& error) { on_error(error); };
+  return link;
+}
+
+// ---- life ----------------------------------------------------------------------------------------------------------
+
+Status ManagerSession::open(uint64_t deadline_ns) {
+  fiber::Event event;
+  opening_ = &event;
+  if (Status status = link_.start(); !status.ok()) opening_ends(status);
+  if (!event.wait_until(deadline_ns)) {
+    opening_ = nullptr;
+    open_result_ =
+        last_refusal_.ok() ? Status(StatusCode::kTimeout, link_.name() + " did not answer in time") : last_refusal_;
+  }
+  if (!open_result_.ok()) end(open_result_);
+  return open_result_;
+}
+
+void ManagerSession::opening_ends(const Status& status) {
+  if (opening_ == nullptr) return;
+  open_result_ = status;
+  std::exchange(opening_, nullptr)->notify();
+}
+
+Status ManagerSession::on_greeted(wire::Opcode opcode, ByteReader& body) {
+  wire::SessionOpened opened;
+  if (opcode != wire::SessionOpened::kOpcode) return unexpected_reply(opcode, body);
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, opened));
+  const bool resumed = id_ != SessionId();
+  const bool same = opened.session == id_ && opened.manager_epoch == manager_epoch_;
+  if (opened.session == SessionId() || (resumed && !same)) {
+    return {StatusCode::kMalformed, "it gave another session than was asked for"};
+  }
+  LOAM_RETURN_IF_ERROR(catalog_.install(std::move(opened.catalog), opened.manager_epoch));
+  id_ = opened.session;
+  manager_epoch_ = opened.manager_epoch;
+  admin_address_ = std::move(opened.admin_address);
+  lease_ns_ = opened.lease_ns;
+  renew_at_ns_ = worker_.now_ns();
+  if (resumed) {
+    counters_.resumed.add(1);
+    // Whether these arrived is not known; telling them twice is harmless (R5).
+    cleared_.insert(cleared_.end(), told_.begin(), told_.end());
+    told_.clear();
+    told_before_renewal_ = 0;
+  } else {
+    counters_.sessions_opened.add(1);
+    opening_ends(ok_status());
+  }
   return ok_status();
 }
 
-Status ManagerSession::open(const std::string& client_name, uint64_t deadline_ns) {
-  for (;;) {
-    Status status = try_open(client_name, deadline_ns);
-    // The connection stands and the manager says that storage nodes are still missing: wait for them.
-    const bool starting = status.code() == StatusCode::kUnavailable && end_.ok();
-    if (!starting || worker_.now_ns() + kOpenAgainNs >= deadline_ns) return status;
-    worker_.scheduler().sleep_for(kOpenAgainNs);
+void ManagerSession::on_lost(const Status& status, bool refused) {
+  if (refused && status == StatusCode::kUnavailable) {
+    last_refusal_ = status;  // the cluster is starting or recovering: the link tries again
+  } else {
+    opening_ends(status);
   }
+}
+
+void ManagerSession::on_error(const wire::Error& error) {
+  if (error.status == StatusCode::kFenced) end(error.status);
+  if (error.status == StatusCode::kOverloaded && options_.on_overload) options_.on_overload(error.retry_after_ns);
+}
+
+void ManagerSession::end(const Status& status) {
+  if (!end_.ok()) return;
+  const std::string why(status.message());
+  if (closing_) {
+    end_ = {StatusCode::kCancelled, why};
+  } else if (!opened()) {
+    end_ = status;
+  } else {
+    counters_.fenced.add(1);
+    end_ = {StatusCode::kFenced, "the session has ended, and what it had not committed is rolled back (" + why +
+                                     "); run the transaction again"};
+  }
+  opening_ends(end_);
+  link_.close(end_);
+  if (options_.on_end) options_.on_end();
+}
+
+void ManagerSession::give_up(const Status& status) {
+  if (!end_.ok()) return;
+  link_.tell(wire::CloseSession{});  // its answer does not matter
+  link_.flush();
+  end(status);
 }
 
 void ManagerSession::close(uint64_t deadline_ns) {
   closing_ = true;
-  if (end_.ok() && id_ != SessionId()) {
+  if (end_.ok() && opened()) {
     flush();
     static_cast<void>(Question<wire::SessionClosed>::ask(link_, wire::CloseSession{}, deadline_ns));
   }
-  link_.close({StatusCode::kCancelled, "the client was closed"});
+  end({StatusCode::kCancelled, "the client was closed"});
+}
+
+void ManagerSession::renew() {
+  const uint64_t now_ns = worker_.now_ns();
+  if (!opened() || !end_.ok() || lease_ns_ == 0 || now_ns < renew_at_ns_ || renewing_) return;
+  wire::RenewSession message;
+  message.newest = newest_snapshot_;
+  message.held.reserve(snapshot_holders_.size());
+  for (const auto& [number, holders] : snapshot_holders_) message.held.push_back(number);
+  if (!link_.connected()) return;  // the greeting of the next connection renews
+  renew_at_ns_ = now_ns + (options_.renew_every_ns != 0 ? options_.renew_every_ns : lease_ns_ / 4);
+  told_before_renewal_ = told_.size();
+  renewing_ = link_.request(message, this, kRenewalToken, now_ns + lease_ns_).ok();
+}
+
+Status ManagerSession::on_renewed(wire::Opcode opcode, ByteReader& body) {
+  renewing_ = false;
+  wire::SessionRenewed renewed;
+  if (opcode != wire::SessionRenewed::kOpcode) {
+    const Status status = unexpected_reply(opcode, body);
+    return status == StatusCode::kMalformed ? status : ok_status();
+  }
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, renewed));
+  told_.erase(told_.begin(), told_.begin() + static_cast<ptrdiff_t>(told_before_renewal_));
+  told_before_renewal_ = 0;
+  catalog_.heard_of(renewed.catalog_version);
+  if (catalog_.stale()) refresh_soon();
+  return ok_status();
+}
+
+uint64_t ManagerSession::earliest_deadline_ns() const {
+  const bool renews = opened() && end_.ok() && lease_ns_ != 0 && link_.connected() && !renewing_;
+  return renews ? std::min(link_.earliest_deadline_ns(), renew_at_ns_) : link_.earliest_deadline_ns();
 }
 
 // ---- begin ---------------------------------------------------------------------------------------------------------
@@ -89,7 +195,7 @@ BeginAnswer ManagerSession::begin(bool read_only) {
   if (!end_.ok()) return {end_, {}, {}, 0, 0};
   auto ticket = std::make_unique<Ticket>(*this);
   begins_.add(ticket.get(), read_only);
-  if (!ticket->answered.wait_until(worker_.now_ns() + request_timeout_ns_)) {
+  if (!ticket->answered.wait_until(worker_.now_ns() + options_.request_timeout_ns)) {
     // The answer may still come and bring an id, which must not stay open: the ticket waits for it on its own.
     ticket.release()->abandoned = true;
     return {{StatusCode::kTimeout, link_.name() + " did not answer a begin in time"}, {}, {}, 0, 0};
@@ -124,6 +230,7 @@ Status ManagerSession::on_begun(uint64_t token, wire::Opcode opcode, ByteReader&
     group.fail(status);
     return status;
   }
+  newest_snapshot_ = std::max(newest_snapshot_, begun_.snapshot_number);
   group.answer(begun_);
   return ok_status();
 }
@@ -135,23 +242,19 @@ void ManagerSession::release(uint64_t snapshot_number) {
   released_.push_back(snapshot_number);
 }
 
-SnapshotLease::~SnapshotLease() {
-  if (worker_.on_worker()) {
-    session_.release(answer_.snapshot_number);
-  } else {
-    static_cast<void>(worker_.call([this] { session_.release(answer_.snapshot_number); }));
-  }
-}
-
 // ---- complete ------------------------------------------------------------------------------------------------------
 
 void ManagerSession::complete(TransactionId id, bool committed, CompletionWaiter* waiter, uint64_t delay_ns) {
   if (delay_ns != 0) {
     const Status spawned = worker_.scheduler().spawn([this, id, committed, waiter, delay_ns] {
       worker_.scheduler().sleep_for(delay_ns);
+      --delayed_;
       complete(id, committed, waiter);
     });
-    if (spawned.ok()) return;
+    if (spawned.ok()) {
+      ++delayed_;
+      return;
+    }
   }
   completions_.outcomes.push_back({id, committed});
   completions_.waiters.push_back(waiter);
@@ -162,13 +265,22 @@ void ManagerSession::flush_completions() {
     Completion batch{take_front(completions_.outcomes), take_front(completions_.waiters)};
     const uint64_t token = 2 * next_token_++ + 1;
     wire::Complete message{std::move(batch.outcomes)};
-    const auto sent = link_.request(message, this, token, worker_.now_ns() + request_timeout_ns_);
+    const auto sent = link_.request(message, this, token, worker_.now_ns() + options_.commit_timeout_ns);
     if (sent.ok()) {
       open_completions_.emplace(token, std::move(batch));
       continue;
     }
-    for (CompletionWaiter* waiter : batch.waiters) {
-      if (waiter != nullptr) waiter->on_completion_failure(sent.status(), false);
+    batch.tell(sent.status(), false);
+  }
+}
+
+void ManagerSession::Completion::tell(const Status& reason, bool sent) const {
+  for (CompletionWaiter* waiter : waiters) {
+    if (waiter == nullptr) continue;
+    if (reason.ok()) {
+      waiter->on_completed();
+    } else {
+      waiter->on_completion_failure(reason, sent);
     }
   }
 }
@@ -184,15 +296,16 @@ Status ManagerSession::on_completed(uint64_t token, wire::Opcode opcode, ByteRea
     status = unexpected_reply(opcode, body);
     if (status.code() == StatusCode::kMalformed) valid = status;
   }
-  for (CompletionWaiter* waiter : node.mapped().waiters) {
-    if (waiter == nullptr) continue;
-    if (status.ok()) {
-      waiter->on_completed();
-    } else {
-      waiter->on_completion_failure(status, !valid.ok());
-    }
-  }
+  node.mapped().tell(status, !valid.ok());
   return valid;
+}
+
+void ManagerSession::flush_cleared() {
+  while (!cleared_.empty()) {
+    wire::Cleared message{take_front(cleared_)};
+    if (lease_ns_ != 0) told_.insert(told_.end(), message.ids.begin(), message.ids.end());
+    link_.tell(message);
+  }
 }
 
 void ManagerSession::flush() {
@@ -202,42 +315,29 @@ void ManagerSession::flush() {
   }
   // Outcomes leave before begins, so that the new snapshots see them.
   flush_completions();
-  while (!cleared_.empty()) link_.tell(wire::Cleared{take_front(cleared_)});
-  while (!released_.empty()) link_.tell(wire::ReleaseSnapshots{take_front(released_)});
+  if (link_.connected()) {
+    flush_cleared();
+    while (!released_.empty()) link_.tell(wire::ReleaseSnapshots{take_front(released_)});
+  }
   flush_begins();
+  renew();
 }
 
-// ---- answers and ends ----------------------------------------------------------------------------------------------
+// ---- answers -------------------------------------------------------------------------------------------------------
 
 Status ManagerSession::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
+  if (token == kRenewalToken) return on_renewed(opcode, body);
   return token % 2 == 0 ? on_begun(token, opcode, body) : on_completed(token, opcode, body);
 }
 
 void ManagerSession::on_failure(uint64_t token, const Status& status, bool sent) {
-  if (token % 2 == 0) {
+  if (token == kRenewalToken) {
+    renewing_ = false;
+  } else if (token % 2 == 0) {
     open_begins_.extract(token).mapped().fail(status);
-    return;
-  }
-  const auto node = open_completions_.extract(token);
-  for (CompletionWaiter* waiter : node.mapped().waiters) {
-    if (waiter != nullptr) waiter->on_completion_failure(status, sent);
-  }
-}
-
-void ManagerSession::end(const Status& status) {
-  if (!end_.ok()) return;
-  const std::string why(status.message());
-  if (closing_) {
-    end_ = {StatusCode::kCancelled, why};
   } else {
-    end_ = {status.code() == StatusCode::kFenced ? StatusCode::kFenced : StatusCode::kUnavailable,
-            "the session has ended, open a new client: " + why};
+    open_completions_.extract(token).mapped().tell(status, sent);
   }
-}
-
-void ManagerSession::give_up(const Status& status) {
-  end(status);
-  link_.close(end_);
 }
 
 // ---- catalog -------------------------------------------------------------------------------------------------------
@@ -246,11 +346,13 @@ Status ManagerSession::refresh_catalog() {
   LOAM_RETURN_IF_ERROR(end_);
   auto reply = ask<wire::CatalogReply>(wire::GetCatalog{});
   if (!reply.ok()) return reply.status();
-  return catalog_.install(std::move(reply->catalog));
+  return catalog_.install(std::move(reply->catalog), manager_epoch_);
 }
 
 void ManagerSession::refresh_soon() {
-  if (refreshing_ || closing_ || !end_.ok()) return;
+  const uint64_t now_ns = worker_.now_ns();
+  if (refreshing_ || closing_ || !end_.ok() || now_ns < refresh_again_ns_) return;
+  refresh_again_ns_ = now_ns + kBetweenRefreshesNs;
   refreshing_ = true;
   const Status spawned = worker_.scheduler().spawn([this] {
     static_cast<void>(refresh_catalog());  // whoever needs it asks again

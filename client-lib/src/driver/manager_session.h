@@ -11,6 +11,7 @@
 
 #include "client-lib/src/core/begin_batcher.h"
 #include "client-lib/src/core/catalog_cache.h"
+#include "client-lib/src/driver/counters.h"
 #include "client-lib/src/driver/link.h"
 #include "client-lib/src/driver/worker.h"
 #include "common/base/ids.h"
@@ -33,22 +34,38 @@ class CompletionWaiter {
   ~CompletionWaiter() = default;
 };
 
-/// One registration at the commit manager (R3).
+/// One registration at the commit manager (R3). It outlives its connections: a lost one is made anew and resumes the
+/// session, and what had no answer is sent again.
 ///
-/// Owner: the engine; the worker's thread only, in fibers where it says so. What fibers ask for during a round is
-/// gathered and leaves in flush(): one Begin, one Complete, one Cleared. The session ends once, by close(), by the loss
-/// of its connection or by give_up(); from then on everything fails with the reason.
+/// Owner: a Session; the worker's thread only, in fibers where it says so. What fibers ask for during a round is
+/// gathered and leaves in flush(): one Begin, one Complete, one Cleared. The lease is renewed four times in its length,
+/// whether or not anything else is said. The session ends once, by close(), because the commit manager says kFenced, or
+/// by end(); from then on everything fails with the reason.
 class ManagerSession final : private Asker {
  public:
-  ManagerSession(Worker& worker, CatalogCache& catalog, const std::string& address, uint64_t request_timeout_ns);
+  struct Options {
+    std::string address;
+    std::string client_name;
+    uint64_t request_timeout_ns = 0;
+    uint64_t commit_timeout_ns = 0;  ///< of completions
+    uint64_t renew_every_ns = 0;     ///< 0: a quarter of the lease
+    std::function<void()> on_end;
+    std::function<void(uint64_t retry_after_ns)> on_overload;
+  };
 
-  /// In a fiber. Connects, registers, takes the catalog. While the cluster says that it is starting, tries again until
-  /// `deadline_ns`.
-  Status open(const std::string& client_name, uint64_t deadline_ns);
+  ManagerSession(Worker& worker, CatalogCache& catalog, EngineCounters& counters, Options options);
+
+  /// In a fiber. Connects, registers, takes the catalog. While the cluster says that it is starting, or recovering,
+  /// tries again until `deadline_ns`; a commit manager that cannot be reached is not waited for.
+  Status open(uint64_t deadline_ns);
   /// In a fiber. Orderly end; what is still to be told is told first.
   void close(uint64_t deadline_ns);
+  /// The session is over, whoever said so. Idempotent.
+  void end(const Status& status);
+  /// The same, and the commit manager is told to recover what is left open (R2).
+  void give_up(const Status& status);
 
-  /// In a fiber. kUnavailable, kTimeout, kOverloaded.
+  /// In a fiber. kUnavailable, kTimeout, kOverloaded; the session's end.
   BeginAnswer begin(bool read_only);
   /// A read-only snapshot is not needed any more. Snapshots of one Begin are shared: the last one tells the CM.
   void release(uint64_t snapshot_number);
@@ -56,10 +73,15 @@ class ManagerSession final : private Asker {
   void complete(TransactionId id, bool committed, CompletionWaiter* waiter, uint64_t delay_ns = 0);
   void cleared(TransactionId id) { cleared_.push_back(id); }
 
-  /// In a fiber: request and answer, with the request's deadline.
+  /// In a fiber: request and answer.
+  template <wire::Message Reply, wire::Message M>
+  Result<Reply> ask(const M& message, uint64_t deadline_ns) {
+    LOAM_RETURN_IF_ERROR(end_);
+    return Question<Reply>::ask(link_, message, deadline_ns);
+  }
   template <wire::Message Reply, wire::Message M>
   Result<Reply> ask(const M& message) {
-    return Question<Reply>::ask(link_, message, worker_.now_ns() + request_timeout_ns_);
+    return ask<Reply>(message, worker_.now_ns() + options_.request_timeout_ns);
   }
   /// In a fiber: the catalog as it is now.
   Status refresh_catalog();
@@ -69,17 +91,19 @@ class ManagerSession final : private Asker {
   /// Sends what was gathered.
   void flush();
   void expire(uint64_t now_ns) { link_.expire(now_ns); }
-  uint64_t earliest_deadline_ns() const { return link_.earliest_deadline_ns(); }
+  uint64_t earliest_deadline_ns() const;
 
   /// Ok while the session lives.
   const Status& status() const { return end_; }
-  /// This client must not go on: recovery will finish what it has left (R2).
-  void give_up(const Status& status);
-
+  bool opened() const { return id_ != SessionId(); }
   SessionId id() const { return id_; }
   uint64_t manager_epoch() const { return manager_epoch_; }
+  uint64_t lease_ns() const { return lease_ns_; }
   const std::string& admin_address() const { return admin_address_; }
-  bool connection_gone() const { return link_.idle(); }
+  bool connected() const { return link_.connected(); }
+  uint64_t resent() const { return link_.resent(); }
+  /// Nothing is under way: may be destroyed.
+  bool idle() const { return link_.idle() && !refreshing_ && delayed_ == 0; }
 
  private:
   /// One fiber's begin. If the fiber has gone, what comes is given back.
@@ -94,27 +118,51 @@ class ManagerSession final : private Asker {
   struct Completion {
     std::vector<wire::Complete::Outcome> outcomes;
     std::vector<CompletionWaiter*> waiters;
+    /// `reason`: why there is no acknowledgement; ok if there is.
+    void tell(const Status& reason, bool sent) const;
   };
 
+  Link::Options link_options();
+  Status on_greeted(wire::Opcode opcode, ByteReader& body);
+  void on_lost(const Status& status, bool refused);
+  void on_error(const wire::Error& error);
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
   void on_failure(uint64_t token, const Status& status, bool sent) override;
   Status on_begun(uint64_t token, wire::Opcode opcode, ByteReader& body);
   Status on_completed(uint64_t token, wire::Opcode opcode, ByteReader& body);
+  Status on_renewed(wire::Opcode opcode, ByteReader& body);
   void flush_begins();
   void flush_completions();
-  void end(const Status& status);
-  Status try_open(const std::string& client_name, uint64_t deadline_ns);
+  void flush_cleared();
+  void renew();
+  void opening_ends(const Status& status);
 
   Worker& worker_;
   CatalogCache& catalog_;
-  const uint64_t request_timeout_ns_;
+  EngineCounters& counters_;
+  const Options options_;
   Link link_;
   Status end_;
   SessionId id_;
   uint64_t manager_epoch_ = 0;
+  uint64_t lease_ns_ = 0;
   std::string admin_address_;
   bool refreshing_ = false;
+  uint64_t refresh_again_ns_ = 0;
   bool closing_ = false;
+  size_t delayed_ = 0;  // fibers that will complete something later
+
+  // While it opens.
+  fiber::Event* opening_ = nullptr;
+  Status open_result_;
+  Status last_refusal_;
+
+  uint64_t renew_at_ns_ = 0;
+  bool renewing_ = false;
+  uint64_t newest_snapshot_ = 0;
+  /// Cleared ids that were told since the last acknowledged renewal: told again on the next connection.
+  std::vector<TransactionId> told_;
+  size_t told_before_renewal_ = 0;
 
   BeginBatcher begins_;
   Completion completions_;
@@ -126,23 +174,6 @@ class ManagerSession final : private Asker {
   std::unordered_map<uint64_t, BeginGroup> open_begins_;
   std::unordered_map<uint64_t, Completion> open_completions_;
   wire::Begun begun_;  // reused
-};
-
-/// A read-only snapshot that is held until the object dies, on whatever thread.
-class SnapshotLease {
- public:
-  SnapshotLease(Worker& worker, ManagerSession& session, BeginAnswer answer)
-      : worker_(worker), session_(session), answer_(std::move(answer)) {}
-  ~SnapshotLease();
-  SnapshotLease(const SnapshotLease&) = delete;
-  SnapshotLease& operator=(const SnapshotLease&) = delete;
-
-  const std::shared_ptr<const Snapshot>& snapshot() const { return answer_.snapshot; }
-
- private:
-  Worker& worker_;
-  ManagerSession& session_;
-  const BeginAnswer answer_;
 };
 
 }  // namespace loam::client

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "client-lib/src/core/backoff.h"
 #include "client-lib/src/core/describe.h"
 
 namespace loam::client {
@@ -13,6 +14,14 @@ namespace {
 /// Rows that one answer is asked to carry, counted at the largest that the schema allows: nodes answer in messages of a
 /// few MiB. What does not fit is answered kOverloaded and asked for again.
 constexpr size_t kReplyBytes = 2 << 20;
+/// Waits between attempts where a node does not answer now; the deadline bounds their number.
+constexpr RetryOptions kReadRetry{UINT32_MAX, 5'000'000, 200'000'000};
+
+/// A plain write that was not executed is worth another attempt.
+bool passing(Engine& engine, StatusCode code) {
+  return code == StatusCode::kFenced || code == StatusCode::kWrongShard ||
+         (code == StatusCode::kUnavailable && !engine.records_lost() && !engine.closing());
+}
 
 size_t batch_limit(const Schema& schema) {
   const size_t row = schema.variable_fields().empty() ? schema.fixed_size() : 4'096;
@@ -21,11 +30,18 @@ size_t batch_limit(const Schema& schema) {
 
 }  // namespace
 
-PointReads::PointReads(Engine& engine, Table table, std::shared_ptr<const Snapshot> snapshot)
+PointReads::PointReads(Engine& engine, std::shared_ptr<Session> session, Table table,
+                       std::shared_ptr<const Snapshot> snapshot)
     : engine_(engine),
+      session_(std::move(session)),
       table_(std::move(table)),
       snapshot_(std::move(snapshot)),
-      batch_limit_(batch_limit(table_.schema())) {}
+      batch_limit_(batch_limit(table_.schema())),
+      deadline_ns_(engine.request_deadline()) {}
+
+bool PointReads::done() const {
+  return open_ == 0 && std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.settled; });
+}
 
 void PointReads::start(std::span<const Key> keys) {
   slots_.resize(keys.size());
@@ -50,36 +66,53 @@ void PointReads::send_unsettled() {
 }
 
 void PointReads::send(NodeId node, Batch batch) {
-  const auto link = engine_.node(node);
-  if (!link.ok()) return fail(batch, link.status());
+  const auto link = session_->node(node);
+  if (!link.ok()) {
+    for (uint32_t index : batch) {
+      fail(slots_[index], link.status());
+      slots_[index].settled = true;  // the catalog says so
+    }
+    return;
+  }
   std::vector<wire::RecordId> records;
   records.reserve(batch.size());
   for (uint32_t index : batch) records.push_back({table_.id(), slots_[index].key});
   const uint64_t token = batches_.size();
-  const uint64_t deadline_ns = engine_.request_deadline();
   const auto sent = snapshot_ != nullptr
-                        ? (*link)->request(wire::Read{*snapshot_, std::move(records)}, this, token, deadline_ns)
-                        : (*link)->request(wire::PlainRead{std::move(records)}, this, token, deadline_ns);
+                        ? (*link)->request(wire::Read{*snapshot_, std::move(records)}, this, token, deadline_ns_)
+                        : (*link)->request(wire::PlainRead{std::move(records)}, this, token, deadline_ns_);
   if (!sent.ok()) return fail(batch, sent.status());
   batches_.push_back(std::move(batch));
   if (open_++ == 0) self_ = shared_from_this();
 }
 
+bool PointReads::passing(StatusCode code) const {
+  if (code == StatusCode::kFenced) return snapshot_ == nullptr;  // under another session
+  return code == StatusCode::kUnavailable || code == StatusCode::kWrongShard;
+}
+
+void PointReads::fail(Slot& slot, const Status& refusal) {
+  if (refusal == StatusCode::kFenced) session_->fenced(refusal);
+  const Status& status = refusal == StatusCode::kFenced ? session_->status() : refusal;
+  slot.status = {status.code(), describe(table_, slot.key) + ": " + std::string(status.message())};
+  slot.settled = !passing(status.code());
+  retrying_ |= !slot.settled;
+}
+
 void PointReads::fail(const Batch& batch, const Status& status) {
-  for (uint32_t index : batch) {
-    slots_[index].settled = true;
-    slots_[index].status = {status.code(), describe(table_, slots_[index].key) + ": " + std::string(status.message())};
-  }
+  for (uint32_t index : batch) fail(slots_[index], status);
 }
 
 void PointReads::settle(uint32_t index, const wire::ReadResult& result) {
   Slot& slot = slots_[index];
   if (result.code == StatusCode::kOk) {
+    slot.status = ok_status();
     slot.version = result.version;
     slot.row.assign(result.row.begin(), result.row.end());
   } else {
-    slot.status = refused(table_, slot.key, result.code);
-    if (result.code == StatusCode::kWrongShard) engine_.session().refresh_soon();
+    const Status refusal = refused(table_, slot.key, result.code);
+    if (result.code == StatusCode::kFenced || passing(result.code)) return fail(slot, refusal);
+    slot.status = refusal;
   }
   slot.settled = true;
 }
@@ -125,11 +158,34 @@ void PointReads::ended() {
   self_.reset();  // may be the end of this object
 }
 
+bool PointReads::prepare_retry() {
+  const uint64_t wait_ns = backoff_ns(kReadRetry, retries_++, engine_.random());
+  if (engine_.worker().now_ns() + wait_ns >= deadline_ns_) return false;
+  engine_.worker().scheduler().sleep_for(wait_ns);
+  if (snapshot_ == nullptr && !session_->status().ok()) {
+    auto session = engine_.session(deadline_ns_);
+    if (!session.ok()) return false;
+    session_ = std::move(session).value();
+  }
+  if (!session_->status().ok()) return false;
+  static_cast<void>(session_->manager().refresh_catalog());  // if it does not come, the old one has to do
+  return session_->status().ok();
+}
+
 void PointReads::wait() {
   for (;;) {
     if (open_ > 0) engine_.counters().round_trips.add(1);
     while (open_ > 0) changed_.wait();
-    if (std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.settled; })) return;
+    if (done()) return;
+    if (std::exchange(retrying_, false) && !prepare_retry()) {
+      for (Slot& slot : slots_) {
+        // What was left out for the size of an answer has no status yet.
+        if (!slot.settled && slot.status.ok()) slot.status = session_->status();
+        if (!slot.settled && slot.status.ok()) slot.status = {StatusCode::kTimeout, describe(table_, slot.key)};
+        slot.settled = true;
+      }
+      return;
+    }
     batches_.clear();
     send_unsettled();
   }
@@ -148,22 +204,44 @@ Result<Version> PlainWriteOnce::write(Engine& engine, const Table& table, Key ke
   const auto named = [&](const Status& status) {
     return Status(status.code(), describe(table, key) + ": " + std::string(status.message()));
   };
-  const auto link = engine.owner(table.id(), key);
-  if (!link.ok()) return named(link.status());
   wire::PlainWrite message;
   message.operations.push_back({kind, false, {table.id(), key}, expected, row});
-  PlainWriteOnce write;
-  const auto sent = (*link)->request(message, &write, 0, engine.request_deadline());
-  if (!sent.ok()) return named(sent.status());
-  write.answered_.wait();
-  if (!write.status_.ok()) return named(write.status_);
-  if (write.result_.code == StatusCode::kWrongShard) engine.session().refresh_soon();
-  StatusCode code = write.result_.code;
-  if (code == StatusCode::kOk) return write.result_.version;
+  const uint64_t deadline_ns = engine.request_deadline();
+  auto result = attempt(engine, message, deadline_ns);
+  for (uint32_t retry = 0; !result.ok() && passing(engine, result.code()); ++retry) {
+    const uint64_t wait_ns = backoff_ns(kReadRetry, retry, engine.random());
+    if (engine.worker().now_ns() + wait_ns >= deadline_ns) break;
+    engine.worker().scheduler().sleep_for(wait_ns);
+    static_cast<void>(engine.present()->manager().refresh_catalog());  // if it does not come, the old one has to do
+    result = attempt(engine, message, deadline_ns);
+  }
+  if (!result.ok()) return named(result.status());
+  StatusCode code = result->code;
+  if (code == StatusCode::kOk) return result->version;
   // An insert expects absence, an update presence: to the caller, what they met is what counts.
   if (kind == wire::WriteKind::kInsert && code == StatusCode::kConflict) code = StatusCode::kAlreadyExists;
   if (kind != wire::WriteKind::kInsert && code == StatusCode::kNotFound) code = StatusCode::kConflict;
   return refused(table, key, code);
+}
+
+Result<wire::WriteResult> PlainWriteOnce::attempt(Engine& engine, const wire::PlainWrite& message,
+                                                  uint64_t deadline_ns) {
+  const wire::RecordId& record = message.operations[0].record;
+  LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session, engine.session(deadline_ns));
+  LOAM_ASSIGN_OR_RETURN(Link* const link, session->owner(record.table, record.key));
+  PlainWriteOnce write;
+  const auto sent = link->request(message, &write, 0, deadline_ns);
+  if (!sent.ok()) return sent.status();
+  write.answered_.wait();
+  if (!write.status_.ok()) return std::move(write.status_);
+  const StatusCode code = write.result_.code;
+  const Status refusal(code, "the node refuses it");
+  if (code == StatusCode::kFenced) session->fenced(refusal);
+  // Refused as a whole: not written.
+  if (code == StatusCode::kFenced || code == StatusCode::kUnavailable || code == StatusCode::kWrongShard) {
+    return refusal;
+  }
+  return write.result_;
 }
 
 Status PlainWriteOnce::on_reply(uint64_t, wire::Opcode opcode, ByteReader& body) {

@@ -20,16 +20,18 @@ namespace loam::client {
 
 /// Some records of one table, read at once: one message to each node that owns some of them (more where one would be
 /// too large). Held by who asks, and by itself while requests are under way, so that it may be dropped. Worker's thread
-/// only. Reads have no effects: a lost answer is just an error.
+/// only. Reads have no effects: where a node does not answer, or not for these records any more, they are asked for
+/// again until the deadline, where the catalog says then. Without a snapshot also under the client's next session.
 class PointReads final : public std::enable_shared_from_this<PointReads>, private Asker {
  public:
-  /// With a snapshot for a transactional table, without one for the other kind.
-  PointReads(Engine& engine, Table table, std::shared_ptr<const Snapshot> snapshot);
+  /// With a snapshot (of a transaction of `session`) for a transactional table, without one for the other kind.
+  PointReads(Engine& engine, std::shared_ptr<Session> session, Table table, std::shared_ptr<const Snapshot> snapshot);
 
   /// Sends. Once.
   void start(std::span<const Key> keys);
-  bool done() const { return open_ == 0; }
-  /// In a fiber: until all answers are in. Asks again for what did not fit into a node's answer.
+  bool done() const;
+  /// In a fiber: until all answers are in. Asks again for what did not fit into a node's answer, or may be answered
+  /// now.
   void wait();
   /// After wait().
   Result<Record> take(size_t index);
@@ -37,7 +39,7 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
  private:
   struct Slot {
     Key key;
-    Status status;  // kOk: the row is there
+    Status status;  // kOk: the row is there; not settled: why it was not answered
     Version version;
     Buffer row;
     bool settled = false;
@@ -52,15 +54,24 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
   void send(NodeId node, Batch batch);
   void settle(uint32_t index, const wire::ReadResult& result);
   void fail(const Batch& batch, const Status& status);
+  void fail(Slot& slot, const Status& status);
+  /// A new attempt may succeed.
+  bool passing(StatusCode code) const;
+  /// Before a new attempt; false if there is to be none.
+  bool prepare_retry();
   void ended();
 
   Engine& engine_;
+  std::shared_ptr<Session> session_;
   const Table table_;
   const std::shared_ptr<const Snapshot> snapshot_;
   const size_t batch_limit_;
   std::vector<Slot> slots_;
   std::vector<Batch> batches_;
   uint32_t open_ = 0;
+  uint64_t deadline_ns_ = 0;
+  uint32_t retries_ = 0;
+  bool retrying_ = false;  // an answer was worth a new attempt
   fiber::WaitPoint changed_;
   std::shared_ptr<PointReads> self_;
 };
@@ -68,7 +79,8 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
 /// Exact-version writes of non-transactional tables, one at a time.
 class PlainWriteOnce final : private Asker {
  public:
-  /// In a fiber. The new version; kConflict, kAlreadyExists, kNotFound and so on name the record. kUnknownOutcome if
+  /// In a fiber, under the client's present session; what was not sent is tried again until the deadline. The new
+  /// version; kConflict, kAlreadyExists, kNotFound and so on name the record. kUnknownOutcome if
   /// the answer was lost.
   static Result<Version> write(Engine& engine, const Table& table, Key key, wire::WriteKind kind, Version expected,
                                Bytes row);
@@ -76,6 +88,8 @@ class PlainWriteOnce final : private Asker {
  private:
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
   void on_failure(uint64_t token, const Status& status, bool sent) override;
+
+  static Result<wire::WriteResult> attempt(Engine& engine, const wire::PlainWrite& message, uint64_t deadline_ns);
 
   fiber::Event answered_;
   wire::WriteResult result_;

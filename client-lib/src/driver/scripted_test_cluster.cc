@@ -61,6 +61,14 @@ ScriptedCluster::ScriptedCluster(net::TransportOptions options) {
         const std::lock_guard lock(mutex_);
         for (const Held& held : std::exchange(held_, {})) static_cast<void>(held.connection->send(held.answer));
       }
+      {
+        const std::lock_guard lock(mutex_);
+        for (net::Connection* connection : connections_) {
+          const size_t which = connection->context<void>() != nullptr ? 0 : 1;
+          if (drop_[which]) connection->close({StatusCode::kUnavailable, "the test says so"});
+        }
+        drop_[0] = drop_[1] = false;
+      }
       transport_->poll(1'000'000);
     }
     transport_.reset();
@@ -82,6 +90,39 @@ void ScriptedCluster::release_held() {
   release_.store(true, std::memory_order_relaxed);  // relaxed: see the loop
 }
 
+void ScriptedCluster::fence(wire::Outcome outcome) {
+  const std::lock_guard lock(mutex_);
+  fenced_ = true;
+  outcome_ = outcome;
+}
+
+void ScriptedCluster::set_outcome(wire::Outcome outcome) {
+  const std::lock_guard lock(mutex_);
+  outcome_ = outcome;
+}
+
+void ScriptedCluster::refuse_opens(size_t count) {
+  const std::lock_guard lock(mutex_);
+  refuse_opens_ = count;
+}
+
+void ScriptedCluster::drop_connections(bool manager) {
+  const std::lock_guard lock(mutex_);
+  drop_[manager ? 0 : 1] = true;
+}
+
+void ScriptedCluster::set_node(wire::NodeState state, Incarnation incarnation) {
+  const std::lock_guard lock(mutex_);
+  node_state_ = state;
+  incarnation_ = incarnation;
+  ++catalog_version_;
+}
+
+void ScriptedCluster::set_lease(uint64_t lease_ns) {
+  const std::lock_guard lock(mutex_);
+  lease_ns_ = lease_ns;
+}
+
 ScriptedCluster::Seen ScriptedCluster::seen() const {
   const std::lock_guard lock(mutex_);
   Seen now = seen_;
@@ -100,11 +141,14 @@ size_t ScriptedCluster::count(Opcode opcode) const {
 
 void ScriptedCluster::on_connected(net::Connection& connection) {
   const std::lock_guard lock(mutex_);
+  connections_.insert(&connection);
   if (connection.context<void>() == nullptr) ++seen_.connections;
 }
 
 void ScriptedCluster::on_closed(net::Connection& connection, const Status&) {
   const std::lock_guard lock(mutex_);
+  connections_.erase(&connection);
+  last_sequence_.erase(&connection);
   std::erase_if(held_, [&](const Held& held) { return held.connection == &connection; });
 }
 
@@ -119,10 +163,8 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
   ByteReader reader(message);
   wire::Envelope envelope;
   LOAM_CHECK(wire::decode_envelope(reader, envelope).ok(), "the client sent a message without an envelope");
-  const bool manager = connection.context<void>() != nullptr;
-  if (envelope.opcode == Opcode::kOpenSession) last_sequence_[0] = last_sequence_[1] = 0;  // a new session counts anew
-  uint64_t& last = last_sequence_[manager ? 0 : 1];
-  if (envelope.sequence <= last) ++seen_.out_of_sequence;
+  uint64_t& last = last_sequence_[&connection];
+  if (envelope.sequence != 0 && envelope.sequence <= last) ++seen_.out_of_sequence;
   last = std::max(last, envelope.sequence);
   seen_.requests.push_back(envelope.opcode);
   const bool greeting = envelope.opcode == Opcode::kAttach || envelope.opcode == Opcode::kOpenSession;
@@ -132,12 +174,16 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
     kind = decoded<wire::PlainWrite>(copy).operations.at(0).kind;
   }
   const Fate fate = greeting || !script_ ? Fate::kAnswer : script_(envelope.opcode, kind);
-  const bool apply =
-      fate == Fate::kAnswer || fate == Fate::kApplyAndDrop || fate == Fate::kHold || fate == Fate::kApplyAndClose;
+  const bool apply = fate == Fate::kAnswer || fate == Fate::kApplyAndDrop || fate == Fate::kHold ||
+                     fate == Fate::kApplyAndClose || fate == Fate::kLoseManager || fate == Fate::kFence;
+  if (fate == Fate::kFence) fenced_ = true;
+  if (fate == Fate::kLoseManager) drop_[0] = true;
   Buffer answer;
-  if (apply) answer = manager ? execute_manager(envelope, reader) : execute(envelope, reader);
+  if (apply) answer = execute_once(connection, envelope, reader);
   switch (fate) {
     case Fate::kAnswer:
+    case Fate::kLoseManager:
+    case Fate::kFence:
       if (!answer.empty()) static_cast<void>(connection.send(answer));
       return true;
     case Fate::kHold:
@@ -156,6 +202,32 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
       return false;
     default:
       return true;
+  }
+}
+
+Buffer ScriptedCluster::execute_once(const net::Connection& connection, const wire::Envelope& envelope,
+                                     ByteReader& reader) {
+  const bool manager = connection.context<void>() != nullptr;
+  const bool read = envelope.opcode == Opcode::kRead || envelope.opcode == Opcode::kPlainRead ||
+                    envelope.opcode == Opcode::kRenewSession || envelope.opcode == Opcode::kGetCatalog;
+  if (envelope.opcode != Opcode::kOpenSession && fenced_) {
+    return encoded(wire::Error{{StatusCode::kFenced, "session " + std::to_string(session_.value) + " is fenced"}},
+                   envelope.sequence);
+  }
+  if (envelope.sequence == 0 || read) return manager ? execute_manager(envelope, reader) : execute(envelope, reader);
+  wire::ReplyWindow& window = manager ? *manager_window_ : *node_window_;
+  Buffer answer;
+  switch (window.look_up(envelope.sequence, answer)) {
+    case wire::ReplyWindow::Found::kNew:
+      answer = manager ? execute_manager(envelope, reader) : execute(envelope, reader);
+      window.keep(envelope.sequence, answer);
+      return answer;
+    case wire::ReplyWindow::Found::kForgotten:
+      ++seen_.executed_twice;
+      return {};
+    default:
+      ++seen_.repeated;
+      return answer;
   }
 }
 
@@ -189,6 +261,9 @@ wire::WriteResult ScriptedCluster::plain_write(const wire::PlainWrite::Operation
 Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& reader) {
   switch (envelope.opcode) {
     case Opcode::kAttach:
+      if (decoded<wire::Attach>(reader).incarnation != incarnation_) {
+        return encoded(wire::Error{{StatusCode::kUnavailable, "another incarnation"}}, envelope.sequence);
+      }
       return encoded(wire::Attached{NodeId(1)}, envelope.sequence);
     case Opcode::kRead: {
       const auto message = decoded<wire::Read>(reader);
@@ -249,21 +324,57 @@ Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& read
 
 wire::Catalog ScriptedCluster::catalog() const {
   wire::Catalog catalog;
-  catalog.version = 1;
+  catalog.version = catalog_version_;
   for (const wire::TableInfo& info : wire::system_tables()) catalog.tables.push_back(info);
   const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
   catalog.tables.push_back({kTable, "t", TableKind::kTransactional, schema});
   catalog.tables.push_back({kPlainTable, "plain", TableKind::kNonTransactional, schema});
-  catalog.nodes.push_back({NodeId(1), Incarnation(1), node_address_, ""});
+  catalog.nodes.push_back({NodeId(1), incarnation_, node_address_, "", node_state_});
   catalog.shards.version = 1;
   catalog.shards.owners.assign(wire::kVirtualShards, NodeId(1));
   return catalog;
 }
 
+Buffer ScriptedCluster::open_session(const wire::Envelope& envelope, ByteReader& reader) {
+  const auto message = decoded<wire::OpenSession>(reader);
+  if (message.resume != SessionId()) {
+    if (fenced_ || message.resume != session_ || message.manager_epoch != 1) {
+      return encoded(wire::Error{{StatusCode::kFenced, "that session has ended"}}, envelope.sequence);
+    }
+    ++seen_.resumed;
+  } else {
+    if (refuse_opens_ > 0) {
+      --refuse_opens_;
+      return encoded(wire::Error{{StatusCode::kUnavailable, "recovering"}}, envelope.sequence);
+    }
+    ++seen_.opened;
+    session_ = SessionId(session_.value + 1);
+    fenced_ = false;
+    manager_window_.emplace(wire::kManagerReplyWindow);
+    node_window_.emplace(wire::kNodeReplyWindow);
+    open_ids_.clear();
+  }
+  return encoded(wire::SessionOpened{session_, 1, "", catalog(), lease_ns_}, envelope.sequence);
+}
+
 Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteReader& reader) {
   switch (envelope.opcode) {
     case Opcode::kOpenSession:
-      return encoded(wire::SessionOpened{SessionId(7), 1, "", catalog()}, envelope.sequence);
+      return open_session(envelope, reader);
+    case Opcode::kRenewSession:
+      seen_.renewal = decoded<wire::RenewSession>(reader);
+      return encoded(wire::SessionRenewed{catalog_version_}, envelope.sequence);
+    case Opcode::kAskOutcomes: {
+      wire::Outcomes reply;
+      for (TransactionId id : decoded<wire::AskOutcomes>(reader).ids) {
+        const auto completed = seen_.completed.find(id.value);
+        const bool known = completed != seen_.completed.end();
+        reply.outcomes.push_back(!known              ? outcome_
+                                 : completed->second ? wire::Outcome::kCommitted
+                                                     : wire::Outcome::kAborted);
+      }
+      return encoded(reply, envelope.sequence);
+    }
     case Opcode::kGetCatalog:
       return encoded(wire::CatalogReply{catalog()}, envelope.sequence);
     case Opcode::kBegin: {
@@ -276,7 +387,7 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
           Snapshot::make(Version(open.empty() ? next_id_ - 1 : open[0].value - 1), Version(next_id_ - 1), open).value();
       begun.first_id = TransactionId(next_id_);
       begun.snapshot_number = message.read_only ? next_number_++ : 0;
-      begun.catalog_version = 1;
+      begun.catalog_version = catalog_version_;
       for (uint32_t i = 0; i < message.read_write; ++i) open_ids_.insert(next_id_++);
       seen_.begun += message.read_write;
       return encoded(begun, envelope.sequence);
@@ -294,6 +405,7 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
       for (uint64_t number : decoded<wire::ReleaseSnapshots>(reader).numbers) seen_.released.insert(number);
       return {};
     case Opcode::kCloseSession:
+      fenced_ = true;  // what is left open is recovered
       return encoded(wire::SessionClosed{}, envelope.sequence);
     default:
       return encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted manager does not do that"}},

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 
 #include "common/net/transport.h"
 #include "common/wire/manager.h"
+#include "common/wire/reply_window.h"
 #include "common/wire/storage.h"
 
 namespace loam::client {
@@ -28,6 +30,8 @@ enum class Fate : uint8_t {
   kApplyAndClose,  ///< executed; the connection is closed instead of an answer
   kError,          ///< answered with kOverloaded as a whole, not executed
   kGarbage,        ///< answered with bytes that are no message
+  kLoseManager,    ///< answered; all connections to the commit manager are closed
+  kFence,          ///< not executed: the session is fenced
 };
 
 /// One thread that serves both on loopback, with a small model behind. The script and the state belong to the lock.
@@ -44,6 +48,18 @@ class ScriptedCluster final : private net::Handler {
   void set_script(Script script);
   /// Sends the answers that kHold kept back.
   void release_held();
+  /// The session that is open is fenced, at both servers; every open transaction has `outcome` from now on.
+  void fence(wire::Outcome outcome = wire::Outcome::kAborted);
+  /// What AskOutcomes is told from now on, of every transaction of a fenced session that is not completed.
+  void set_outcome(wire::Outcome outcome);
+  /// So many attempts to open a session are refused with kUnavailable; resuming is not.
+  void refuse_opens(size_t count);
+  /// Closes all connections to the commit manager, or to the node.
+  void drop_connections(bool manager);
+  /// The node's state in the catalog, and its incarnation; the catalog has a new version.
+  void set_node(wire::NodeState state, Incarnation incarnation);
+  /// With the next sessions.
+  void set_lease(uint64_t lease_ns);
 
   struct Seen {
     std::vector<wire::Opcode> requests;       ///< in order, both servers
@@ -55,6 +71,11 @@ class ScriptedCluster final : private net::Handler {
     size_t connections = 0;      ///< that storage clients made
     size_t out_of_sequence = 0;  ///< requests whose number did not rise over those before it at that server (R3)
     size_t begun = 0;            ///< read-write ids given out
+    size_t executed_twice = 0;   ///< repeated requests whose first answer was not known any more
+    size_t repeated = 0;         ///< requests answered as the first time
+    size_t opened = 0;           ///< sessions
+    size_t resumed = 0;          ///< connections that went on with one
+    wire::RenewSession renewal;  ///< the last
   };
   Seen seen() const;
   size_t count(wire::Opcode opcode) const;
@@ -78,6 +99,9 @@ class ScriptedCluster final : private net::Handler {
   void on_closed(net::Connection& connection, const Status& status) override;
 
   bool serve(net::Connection& connection, Bytes message);
+  /// Looks into the window of answers; the answer to send, empty for none.
+  Buffer execute_once(const net::Connection& connection, const wire::Envelope& envelope, ByteReader& reader);
+  Buffer open_session(const wire::Envelope& envelope, ByteReader& reader);
   /// Executes; the encoded answer, empty for one-way messages.
   Buffer execute(const wire::Envelope& envelope, ByteReader& reader);
   Buffer execute_manager(const wire::Envelope& envelope, ByteReader& reader);
@@ -95,13 +119,23 @@ class ScriptedCluster final : private net::Handler {
   uint64_t next_id_ = 100;
   uint64_t next_number_ = 1;
   uint64_t next_version_ = 1;
-  uint64_t last_sequence_[2] = {0, 0};
+  std::optional<wire::ReplyWindow> manager_window_, node_window_;  // of the session
+  std::map<const net::Connection*, uint64_t> last_sequence_;
+  SessionId session_{6};
+  bool fenced_ = true;  // there is no session
+  wire::Outcome outcome_ = wire::Outcome::kAborted;
+  size_t refuse_opens_ = 0;
+  uint64_t lease_ns_ = 0;
+  wire::NodeState node_state_ = wire::NodeState::kLive;
+  Incarnation incarnation_{1};
+  wire::CatalogVersion catalog_version_ = 1;
 
   std::unique_ptr<net::Transport> transport_;
   std::string manager_address_;
   std::string node_address_;
   uint16_t manager_port_ = 0;
-  std::set<net::Connection*> manager_connections_;
+  std::set<net::Connection*> connections_;
+  bool drop_[2] = {false, false};  // all connections to the commit manager, to the node
   std::atomic<bool> stop_{false};
   std::atomic<bool> release_{false};
   std::thread thread_;

@@ -128,8 +128,10 @@ class Client {
   /// 2^32.
   Result<Counter> counter(std::string_view name, uint64_t block_size = 1'000);
 
-  /// The session's number at the commit manager.
+  /// The present session's number at the commit manager. It changes when the client was fenced and has opened another.
   SessionId session() const;
+  /// False from the moment when the client learns that its session has ended until the next one is open.
+  bool session_open() const;
   /// gRPC address of the commit manager's administration; empty if it has none.
   std::string admin_address() const;
   /// Any thread, never waits.

@@ -19,13 +19,21 @@ inline constexpr size_t kMaxScanBatch = 256;
 struct ClientOptions {
   /// For operators: shown in the commit manager's list of sessions. Empty: the program's name.
   std::string name{};
-  /// Until the session is open. A cluster whose storage nodes are still starting is waited for.
+  /// Until the session is open. A cluster whose storage nodes are still starting, or whose commit manager is
+  /// recovering, is waited for.
   uint64_t connect_timeout_ns = 5'000'000'000;
   /// For one request and its answer: kTimeout (a plain write that may have happened: kUnknownOutcome).
   uint64_t request_timeout_ns = 10'000'000'000;
   /// For each step of a commit. Longer, because a write whose answer does not come costs the session (R2), and the
-  /// outcome of a commit has to be resolved then (R4).
+  /// outcome of a commit has to be resolved then (R4); and for that.
   uint64_t commit_timeout_ns = 30'000'000'000;
+  /// How often the session's lease is renewed. 0: four times in the lease that the commit manager gives.
+  uint64_t renew_every_ns = 0;
+  /// Read-write transactions open at once; a begin beyond it waits for one to end, as long as a request may take.
+  /// More of them are of no use: a few hundred keep all cores of a cluster's node busy.
+  size_t max_transactions = 1'024;
+  /// Begins that wait so; those beyond get kOverloaded at once.
+  size_t max_waiting_begins = 8'192;
   /// Fibers alive at once; spawn() beyond it waits for one to end.
   size_t max_fibers = 4'096;
   size_t fiber_stack_bytes = 128 * 1024;
@@ -36,11 +44,14 @@ struct ClientOptions {
   std::function<void(std::string_view)> on_warning{};
 };
 
-/// Bounded exponential back-off with full jitter: attempt n waits a random time below min(max, initial * 2^n).
+/// Bounded exponential back-off with full jitter: attempt n waits a random time below min(max, initial * 2^n). After
+/// kOverloaded and kUnavailable the waits are longer (up to 0.5 s), and no shorter than the server advised.
 struct RetryOptions {
   uint32_t max_attempts = 32;  ///< including the first; at least 1
   uint64_t initial_backoff_ns = 50'000;
   uint64_t max_backoff_ns = 20'000'000;
+  /// No attempt begins later than this after the first.
+  uint64_t max_elapsed_ns = 30'000'000'000;
 };
 
 struct TransactionOptions {

@@ -18,6 +18,11 @@ struct ClientStatistics {
   uint64_t read_only = 0;         ///< read-only transactions
   uint64_t round_trips = 0;       ///< times a transaction waited for the network
   uint64_t scans = 0;             ///< queries started
+  uint64_t sessions_opened = 0;   ///< the first one included
+  uint64_t fenced = 0;            ///< sessions that ended before the client did
+  uint64_t resumed = 0;           ///< sessions that went on over a new connection to the commit manager
+  uint64_t resent = 0;            ///< requests that were sent again after a lost connection
+  uint64_t overloaded = 0;        ///< answers and begins that were kOverloaded
   uint64_t messages_sent = 0, messages_received = 0;
   uint64_t frames_sent = 0, frames_received = 0;  ///< network messages that carry them
   uint64_t bytes_sent = 0, bytes_received = 0;

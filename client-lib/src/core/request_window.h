@@ -1,0 +1,117 @@
+// The requests that one server still owes an answer, and what is kept to send them again [protocol R3].
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/bytes.h"
+
+namespace loam::client {
+
+class Asker;
+
+/// Most requests that wait for room in the server's window, per link. Beyond it requests get kOverloaded.
+inline constexpr size_t kMaxWaitingRequests = 16'384;
+/// Buffers larger than this are given back when their request has been answered.
+inline constexpr size_t kMaxPooledBytes = 4'096;
+/// A request without a deadline.
+inline constexpr uint64_t kNoDeadline = UINT64_MAX;
+
+/// Numbers requests, keeps their bytes until they are answered, and says which one may be sent next.
+///
+///     answered … | unanswered, sent … | unanswered, not sent on this connection … |
+///                  ^first              ^sent()+1                                    ^next()
+///
+/// Invariants: (1) requests are sent in the order of their numbers; (2) none is sent that is `window` or more beyond
+/// the oldest one without an answer; (3) after restart() everything unanswered that is kept is sent again, with the
+/// same bytes, before anything new; (4) at most window + kMaxWaitingRequests numbers lie between first and next.
+///
+/// Owner: a link. One thread. Allocates while it grows to what is under way at once, not per request.
+class RequestWindow {
+ public:
+  enum class Kind : uint8_t {
+    kKept,    ///< sent again after a lost connection
+    kOnce,    ///< not repeated once it was sent: fails with its connection, and does not hold the window up
+    kStream,  ///< the same, and its deadline counts until it is sent only
+    kTold,    ///< has no answer; lost in silence with its connection
+  };
+  struct Request {
+    Asker* asker = nullptr;
+    uint64_t token = 0;
+    uint64_t deadline_ns = kNoDeadline;
+    Kind kind = Kind::kKept;
+    bool open = false;
+    bool refused = false;  ///< the connection does not take it, and never will
+    Buffer bytes;
+  };
+  /// What expire() and its like hand out.
+  struct Ended {
+    uint64_t sequence = 0;
+    Asker* asker = nullptr;
+    uint64_t token = 0;
+    bool refused = false;
+    bool sent = false;  ///< it may have reached the server
+  };
+
+  explicit RequestWindow(size_t window) : window_(window) {}
+
+  /// No more requests are taken now.
+  bool full() const { return next_ - first_ >= window_ + kMaxWaitingRequests; }
+  /// The number of the next request, for whoever encodes it.
+  uint64_t next() const { return next_; }
+  /// An empty buffer to encode into; give_back() if it is not needed after all.
+  Buffer take_buffer();
+  void give_back(Buffer bytes);
+  /// A request with the number next(). Not when full().
+  void add(Kind kind, Asker* asker, uint64_t token, uint64_t deadline_ns, Buffer bytes);
+
+  /// The first that waits to be sent, if the window lets it; null if there is none.
+  Request* next_to_send();
+  /// The number of what next_to_send() gave.
+  uint64_t sending() const { return sent_ + 1; }
+  /// It was handed to the connection. True if it was not the first time.
+  bool mark_sent();
+
+  /// The open request of that number which has been sent, or null.
+  const Request* find(uint64_t sequence) const;
+  /// It is over: answered or forgotten.
+  void finish(uint64_t sequence);
+  /// What next_to_send() gave is not taken by the connection, and never will be: it ends with the next expire().
+  void refuse();
+  bool may_have_arrived(uint64_t sequence) const { return sequence <= sent_ || sequence <= delivered_; }
+
+  /// The connection is lost: what is kept will be sent again; what is not ends, in `ended`. `established`: what was
+  /// handed to it may have arrived.
+  void restart(bool established, std::vector<Ended>& ended);
+  /// Ends what is past its deadline, or refused; returns the earliest deadline that is left.
+  uint64_t expire(uint64_t now_ns, std::vector<Ended>& ended);
+
+  bool empty() const { return first_ == next_ && once_.empty(); }
+  /// Requests without an answer.
+  size_t open() const { return open_ + once_.size(); }
+  /// Bytes that wait to be sent.
+  size_t unsent_bytes() const { return unsent_bytes_; }
+
+ private:
+  Request& at(uint64_t sequence) { return ring_[sequence & (ring_.size() - 1)]; }
+  const Request& at(uint64_t sequence) const { return ring_[sequence & (ring_.size() - 1)]; }
+  void grow();
+  void close(uint64_t sequence);
+  Ended ended(uint64_t sequence, const Request& request) const;
+
+  const size_t window_;
+  std::vector<Request> ring_;                   // by sequence; a power of two of them
+  std::vector<Buffer> pool_;                    // the last one given back is taken first: it is warm
+  std::unordered_map<uint64_t, Request> once_;  // kOnce and kStream, sent
+  uint64_t first_ = 1;
+  uint64_t next_ = 1;
+  uint64_t sent_ = 0;          // on this connection
+  uint64_t highest_sent_ = 0;  // on any
+  uint64_t delivered_ = 0;     // highest that was handed to a connection that was established
+  size_t open_ = 0;
+  size_t unsent_bytes_ = 0;
+};
+
+}  // namespace loam::client

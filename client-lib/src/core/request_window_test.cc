@@ -1,0 +1,239 @@
+#include "client-lib/src/core/request_window.h"
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace loam::client {
+namespace {
+
+using Kind = RequestWindow::Kind;
+
+Buffer bytes_of(uint64_t number) {
+  Buffer bytes(sizeof(number));
+  std::memcpy(bytes.data(), &number, sizeof(number));
+  return bytes;
+}
+
+uint64_t number_in(const Buffer& bytes) {
+  uint64_t number = 0;
+  std::memcpy(&number, bytes.data(), sizeof(number));
+  return number;
+}
+
+class RequestWindowTest : public ::testing::Test {
+ protected:
+  uint64_t add(Kind kind = Kind::kKept, uint64_t deadline_ns = kNoDeadline) {
+    const uint64_t sequence = window_.next();
+    window_.add(kind, nullptr, sequence, deadline_ns, bytes_of(sequence));
+    return sequence;
+  }
+  /// Hands everything that may be sent to the connection; the numbers.
+  std::vector<uint64_t> send() {
+    std::vector<uint64_t> sent;
+    while (RequestWindow::Request* request = window_.next_to_send()) {
+      EXPECT_EQ(number_in(request->bytes), window_.sending());
+      sent.push_back(window_.sending());
+      window_.mark_sent();
+    }
+    return sent;
+  }
+  std::vector<uint64_t> lose(bool established = true) {
+    std::vector<RequestWindow::Ended> ended;
+    window_.restart(established, ended);
+    std::vector<uint64_t> numbers;
+    for (const auto& request : ended) numbers.push_back(request.sequence);
+    return numbers;
+  }
+
+  RequestWindow window_{4};
+};
+
+using Numbers = std::vector<uint64_t>;
+
+TEST_F(RequestWindowTest, NothingIsSentThatIsAWindowBeyondTheOldest) {
+  for (int i = 0; i < 7; ++i) add();
+  EXPECT_EQ(send(), (Numbers{1, 2, 3, 4}));
+  window_.finish(3);
+  EXPECT_EQ(send(), (Numbers{})) << "the oldest has no answer yet";
+  window_.finish(1);
+  EXPECT_EQ(send(), (Numbers{5}));
+  window_.finish(2);
+  EXPECT_EQ(send(), (Numbers{6, 7})) << "3 was answered before";
+  EXPECT_EQ(window_.open(), 4u);
+}
+
+TEST_F(RequestWindowTest, EverythingUnansweredIsSentAgainInOrderBeforeAnythingNew) {
+  for (int i = 0; i < 3; ++i) add();
+  EXPECT_EQ(send(), (Numbers{1, 2, 3}));
+  window_.finish(2);
+  EXPECT_TRUE(lose().empty());
+  add();
+  EXPECT_EQ(send(), (Numbers{1, 3, 4}));
+  EXPECT_EQ(window_.unsent_bytes(), 0u);
+}
+
+TEST_F(RequestWindowTest, WhatIsAskedOnceEndsWithItsConnectionUnlessItWasNotSent) {
+  add();
+  const uint64_t once = add(Kind::kOnce);
+  EXPECT_EQ(send(), (Numbers{1, 2}));
+  EXPECT_NE(window_.find(once), nullptr);
+  const uint64_t unsent = add(Kind::kOnce);
+  EXPECT_EQ(lose(), (Numbers{once}));
+  EXPECT_EQ(send(), (Numbers{1, unsent}));
+}
+
+TEST_F(RequestWindowTest, WhatIsAskedOnceDoesNotHoldTheWindowUp) {
+  const uint64_t scan = add(Kind::kStream, 1'000);
+  EXPECT_EQ(send(), (Numbers{scan}));
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t sequence = add();
+    EXPECT_EQ(send(), (Numbers{sequence}));
+    window_.finish(sequence);
+  }
+  std::vector<RequestWindow::Ended> ended;
+  EXPECT_EQ(window_.expire(2'000, ended), kNoDeadline) << "a stream's deadline counts until it is sent";
+  EXPECT_TRUE(ended.empty());
+  window_.finish(scan);
+  EXPECT_TRUE(window_.empty());
+}
+
+TEST_F(RequestWindowTest, ToldMessagesAreLostWithTheirConnection) {
+  for (int i = 0; i < 4; ++i) add();
+  send();
+  add(Kind::kTold);
+  EXPECT_TRUE(lose().empty());
+  EXPECT_EQ(send(), (Numbers{1, 2, 3, 4}));
+  for (uint64_t sequence = 1; sequence <= 4; ++sequence) window_.finish(sequence);
+  EXPECT_TRUE(window_.empty());
+  add(Kind::kTold);
+  EXPECT_EQ(send(), (Numbers{6}));
+  EXPECT_TRUE(window_.empty()) << "nobody answers them";
+}
+
+TEST_F(RequestWindowTest, DeadlinesTellWhatMayHaveArrived) {
+  for (uint64_t deadline = 10; deadline < 16; ++deadline) add(Kind::kKept, deadline);
+  send();
+  std::vector<RequestWindow::Ended> ended;
+  EXPECT_EQ(window_.expire(10, ended), 11u);
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_TRUE(ended[0].sent);
+  EXPECT_EQ(send(), (Numbers{5}));
+  lose(false);
+  ended.clear();
+  EXPECT_EQ(window_.expire(12, ended), 13u);
+  EXPECT_FALSE(ended[0].sent) << "that connection never stood";
+  send();
+  lose(true);
+  ended.clear();
+  EXPECT_EQ(window_.expire(20, ended), kNoDeadline);
+  ASSERT_EQ(ended.size(), 3u);
+  for (const auto& request : ended) EXPECT_TRUE(request.sent) << request.sequence;
+  EXPECT_EQ(window_.unsent_bytes(), 0u);
+}
+
+TEST_F(RequestWindowTest, RefusedRequestsEndWithTheNextExpiry) {
+  add();
+  add();
+  ASSERT_NE(window_.next_to_send(), nullptr);
+  window_.refuse();
+  EXPECT_EQ(send(), (Numbers{2}));
+  std::vector<RequestWindow::Ended> ended;
+  window_.expire(0, ended);
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_TRUE(ended[0].refused);
+  EXPECT_FALSE(ended[0].sent);
+  EXPECT_EQ(window_.unsent_bytes(), 0u);
+}
+
+TEST_F(RequestWindowTest, TheQueueIsBounded) {
+  size_t taken = 0;
+  for (; !window_.full(); ++taken) add();
+  EXPECT_EQ(taken, 4 + kMaxWaitingRequests);
+  EXPECT_EQ(send().size(), 4u);
+  EXPECT_TRUE(window_.full());
+  window_.finish(1);
+  EXPECT_FALSE(window_.full());
+}
+
+TEST_F(RequestWindowTest, BuffersAreReused) {
+  const Buffer first = bytes_of(1);
+  Buffer bytes = first;
+  const std::byte* const memory = bytes.data();
+  window_.add(Kind::kKept, nullptr, 0, kNoDeadline, std::move(bytes));
+  send();
+  window_.finish(1);
+  bytes = window_.take_buffer();
+  EXPECT_EQ(bytes.data(), memory);
+  EXPECT_TRUE(bytes.empty());
+  bytes.resize(kMaxPooledBytes + 1);
+  window_.give_back(std::move(bytes));
+  EXPECT_EQ(window_.take_buffer().capacity(), 0u) << "large ones are not kept";
+}
+
+/// A server with the window of R3 behind connections that are lost at any moment: every request is executed once, in
+/// the order of its first sending, and every answer comes.
+TEST(RequestWindowModelTest, EachRequestIsExecutedOnceOverAnyLosses) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  constexpr size_t kWindow = 8;
+  RequestWindow window(kWindow);
+  std::deque<uint64_t> to_server, to_client;
+  std::set<uint64_t> executed, answered;
+  uint64_t newest_executed = 0;
+  constexpr uint64_t kRequests = 20'000;
+  for (uint64_t steps = 0; answered.size() < kRequests; ++steps) {
+    ASSERT_LT(steps, kRequests * 100);
+    switch (random() % 8) {
+      case 0:
+      case 1:
+        if (window.next() <= kRequests && !window.full()) {
+          window.add(Kind::kKept, nullptr, 0, kNoDeadline, bytes_of(window.next()));
+        }
+        break;
+      case 2:
+      case 3:
+        while (RequestWindow::Request* request = window.next_to_send()) {
+          to_server.push_back(number_in(request->bytes));
+          window.mark_sent();
+        }
+        break;
+      case 4:
+      case 5:
+        if (to_server.empty()) break;
+        if (executed.insert(to_server.front()).second) {
+          ASSERT_GT(to_server.front(), newest_executed) << "out of order";
+          newest_executed = to_server.front();
+        } else {
+          ASSERT_LT(newest_executed - to_server.front(), kWindow) << "the server has forgotten its answer";
+        }
+        to_client.push_back(to_server.front());
+        to_server.pop_front();
+        break;
+      case 6:
+        if (to_client.empty()) break;
+        ASSERT_NE(window.find(to_client.front()), nullptr);
+        window.finish(to_client.front());
+        ASSERT_TRUE(answered.insert(to_client.front()).second);
+        to_client.pop_front();
+        break;
+      default:
+        if (random() % 20 != 0) break;
+        std::vector<RequestWindow::Ended> ended;
+        window.restart(true, ended);
+        ASSERT_TRUE(ended.empty());
+        to_server.clear();
+        to_client.clear();
+    }
+  }
+  EXPECT_EQ(executed.size(), kRequests);
+  EXPECT_TRUE(window.empty());
+}
+
+}  // namespace
+}  // namespace loam::client

@@ -1,0 +1,162 @@
+#include "client-lib/src/driver/session.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace loam::client {
+namespace {
+
+std::string node_name(const wire::NodeInfo& info) {
+  return "storage node " + std::to_string(info.id.value) + " at " + info.address;
+}
+
+Status records_lost(const wire::NodeInfo& info) {
+  return {StatusCode::kUnavailable, node_name(info) +
+                                        " was started anew and has lost its records; its shards answer nothing until "
+                                        "an operator accepts that: loam node accept-loss " +
+                                        std::to_string(info.id.value)};
+}
+
+}  // namespace
+
+Session::Session(Worker& worker, CatalogCache& catalog, EngineCounters& counters, const ClientOptions& options,
+                 const std::string& manager_address, Events events)
+    : worker_(worker),
+      catalog_(catalog),
+      counters_(counters),
+      options_(options),
+      events_(std::move(events)),
+      manager_(worker, catalog, counters, manager_options(manager_address)) {}
+
+Session::~Session() = default;
+
+ManagerSession::Options Session::manager_options(const std::string& address) {
+  ManagerSession::Options manager;
+  manager.address = address;
+  manager.client_name = options_.name;
+  manager.request_timeout_ns = options_.request_timeout_ns;
+  manager.commit_timeout_ns = options_.commit_timeout_ns;
+  manager.renew_every_ns = options_.renew_every_ns;
+  manager.on_end = [this] { ended(); };
+  manager.on_overload = events_.on_overload;
+  return manager;
+}
+
+void Session::ended() {
+  for (auto& [id, node] : nodes_) node.link->close(status());
+  if (events_.on_end) events_.on_end(*this);
+}
+
+void Session::on_error(const wire::Error& error) {
+  switch (error.status.code()) {
+    case StatusCode::kFenced:
+      return fenced(error.status);
+    case StatusCode::kOverloaded:
+      return events_.on_overload(error.retry_after_ns);
+    case StatusCode::kUnavailable:
+    case StatusCode::kWrongShard:
+      return manager_.refresh_soon();
+    default:
+      return;
+  }
+}
+
+std::unique_ptr<Link> Session::make_link(const wire::NodeInfo& info) {
+  Link::Options options;
+  options.address = info.address;
+  options.name = node_name(info);
+  options.greeting = [this, incarnation = info.incarnation](Buffer& out) {
+    wire::encode_message(wire::Attach{manager_.id(), manager_.manager_epoch(), incarnation}, 0, out);
+  };
+  // A node that went away may come back as another incarnation: only the catalog tells.
+  options.on_lost = [this](const Status&, bool) { manager_.refresh_soon(); };
+  options.on_ended = [this](const Status& status) {
+    if (status == StatusCode::kFenced) fenced(status);
+  };
+  options.on_error = [this](const wire::Error& error) { on_error(error); };
+  return std::make_unique<Link>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
+}
+
+void Session::retire(NodeLink& node, const Status& status) {
+  node.link->close(status);
+  retired_.push_back(std::move(node.link));
+}
+
+Result<Link*> Session::node(NodeId id) {
+  if (!status().ok()) return status();
+  const wire::NodeInfo* info = catalog_.node(id);
+  if (info == nullptr) {
+    return Status(StatusCode::kUnavailable, "no storage node has number " + std::to_string(id.value));
+  }
+  if (info->state == wire::NodeState::kLost) return records_lost(*info);
+  NodeLink& node = nodes_[id];
+  if (node.link != nullptr && node.incarnation != info->incarnation) {
+    retire(node, {StatusCode::kUnavailable, node.link->name() + " was started anew"});
+  }
+  if (node.link == nullptr) node = {info->incarnation, make_link(*info), 0};
+  return node.link.get();
+}
+
+Result<Link*> Session::owner(TableId table, Key key) {
+  if (!status().ok()) return status();
+  return node(catalog_.catalog()->shards.owner(table, key));
+}
+
+void Session::check_nodes() {
+  if (catalog_.catalog() == checked_) return;
+  checked_ = catalog_.catalog();
+  for (auto at = nodes_.begin(); at != nodes_.end();) {
+    const wire::NodeInfo* info = catalog_.node(at->first);
+    const bool lost = info != nullptr && info->state == wire::NodeState::kLost;
+    if (info != nullptr && !lost && info->incarnation == at->second.incarnation) {
+      ++at;
+      continue;
+    }
+    const Status anew(StatusCode::kUnavailable, at->second.link->name() + " was started anew");
+    retire(at->second, lost ? records_lost(*info) : anew);
+    at = nodes_.erase(at);
+  }
+}
+
+void Session::flush() {
+  for (auto& [id, node] : nodes_) node.link->flush();
+}
+
+void Session::before_poll() {
+  if (status().ok()) check_nodes();
+  manager_.flush();
+}
+
+uint64_t Session::earliest_deadline_ns() const {
+  uint64_t deadline_ns = manager_.earliest_deadline_ns();
+  for (const auto& [id, node] : nodes_) deadline_ns = std::min(deadline_ns, node.link->earliest_deadline_ns());
+  for (const auto& link : retired_) deadline_ns = std::min(deadline_ns, link->earliest_deadline_ns());
+  return deadline_ns;
+}
+
+void Session::after_poll(uint64_t now_ns) {
+  manager_.expire(now_ns);
+  counters_.resent.add(manager_.resent() - std::exchange(counted_resent_, manager_.resent()));
+  for (auto& [id, node] : nodes_) {
+    node.link->expire(now_ns);
+    counters_.resent.add(node.link->resent() - std::exchange(node.counted_resent, node.link->resent()));
+  }
+  for (const auto& link : retired_) link->expire(now_ns);
+  std::erase_if(retired_, [](const auto& link) { return link->idle(); });
+}
+
+bool Session::idle() const {
+  const auto rests = [](const auto& node) { return node.second.link->idle(); };
+  return !status().ok() && manager_.idle() && retired_.empty() && std::all_of(nodes_.begin(), nodes_.end(), rests);
+}
+
+SnapshotLease::~SnapshotLease() {
+  if (worker_.on_worker()) {
+    session_->manager().release(answer_.snapshot_number);
+  } else {
+    static_cast<void>(worker_.call([this] { session_->manager().release(answer_.snapshot_number); }));
+  }
+}
+
+}  // namespace loam::client

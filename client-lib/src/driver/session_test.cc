@@ -1,0 +1,295 @@
+// Sessions that outlive their connections, and clients that outlive their sessions.
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "client-lib/src/driver/driver_test_fixture.h"
+
+namespace loam::client {
+namespace {
+
+/// A step of a transaction: the request that makes it.
+struct Step {
+  Opcode opcode;
+  WriteKind kind;
+  const char* name;
+};
+constexpr Step kSteps[] = {
+    {Opcode::kBegin, {}, "begin"},
+    {Opcode::kRead, {}, "read"},
+    {Opcode::kPlainWrite, WriteKind::kInsert, "undo record"},
+    {Opcode::kWrite, {}, "write"},
+    {Opcode::kPlainWrite, WriteKind::kUpdate, "mark"},
+    {Opcode::kComplete, {}, "completion"},
+    {Opcode::kPlainWrite, WriteKind::kRemove, "clearing"},
+};
+
+class SessionTest : public DriverTest {
+ protected:
+  /// Adds one to the value of key 1.
+  Status increment(uint32_t attempts = 1) {
+    return client_->run_transaction(
+        [&](Transaction& tx) -> Status {
+          LOAM_ASSIGN_OR_RETURN(const Record record, tx.get(*table_, Key(1)));
+          return tx.update(*table_, Key(1), {Value::int64(record.int64(0) + 1)});
+        },
+        {.read_only = false, .retry = {.max_attempts = attempts}});
+  }
+  int64_t value() {
+    auto tx = client_->begin().value();
+    return tx.get(*table_, Key(1))->int64(0);
+  }
+  bool all_cleared() {
+    return eventually([&] {
+      const auto seen = cluster_.seen();
+      return seen.undo_records == 0 && seen.cleared.size() == seen.completed.size();
+    });
+  }
+};
+
+TEST_F(SessionTest, LostConnectionsFailNothing) {
+  cluster_.set_lease(100'000'000);
+  connect({});
+  const auto before = cluster_.seen();
+  prepare();
+  int64_t expected = 5;
+  for (const Step& step : kSteps) {
+    for (Fate fate : {Fate::kClose, Fate::kApplyAndClose, Fate::kLoseManager}) {
+      SCOPED_TRACE(std::string(step.name) + ", fate " + std::to_string(static_cast<int>(fate)));
+      at(step.opcode, step.kind, fate);
+      const Status status = increment();
+      EXPECT_TRUE(status.ok()) << status.to_string();
+      ++expected;
+      EXPECT_TRUE(all_cleared());
+    }
+  }
+  cluster_.set_script({});
+  EXPECT_EQ(value(), expected);
+  const auto seen = cluster_.seen();
+  EXPECT_EQ(seen.executed_twice, 0u);
+  EXPECT_EQ(seen.out_of_sequence, 0u);
+  EXPECT_EQ(seen.opened, before.opened);
+  EXPECT_GE(seen.resumed, 9u);
+  const ClientStatistics statistics = client_->statistics();
+  EXPECT_EQ(statistics.sessions_opened, 1u);
+  EXPECT_EQ(statistics.fenced, 0u);
+  EXPECT_EQ(statistics.unknown_outcomes, 0u);
+  EXPECT_GE(statistics.resent, 10u);
+  EXPECT_EQ(statistics.resumed, seen.resumed);
+}
+
+TEST_F(SessionTest, FencedAtAnyStepATransactionIsRolledBackAndTheClientGoesOn) {
+  prepare();
+  for (const Step& step : kSteps) {
+    if (std::string(step.name) == "completion" || std::string(step.name) == "clearing") continue;
+    SCOPED_TRACE(step.name);
+    const uint64_t opened = client_->statistics().sessions_opened;
+    at(step.opcode, step.kind, Fate::kFence);
+    const Status status = increment();
+    if (step.opcode == Opcode::kBegin) {
+      EXPECT_TRUE(status.ok()) << "nothing had begun: the begin goes to the next session; " << status.to_string();
+    } else {
+      EXPECT_EQ(status.code(), StatusCode::kFenced) << status.to_string();
+    }
+    EXPECT_TRUE(eventually([&] { return client_->session_open(); }));
+    EXPECT_EQ(client_->statistics().sessions_opened, opened + 1);
+    EXPECT_GT(client_->statistics().fenced, 0u);
+    if (step.opcode == Opcode::kWrite) break;  // the scripted cluster has no recovery to unlock the record
+  }
+  EXPECT_EQ(client_->statistics().unknown_outcomes, 0u);
+}
+
+TEST_F(SessionTest, OutcomesOfFencedCommitsAreAskedFor) {
+  prepare();
+  const struct {
+    Opcode opcode;
+    WriteKind kind;
+    wire::Outcome outcome;
+    StatusCode expected;
+  } cases[] = {
+      {Opcode::kPlainWrite, WriteKind::kUpdate, wire::Outcome::kCommitted, StatusCode::kOk},
+      {Opcode::kPlainWrite, WriteKind::kUpdate, wire::Outcome::kAborted, StatusCode::kFenced},
+      {Opcode::kPlainWrite, WriteKind::kUpdate, wire::Outcome::kForgotten, StatusCode::kUnknownOutcome},
+      {Opcode::kComplete, {}, wire::Outcome::kCommitted, StatusCode::kOk},
+      {Opcode::kComplete, {}, wire::Outcome::kForgotten, StatusCode::kOk},  // the mark stands: it was completed
+      {Opcode::kPlainWrite, WriteKind::kInsert, wire::Outcome::kForgotten, StatusCode::kFenced},
+  };
+  uint64_t key = 10;
+  for (const auto& c : cases) {
+    SCOPED_TRACE(key);
+    cluster_.set_outcome(c.outcome);
+    at(c.opcode, c.kind, Fate::kFence);
+    const Status status =
+        client_->run_transaction([&](Transaction& tx) { return tx.insert(*table_, Key(key), {Value::int64(1)}); },
+                                 {.read_only = false, .retry = {.max_attempts = 1}});
+    EXPECT_EQ(status.code(), c.expected) << status.to_string();
+    ++key;
+  }
+  EXPECT_EQ(client_->statistics().unknown_outcomes, 1u);
+}
+
+TEST_F(SessionTest, PendingOutcomesAreAskedForAgain) {
+  prepare();
+  cluster_.set_outcome(wire::Outcome::kPending);
+  at(Opcode::kPlainWrite, WriteKind::kUpdate, Fate::kFence);
+  std::atomic<bool> ended{false};
+  Status status;
+  Task task = client_->spawn([&] {
+    status = increment();
+    ended.store(true, std::memory_order_release);  // pairs with nothing: join() orders what matters
+  });
+  ASSERT_TRUE(eventually([&] { return cluster_.count(Opcode::kAskOutcomes) >= 3; }));
+  EXPECT_FALSE(ended.load(std::memory_order_acquire));
+  cluster_.set_outcome(wire::Outcome::kCommitted);
+  task.join();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+TEST_F(SessionTest, OutcomesThatStayPendingAreUnknownAfterTheCommitDeadline) {
+  connect(hasty());
+  prepare();
+  cluster_.set_outcome(wire::Outcome::kPending);
+  at(Opcode::kPlainWrite, WriteKind::kUpdate, Fate::kFence);
+  EXPECT_EQ(increment().code(), StatusCode::kUnknownOutcome);
+  EXPECT_EQ(client_->statistics().unknown_outcomes, 1u);
+}
+
+TEST_F(SessionTest, WhatBeganUnderAnEndedSessionSaysSo) {
+  prepare();
+  auto reading = client_->begin().value();
+  auto writing = client_->begin().value();
+  auto idle = client_->begin({.read_only = true, .retry = {}}).value();
+  ASSERT_TRUE(writing.update(*table_, Key(1), {Value::int64(7)}).ok());
+  const SessionId before = client_->session();
+  cluster_.fence();
+  const auto record = reading.get(*table_, Key(1));
+  EXPECT_EQ(record.code(), StatusCode::kFenced) << record.status().to_string();
+  EXPECT_NE(record.status().message().find("run the transaction again"), std::string::npos);
+  EXPECT_EQ(writing.commit().code(), StatusCode::kFenced);
+  EXPECT_EQ(idle.get(*table_, Key(1)).code(), StatusCode::kFenced);
+  Query keys;
+  keys.with_key = true;
+  const auto scan = idle.scan(*table_, keys);
+  EXPECT_EQ(scan.code(), StatusCode::kFenced) << scan.status().to_string();
+  EXPECT_TRUE(eventually([&] { return client_->session_open() && client_->session() > before; }));
+  EXPECT_EQ(value(), 5);
+  EXPECT_EQ(cluster_.count(Opcode::kWrite), 1u) << "nothing was sent for a transaction that cannot commit";
+}
+
+TEST_F(SessionTest, RunTransactionGoesOnUnderTheNextSession) {
+  prepare();
+  at(Opcode::kRead, Fate::kFence);
+  cluster_.refuse_opens(3);  // the commit manager recovers
+  const Status status = increment(32);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(value(), 6);
+  EXPECT_EQ(cluster_.seen().opened, 2u);
+  EXPECT_EQ(client_->statistics().fenced, 1u);
+}
+
+TEST_F(SessionTest, PlainAccessGoesOnUnderTheNextSession) {
+  PlainTable plain = client_->plain(client_->open_table("plain").value()).value();
+  ASSERT_TRUE(plain.insert(Key(1), {Value::int64(1)}).ok());
+  cluster_.fence();
+  EXPECT_EQ(plain.get(Key(1))->int64(0), 1);
+  cluster_.fence();
+  EXPECT_TRUE(plain.insert(Key(2), {Value::int64(2)}).ok()) << "it was refused, so it may be repeated";
+  EXPECT_EQ(cluster_.seen().opened, 3u);
+}
+
+TEST_F(SessionTest, LeasesAreRenewedAndNameTheSnapshotsHeld) {
+  cluster_.set_lease(40'000'000);
+  connect({});
+  auto held = client_->begin({.read_only = true, .retry = {}}).value();
+  {
+    auto released = client_->begin({.read_only = true, .retry = {}}).value();
+  }
+  const size_t before = cluster_.count(Opcode::kRenewSession);
+  EXPECT_TRUE(eventually([&] { return cluster_.count(Opcode::kRenewSession) >= before + 3; }));
+  const auto renewal = cluster_.seen().renewal;
+  ASSERT_EQ(renewal.held.size(), 1u);
+  EXPECT_EQ(renewal.newest, renewal.held[0] + 1);
+}
+
+TEST_F(SessionTest, RequestsBeyondTheServersWindowWait) {
+  at(Opcode::kBegin, Fate::kHold);
+  Task first = client_->spawn([&] { static_cast<void>(client_->begin()); });
+  ASSERT_TRUE(eventually([&] { return cluster_.count(Opcode::kBegin) == 1; }));
+  std::atomic<int> begun{0};
+  Task others = client_->spawn([&] {
+    for (int i = 0; i < 200; ++i) begun += client_->begin().ok() ? 1 : 0;  // a message each, and one to give it back
+  });
+  const size_t window = wire::kManagerReplyWindow.requests;
+  const auto requests = [&] {
+    return cluster_.count(Opcode::kBegin) + cluster_.count(Opcode::kComplete) + cluster_.count(Opcode::kCleared);
+  };
+  ASSERT_TRUE(eventually([&] { return requests() == window; }));
+  EXPECT_LT(begun, 200);
+  cluster_.release_held();
+  others.join();
+  first.join();
+  EXPECT_EQ(begun, 200);
+  EXPECT_EQ(cluster_.seen().out_of_sequence, 0u);
+}
+
+TEST_F(SessionTest, NodesThatLostTheirRecordsAreNamedAtOnce) {
+  prepare();
+  auto tx = client_->begin().value();
+  cluster_.set_node(wire::NodeState::kLost, Incarnation(2));
+  cluster_.drop_connections(false);
+  ASSERT_TRUE(eventually([&] { return tx.get(*table_, Key(1)).code() == StatusCode::kUnavailable; }));
+  const auto record = tx.get(*table_, Key(1));
+  EXPECT_NE(record.status().message().find("loam node accept-loss 1"), std::string::npos)
+      << record.status().to_string();
+  const auto started = std::chrono::steady_clock::now();
+  EXPECT_EQ(increment(32).code(), StatusCode::kUnavailable) << "time does not mend it";
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(2));
+}
+
+TEST_F(SessionTest, ReadsFollowANodeThatWasStartedAnew) {
+  prepare();
+  auto tx = client_->begin().value();
+  cluster_.set_node(wire::NodeState::kLive, Incarnation(2));
+  cluster_.drop_connections(false);
+  EXPECT_EQ(tx.get(*table_, Key(1))->int64(0), 5);
+}
+
+TEST_F(SessionTest, BeginsBeyondTheLimitWaitAndThenAreRefused) {
+  ClientOptions options = hasty();
+  options.max_transactions = 2;
+  options.max_waiting_begins = 1;
+  connect(options);
+  auto first = client_->begin().value();
+  auto second = client_->begin().value();
+  const auto late = client_->begin();
+  EXPECT_EQ(late.code(), StatusCode::kOverloaded) << "waited in vain";
+  std::atomic<bool> begun{false};
+  Task waiting = client_->spawn([&] { begun = client_->begin().ok(); });
+  client_->yield();
+  EXPECT_EQ(client_->begin().code(), StatusCode::kOverloaded) << "one waits already";
+  EXPECT_TRUE(first.abort().ok());
+  waiting.join();
+  EXPECT_TRUE(begun);
+  EXPECT_EQ(client_->statistics().overloaded, 2u);
+  EXPECT_TRUE(client_->begin({.read_only = true, .retry = {}}).ok()) << "read-only ones are not counted";
+}
+
+TEST_F(SessionTest, AManagerThatStaysAwayIsReported) {
+  connect(hasty());
+  cluster_.fence();
+  cluster_.refuse_opens(SIZE_MAX);
+  EXPECT_EQ(client_->begin().code(), StatusCode::kUnavailable);
+  const auto later = client_->begin();
+  EXPECT_EQ(later.code(), StatusCode::kUnavailable);
+  EXPECT_NE(later.status().message().find("recovering"), std::string::npos) << later.status().to_string();
+  EXPECT_FALSE(client_->session_open());
+  cluster_.refuse_opens(0);
+  EXPECT_TRUE(eventually([&] { return client_->begin().ok(); }));
+}
+
+}  // namespace
+}  // namespace loam::client
