@@ -69,6 +69,10 @@ class Cluster {
   void deliver(PeerId from, std::span<const Bytes> frame) { core_.on_messages(from, frame, now_ns_); }
   void advance(uint64_t ns) {
     now_ns_ += ns;
+    if (now_ns_ - renewed_ns_ > CoreOptions().node_lease_ns / 4) {
+      renewed_ns_ = now_ns_;
+      call(outbox_.node, wire::RenewNode{});
+    }
     core_.on_time(now_ns_);
   }
 
@@ -89,6 +93,7 @@ class Cluster {
   Core core_;
   uint64_t sequence_ = 0;
   uint64_t now_ns_ = 1'000'000'000;
+  uint64_t renewed_ns_ = now_ns_;  ///< the node's lease
 };
 
 class CommitSuite final : public Suite {

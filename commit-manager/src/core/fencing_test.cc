@@ -122,6 +122,20 @@ TEST(Fencing, AnAcknowledgementIsOfOneIncarnation) {
   EXPECT_TRUE(handed_out(h, dead));
 }
 
+TEST(Fencing, AnAcknowledgementOfBeforeTheRegistrationDoesNotCount) {
+  CoreHarness h;
+  const PeerId a = h.node("tcp://a:1");
+  const PeerId b = h.node("tcp://b:1");
+  const SessionId dead = lose_session(h);
+  ASSERT_TRUE(h.acknowledge_fence(a));
+  h.core.peer_lost(a);
+  const PeerId back = h.node("tcp://a:1", Incarnation(1));
+  ASSERT_TRUE(h.acknowledge_fence(b));
+  EXPECT_FALSE(handed_out(h, dead)) << "a has taken its fences from the registration, and has not said when";
+  ASSERT_TRUE(h.acknowledge_fence(back));
+  EXPECT_TRUE(handed_out(h, dead));
+}
+
 TEST(Fencing, AReplacedIncarnationIsFenced) {
   CoreHarness h;
   h.node("tcp://a:1");

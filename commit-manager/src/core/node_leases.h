@@ -41,9 +41,6 @@ class NodeLeases {
   bool was_told(NodeId node, uint64_t fence) const;
   /// kMalformed if it was never told of such a fence.
   Status acknowledge(NodeId node, uint64_t fence);
-  bool acknowledged(NodeId node, uint64_t fence) const {
-    return node.value <= nodes_.size() && nodes_[node.value - 1].acknowledged >= fence;
-  }
   bool fenced(NodeId node, uint64_t fence, uint64_t now_ns) const;
   bool fenced_everywhere(uint64_t fence, uint64_t now_ns) const;
 

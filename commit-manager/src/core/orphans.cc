@@ -61,6 +61,11 @@ wire::Outcome Transactions::outcome(TransactionId id) const {
   return transaction->state == State::kCommitted ? wire::Outcome::kCommitted : wire::Outcome::kAborted;
 }
 
+SessionId Transactions::orphan_of(TransactionId id) const {
+  const Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
+  return transaction == nullptr || !transaction->orphaned ? SessionId(0) : transaction->session;
+}
+
 bool Transactions::recover(TransactionId id, bool committed) {
   Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
   if (transaction == nullptr || !transaction->orphaned || transaction->state != State::kOpen) return false;

@@ -106,8 +106,8 @@ bool Core::Impl::recovery_scan_due() const {
   for (const NodeStatus& node : catalog_.nodes()) {
     const NodeId id = node.info.id;
     if (node.shards == 0) continue;
+    // Who is live holds a lease, and so counts as fenced only because it has acknowledged.
     if (node.info.state != wire::NodeState::kLive || !node_peers_.contains(id)) return false;
-    if (!leases_.acknowledged(id, restart_fence_)) return false;
   }
   return true;
 }
@@ -129,14 +129,13 @@ std::vector<RecoveryTask> Core::Impl::recovery_tasks(size_t max) const {
 void Core::Impl::recovered(TransactionId id, bool committed, uint64_t now_ns) {
   if (!durable_status_.ok()) return;
   now_ns_ = std::max(now_ns_, now_ns);
-  const auto at = std::find_if(ended_.begin(), ended_.end(), [&](const auto& entry) {
-    return entry.second.fenced_everywhere && entry.second.open.contains(id);
-  });
+  const auto at = ended_.find(transactions_.orphan_of(id));
   if (at == ended_.end()) {
     // Of an earlier epoch: all that is known of it is what the recoverer says.
     if (id < options_.first_transaction) outcomes_.keep(id, committed, now_ns);
     return;
   }
+  if (!at->second.fenced_everywhere || !at->second.open.contains(id)) return;
   LOAM_CHECK(transactions_.recover(id, committed), "what is handed to recovery is an open orphan");
   ++(committed ? counts_.recovered_committed : counts_.recovered_aborted);
   at->second.open.erase(id);
@@ -145,10 +144,8 @@ void Core::Impl::recovered(TransactionId id, bool committed, uint64_t now_ns) {
 }
 
 void Core::Impl::recovery_cleared(TransactionId id) {
-  const auto at = std::find_if(ended_.begin(), ended_.end(), [&](const auto& entry) {
-    return entry.second.fenced_everywhere && entry.second.uncleared.contains(id);
-  });
-  if (at == ended_.end()) return;
+  const auto at = ended_.find(transactions_.orphan_of(id));
+  if (at == ended_.end() || !at->second.fenced_everywhere || !at->second.uncleared.contains(id)) return;
   const std::optional<bool> committed = transactions_.forget_orphan(id);
   LOAM_CHECK(committed.has_value(), "what is left to clear is a complete orphan");
   outcomes_.keep(id, *committed, now_ns_);

@@ -52,6 +52,10 @@ TEST_F(RecoveryTest, NothingIsHandedOutBeforeEveryNodeHasAcknowledged) {
   ASSERT_TRUE(h.acknowledge_fence(a));
   EXPECT_TRUE(h.core.recovery_tasks(10).empty());
   EXPECT_EQ(h.core.statistics().sessions_fencing, 1u);
+  h.core.recovered(TransactionId(1), false, h.now_ns);
+  h.core.recovery_cleared(TransactionId(2));
+  EXPECT_EQ(h.core.statistics().orphaned_open, 2u) << "what was not handed out is not taken back";
+  EXPECT_EQ(h.core.statistics().orphaned_uncleared, 1u);
   ASSERT_TRUE(h.acknowledge_fence(b));
   const auto tasks = h.core.recovery_tasks(10);
   ASSERT_EQ(tasks.size(), 3u);

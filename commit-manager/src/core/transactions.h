@@ -79,6 +79,8 @@ class Transactions {
 
   /// What is known of an id: open, one of the outcomes, or kForgotten.
   wire::Outcome outcome(TransactionId id) const;
+  /// The session that left this transaction behind; 0: it is no orphan.
+  SessionId orphan_of(TransactionId id) const;
   /// Completes an open orphan, exactly as its owner would have. False, and no effect, if it is no open orphan.
   bool recover(TransactionId id, bool committed);
   /// Forgets a complete orphan; nullopt if it is none, otherwise whether it was committed.

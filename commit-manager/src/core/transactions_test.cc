@@ -152,6 +152,7 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
     const TransactionId any(random.between(1, model.last_id + 2));
     const bool orphaned = model.orphans.contains(any.value);
     const bool committed = random.one_in(2);
+    ASSERT_EQ(transactions->orphan_of(any).value != 0, orphaned || model.orphans_complete.contains(any.value));
     ASSERT_EQ(transactions->recover(any, committed), orphaned) << "nobody else's transaction is completed (R8)";
     if (orphaned) {
       model.orphans.erase(any.value);

@@ -75,7 +75,7 @@ struct CoreOptions {
   /// Snapshots open for longer are listed exactly in publications; the younger ones share the floor.
   uint64_t young_ns = 100'000'000;
   /// A session of which nothing is heard for so long, and an eighth more for its clock, is fenced and recovered (R8).
-  uint64_t client_lease_ns = 3'600'000'000'000;
+  uint64_t client_lease_ns = 2'000'000'000;
   /// A storage node's lease (R9), renewed by RenewNode. Counted with an eighth more here.
   uint64_t node_lease_ns = 2'000'000'000;
   /// A transaction that is open for longer fences its whole session (R8); noticed within a sixteenth more.
