@@ -148,13 +148,13 @@ function(loam_test name)
                        PROPERTIES ${properties})
 endfunction()
 
-# loam_script_test(NAME SCRIPT file.py LABELS … [PROGRAMS target …] [TIMEOUT seconds] [SERIAL])
+# loam_script_test(NAME SCRIPT file.py LABELS … [PROGRAMS target …] [ARGUMENTS …] [TIMEOUT seconds] [SERIAL])
 #
 # A test that is a Python program, run from the root of the source tree; SERIAL keeps other tests from running beside it.
-# The paths of PROGRAMS are its arguments, and loam_tests builds them.
+# The paths of PROGRAMS are its arguments, then ARGUMENTS; loam_tests builds the programs.
 # Scripts gain nothing from a sanitizer, so they are tests of the other presets only.
 function(loam_script_test name)
-  cmake_parse_arguments(arg "SERIAL" "SCRIPT;TIMEOUT" "LABELS;PROGRAMS" ${ARGN})
+  cmake_parse_arguments(arg "SERIAL" "SCRIPT;TIMEOUT" "LABELS;PROGRAMS;ARGUMENTS" ${ARGN})
   if(NOT LOAM_TESTS OR LOAM_SANITIZER)
     return()
   endif()
@@ -163,7 +163,7 @@ function(loam_script_test name)
     list(APPEND paths $<TARGET_FILE:${program}>)
     add_dependencies(loam_tests ${program})
   endforeach()
-  add_test(NAME ${name} COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SCRIPT} ${paths}
+  add_test(NAME ${name} COMMAND python3 ${CMAKE_CURRENT_SOURCE_DIR}/${arg_SCRIPT} ${paths} ${arg_ARGUMENTS}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" RUN_SERIAL "${arg_SERIAL}" SKIP_RETURN_CODE 77)
   if(arg_TIMEOUT)

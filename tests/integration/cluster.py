@@ -202,13 +202,14 @@ class Client(Process):
         return answer
 
     def wait_for_attempts(self, count):
-        """So many more transactions have ended."""
+        """So many more transactions have ended, or the client has."""
         def ended():
             with open(self.history_path, encoding="utf-8") as file:
                 return sum('"event":"end"' in line for line in file)
 
         before = ended() if os.path.exists(self.history_path) else 0
-        poll(lambda: os.path.exists(self.history_path) and ended() >= before + count, f"{self.name} makes {count} attempts")
+        poll(lambda: not self.running() or (os.path.exists(self.history_path) and ended() >= before + count),
+             f"{self.name} makes {count} attempts")
 
     def finish(self, deadline=DEADLINE_S):
         """End of its commands; the exit code."""
@@ -234,6 +235,7 @@ class Cluster:
         self.addresses = {}  # name -> data address
         self.clients = {}
         self.manager_pause = manager_pause
+        self.node_pause = None  # for the first start of each
 
     def __enter__(self):
         self.start()
@@ -245,7 +247,7 @@ class Cluster:
     def start(self):
         self.start_manager(self.manager_pause)
         for node in self.nodes:
-            self.launch_node(node)
+            self.launch_node(node, self.node_pause)
         for node in self.nodes:
             self.note_address(node)
 
@@ -360,7 +362,9 @@ class ClusterTest(unittest.TestCase):
 
     def check_history(self, total=ACCOUNTS * BALANCE):
         """What all clients saw fits together and fits the end. Nobody writes any more when this is called."""
-        final = self.cluster.client("final").need("scan")["records"]
+        reader = self.cluster.client("final")
+        # The commit manager may have restarted a moment ago, and not answer begins yet.
+        final = poll(lambda: reader.ask("scan").get("records"), "a scan at the end")
         checked = self.cluster.history().check(final=final, total=total)
         self.assertEqual(checked.violations, [], "\n".join(checked.violations[:20]))
         return checked

@@ -1,0 +1,136 @@
+"""The commit manager killed at each step of a begin, a commit, a change of its durable state and a recovery, and started
+again (R11); ids are never given twice (R12)."""
+
+import os
+import signal
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import ClusterTest, main, now  # noqa: E402
+
+KEYS = (1, 2, 3, 4, 5, 6)
+CHANGES = "add:1=-5 add:2=5 add:3=-1 add:4=1 add:5=-2 add:6=2"
+
+
+class ManagerTest(ClusterTest):
+    def restart(self, pause=None):
+        """Kills and starts the manager, if it is not dead already."""
+        self.cluster.manager.kill()
+        self.cluster.start_manager(pause)
+
+    def writable(self, client=None):
+        return (client or self.guide).need(f"writable 20000 {' '.join(map(str, KEYS))}")
+
+
+class StepsTest(ManagerTest):
+    def kill_at(self, point):
+        """Under load; what was acknowledged holds, and the clients go on with the next manager."""
+        self.restart(pause=f"{point}=kill")
+        movers = [self.cluster.transfers(f"{point}.{i}", seconds=3, seed=i) for i in range(2)]
+        self.cluster.manager.wait_until_paused()
+        died = now()
+        self.cluster.start_manager()
+        self.writable()
+        print(f"  {point}: begins again after {(now() - died) * 1000:.0f} ms", file=sys.stderr)
+        for mover in movers:
+            codes = mover.receive()["codes"]
+            self.assertGreater(codes.get("kOk", 0), 20, codes)
+            self.assertEqual(mover.wait(), 0)
+
+    def test_of_a_begin(self):
+        for point in ("manager.begin.executed@300", "manager.begin.answered@300"):
+            with self.subTest(point=point):
+                self.kill_at(point)
+        self.check_history()
+
+    def test_of_a_commit(self):
+        for point in ("manager.complete.executed@200", "manager.complete.answered@200"):
+            with self.subTest(point=point):
+                self.kill_at(point)
+        self.check_history()
+
+    def test_of_its_durable_state(self):
+        for point in ("manager.durable.before", "manager.durable.written", "manager.durable.renamed",
+                      "manager.durable.after"):
+            with self.subTest(point=point):
+                done = self.guide.need(f"transact {CHANGES}")
+                self.cluster.manager.kill()
+                self.cluster.launch_manager(pause=f"{point}=kill")
+                self.cluster.manager.wait_until_paused()
+                self.cluster.start_manager()
+                self.assertEqual([version for _, version, _ in self.writable()["reads"]], [done["id"]] * len(KEYS))
+        self.check_history()
+
+
+class RecovererTest(ManagerTest):
+    """The manager, with its recoverer, dies at one step of the recovery of a transaction whose client is dead."""
+
+    def check(self, point, client_step, committed):
+        self.restart(pause=f"{point}=kill")
+        self.writable()
+        victim = self.cluster.client(f"{point}.{client_step}", pause=f"client.commit.{client_step}=kill")
+        victim.id = victim.need(f"prepare {CHANGES}")["id"]
+        victim.send("commit")
+        victim.wait_until_paused()
+        self.cluster.manager.wait_until_paused()
+        self.cluster.start_manager()
+        versions = [version for _, version, _ in self.writable()["reads"]]
+        self.assertEqual([version == victim.id for version in versions], [committed] * len(KEYS))
+
+    def test_undoing(self):
+        for step in ("read", "swapped", "reverted", "completed", "cleared"):
+            with self.subTest(step=step):
+                self.check(f"recoverer.{step}", "writes_applied", False)
+        self.check_history()
+
+    def test_completing(self):
+        for step in ("read", "completed", "cleared"):
+            with self.subTest(step=step):
+                self.check(f"recoverer.{step}", "marked", True)
+        self.check_history()
+
+
+class RestartTest(ManagerTest):
+    def test_ids_are_never_given_twice(self):
+        highest = self.guide.need("begin 50")["last"]
+        for i in range(10):
+            if i % 2:
+                self.assertEqual(self.cluster.manager.terminate(), 0)
+            self.restart()
+            self.writable()
+            answer = self.guide.need("begin 50")
+            self.assertGreater(answer["first"], highest)
+            highest = answer["last"]
+        self.check_history()
+
+    def test_transactions_that_were_open_are_undone_and_held_ones_refused(self):
+        victim = self.cluster.client("victim", pause="client.commit.writes_applied=stop")
+        victim.id = victim.need(f"prepare {CHANGES}")["id"]
+        victim.send("commit")
+        victim.wait_until_paused()
+        self.guide.need("prepare add:8=1 add:9=-1")
+        other = self.cluster.client("other")
+        self.restart()
+        answer = self.writable(other)  # begins are answered, so every older session is fenced
+        self.assertNotIn(victim.id, [version for _, version, _ in answer["reads"]])
+        told = self.guide.ask("commit")
+        self.assertEqual(told["outcome"], "aborted", told)
+        victim.resume()
+        self.assertEqual(victim.receive()["outcome"], "aborted")
+        victim.need(f"transact {CHANGES}")
+        self.check_history()
+
+    def test_killed_again_and_again_under_load(self):
+        movers = [self.cluster.transfers(f"mover-{i}", seconds=6, seed=i) for i in range(2)]
+        while any(mover.running() for mover in movers):
+            movers[0].wait_for_attempts(50)
+            self.cluster.manager.signal(signal.SIGKILL)
+            self.cluster.manager.wait()
+            self.cluster.start_manager()
+        for mover in movers:
+            self.assertGreater(mover.receive()["codes"].get("kOk", 0), 50)
+        self.check_history()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""How long death hurts, as distributions: JSON on stdout.
+
+    python3 tests/integration/measure_recovery.py build/dev/bin/loam-commit-manager build/dev/bin/loam-storage-node \\
+        build/dev/tests/integration/loam-workload --runs 50
+
+* dead_client_keys_ms: from the death of a client, all of whose writes were in and whose commit was not decided, to the
+  moment when another client has committed a change of all the same keys. Beyond the lease: what is left without it.
+* manager_restart_ms: from the start of the new commit manager's process, after a SIGKILL, to the first begin that a
+  waiting client gets answered. Records and open transactions as said in the options.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import ACCOUNTS, BALANCE, Cluster, now  # noqa: E402
+
+KEYS = range(1, 9)
+
+
+def distribution(values):
+    ordered = sorted(values)
+
+    def at(share):
+        return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2)
+
+    return {"runs": len(ordered), "min": at(0), "p50": at(0.5), "p90": at(0.9), "max": at(1)}
+
+
+def dead_client_keys(cluster, guide, runs):
+    changes = " ".join(f"add:{key}={1 if key % 2 else -1}" for key in KEYS)
+    values = []
+    for run in range(runs):
+        victim = cluster.client(f"victim-{run}", pause="client.commit.writes_applied=kill")
+        victim.need(f"prepare {changes}")
+        victim.send("commit")
+        victim.wait()
+        died = now()
+        answer = guide.need(f"writable 60000 {' '.join(map(str, KEYS))}", deadline=90)
+        values.append((answer["ended"] / 1e9 - died) * 1000)
+        victim.close()
+    return values
+
+
+def manager_restart(cluster, guide, runs):
+    values = []
+    for _ in range(runs):
+        cluster.manager.kill()
+        started = now()
+        cluster.start_manager()
+        answer = guide.need("writable 60000 1", deadline=90)
+        values.append((answer["begun"] / 1e9 - started) * 1000)
+    return values
+
+
+def revision():
+    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("programs", nargs=3, help="loam-commit-manager loam-storage-node loam-workload")
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--lease-ms", type=int, default=500, help="of clients and storage nodes")
+    parser.add_argument("--nodes", type=int, default=2)
+    options = parser.parse_args()
+    lease_s = options.lease_ms / 1000
+    with Cluster(nodes=options.nodes, lease_s=lease_s, node_lease_s=lease_s) as cluster:
+        guide = cluster.client("guide")
+        guide.need(f"load {ACCOUNTS} {BALANCE}")
+        keys = dead_client_keys(cluster, guide, options.runs)
+        restarts = manager_restart(cluster, guide, options.runs)
+    json.dump({
+        "git": revision(), "host": platform.node(), "cpus": os.cpu_count(), "options": {
+            "runs": options.runs, "lease_ms": options.lease_ms, "nodes": options.nodes, "accounts": ACCOUNTS},
+        "dead_client_keys_ms": distribution(keys),
+        "dead_client_keys_beyond_lease_ms": distribution([value - options.lease_ms for value in keys]),
+        "manager_restart_ms": distribution(restarts)}, sys.stdout, indent=2)
+    print()
+
+
+if __name__ == "__main__":
+    main()
