@@ -5,6 +5,9 @@
 #include <variant>
 
 #include "common/base/env.h"
+#ifdef LOAM_ASSERTIONS
+#include "common/base/pause_point.h"
+#endif
 
 namespace loam::client {
 

@@ -208,13 +208,15 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
 Buffer ScriptedCluster::execute_once(const net::Connection& connection, const wire::Envelope& envelope,
                                      ByteReader& reader) {
   const bool manager = connection.context<void>() != nullptr;
-  const bool read = envelope.opcode == Opcode::kRead || envelope.opcode == Opcode::kPlainRead ||
-                    envelope.opcode == Opcode::kRenewSession || envelope.opcode == Opcode::kGetCatalog;
+  const bool repeatable = envelope.opcode == Opcode::kRead || envelope.opcode == Opcode::kPlainRead ||
+                          envelope.opcode == Opcode::kRenewSession || envelope.opcode == Opcode::kGetCatalog ||
+                          envelope.opcode == Opcode::kCleared || envelope.opcode == Opcode::kReleaseSnapshots;
   if (envelope.opcode != Opcode::kOpenSession && fenced_) {
     return encoded(wire::Error{{StatusCode::kFenced, "session " + std::to_string(session_.value) + " is fenced"}},
                    envelope.sequence);
   }
-  if (envelope.sequence == 0 || read) return manager ? execute_manager(envelope, reader) : execute(envelope, reader);
+  if (envelope.sequence == 0 || repeatable)
+    return manager ? execute_manager(envelope, reader) : execute(envelope, reader);
   wire::ReplyWindow& window = manager ? *manager_window_ : *node_window_;
   Buffer answer;
   switch (window.look_up(envelope.sequence, answer)) {

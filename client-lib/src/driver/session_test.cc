@@ -2,12 +2,16 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "client-lib/src/driver/driver_test_fixture.h"
+#ifdef LOAM_ASSERTIONS
+#include "common/base/pause_point.h"
+#endif
 
 namespace loam::client {
 namespace {
@@ -81,6 +85,71 @@ TEST_F(SessionTest, LostConnectionsFailNothing) {
   EXPECT_GE(statistics.resent, 10u);
   EXPECT_EQ(statistics.resumed, seen.resumed);
 }
+
+#ifdef LOAM_ASSERTIONS
+/// Names of the pause points that a client passes, in order.
+class Passed {
+ public:
+  Passed() {
+    for (const char* name :
+         {"client.commit.begun", "client.commit.undo_written", "client.commit.writes_sent",
+          "client.commit.writes_applied", "client.commit.marked", "client.commit.completed", "client.commit.answered",
+          "client.commit.cleared", "client.abort.failed", "client.abort.undo_decided", "client.abort.reverts_sent",
+          "client.abort.reverted", "client.abort.completed", "client.abort.cleared"}) {
+      hooks_.push_back(PausePoints::on(name, [this, name] {
+        const std::lock_guard lock(mutex_);
+        names_.emplace_back(name);
+      }));
+    }
+  }
+  /// Those seen since the last call, when `last` and the application's answer are among them; without the latter, whose
+  /// place among the others is open.
+  std::vector<std::string> until(const std::string& last) {
+    std::vector<std::string> names;
+    const auto seen = [&](const std::string& name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    EXPECT_TRUE(eventually([&] {
+      const std::lock_guard lock(mutex_);
+      names = names_;
+      return seen(last) && seen("client.commit.answered");
+    }));
+    std::erase(names, "client.commit.answered");
+    const std::lock_guard lock(mutex_);
+    names_.clear();
+    return names;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> names_;
+  std::vector<PausePoints::Hook> hooks_;
+};
+
+TEST_F(SessionTest, PausePointsComeInTheOrderOfTheProtocol) {
+  prepare();
+  Passed passed;
+  ASSERT_TRUE(update().ok());
+  std::vector<std::string> names = passed.until("client.commit.cleared");
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"client.commit.begun", "client.commit.undo_written", "client.commit.writes_sent",
+                                      "client.commit.writes_applied", "client.commit.marked", "client.commit.completed",
+                                      "client.commit.cleared"}));
+
+  // Key 2 is written, key 1 is a conflict: the transaction began before the last update.
+  auto old = client_->begin().value();
+  ASSERT_TRUE(update().ok());
+  static_cast<void>(passed.until("client.commit.cleared"));
+  ASSERT_TRUE(old.update(*table_, Key(1), {Value::int64(9)}).ok());
+  ASSERT_TRUE(old.insert(*table_, Key(2), {Value::int64(9)}).ok());
+  EXPECT_EQ(old.commit().code(), StatusCode::kConflict);
+  names = passed.until("client.abort.cleared");
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"client.commit.begun", "client.commit.undo_written", "client.commit.writes_sent",
+                                      "client.abort.failed", "client.abort.undo_decided", "client.abort.reverts_sent",
+                                      "client.abort.reverted", "client.abort.completed", "client.abort.cleared"}));
+}
+#endif
 
 TEST_F(SessionTest, FencedAtAnyStepATransactionIsRolledBackAndTheClientGoesOn) {
   prepare();

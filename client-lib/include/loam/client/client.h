@@ -38,7 +38,8 @@ class Task {
   std::shared_ptr<Impl> impl_;
 };
 
-/// One session with a cluster (R3), with a worker thread of its own that runs fibers and owns all connections.
+/// A program's registration with a cluster (R3), with a worker thread of its own that runs fibers and owns all
+/// connections.
 ///
 ///     auto client = Client::connect("tcp://127.0.0.1:7400");
 ///     auto accounts = client.value()->open_table("accounts");
@@ -57,8 +58,19 @@ class Task {
 ///
 /// Owner and life: made by connect(), destroyed by its owner from an ordinary thread, after everything that was
 /// obtained from it. The destructor waits for the fibers that still run, finishes what is open and closes the session.
-/// When the commit manager's connection is lost the session has ended: every call fails with kUnavailable from then on,
-/// and a new Client is needed.
+///
+/// **What a client survives.** A lost connection, to a storage node or to the commit manager, fails nothing: it is made
+/// anew and what had no answer is sent again, and executed once (R3); only the time-outs of ClientOptions end the wait.
+/// Scans are the exception: they end with kUnavailable. A session can end while the client lives: the commit manager
+/// has heard nothing of it for longer than its lease (this process was stopped, or cut off), was itself restarted, or a
+/// storage node did not answer a write. The client then opens a new session by itself, and:
+///
+///   * transactions of the old session fail with kFenced at their next call, and so do their scans; nothing of them
+///     will ever be visible. run_transaction() runs them again.
+///   * a commit() under way is resolved through the new session (R4): ok if it was committed, kFenced if it was rolled
+///     back, kUnknownOutcome only if nobody can tell. Whatever was acknowledged before holds.
+///   * begins and calls outside of transactions wait for the new session, as long as a request may take, and then fail
+///     with kUnavailable, which says why there is none.
 class Client {
  public:
   /// Connects to the commit manager at `address` ("tcp://host:port") and from there to the whole cluster. Blocks the
@@ -97,20 +109,22 @@ class Client {
   Result<Table> create_table(std::string_view name, TableKind kind, const Schema& schema);
   /// kNoSuchTable names the table.
   Result<Table> open_table(std::string_view name);
-  /// Its records are gone for everyone at once. kNoSuchTable.
+  /// Its records are gone for everyone at once. kNoSuchTable (also if the connection was lost after the table was).
   Status drop_table(std::string_view name);
   /// In the order of names; without the system's own tables.
   Result<std::vector<Table>> list_tables();
 
   // ---- transactions ---------------------------------------------------------------------------------------------
 
+  /// kOverloaded: ClientOptions::max_transactions are open, and none ended in time; kUnavailable: there is no session,
+  /// and none could be opened in time; kTimeout.
   Result<Transaction> begin(const TransactionOptions& options = {});
 
-  /// Begins, calls `body`, commits; if the body or the commit fails with kConflict (or kOverloaded, kSnapshotTooOld,
-  /// kWrongShard: nothing happened, and a new attempt may succeed) waits and begins anew, up to the options' number of
-  /// attempts. Any other error of the body aborts and is returned; so is the last kConflict. kUnknownOutcome is never
-  /// retried. The body may run several times: it must have no effect outside of the transaction, and must not call
-  /// commit().
+  /// Begins, calls `body`, commits; if the body or the commit fails with kConflict (or kFenced, kUnavailable,
+  /// kOverloaded, kSnapshotTooOld, kWrongShard: nothing happened, and a new attempt may succeed) waits and begins anew,
+  /// up to the options' number of attempts and time. Any other error of the body aborts and is returned; so is the last
+  /// of those, and kUnavailable where shards wait for an operator. kUnknownOutcome is never retried. The body may run
+  /// several times: it must have no effect outside of the transaction, and must not call commit().
   Status run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options = {});
 
   // ---- scans ----------------------------------------------------------------------------------------------------

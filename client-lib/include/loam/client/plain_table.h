@@ -20,7 +20,8 @@ namespace loam::client {
 /// ever comes back for a key, so a match means that nothing happened in between.
 ///
 /// Copyable handle, any fibers of its client at once; not used after its Client. Every call suspends the fiber or
-/// blocks the ordinary thread that makes it. A write whose answer is lost is kUnknownOutcome: get() tells.
+/// blocks the ordinary thread that makes it. A write whose answer does not come, or whose session ends, is
+/// kUnknownOutcome: get() tells.
 /// [Thesis 3.3]
 class PlainTable {
  public:

@@ -47,7 +47,8 @@ class ScanStream {
   const ResultSchema& schema() const;
 
   /// The next chunk, or null at the end. May suspend or block. Errors end the stream: kNoSuchTable (dropped
-  /// meanwhile), kSnapshotTooOld, kOverflow, kUnavailable, kCancelled.
+  /// meanwhile), kSnapshotTooOld, kFenced (the session has ended), kOverflow, kUnavailable (a connection was lost:
+  /// scans are not repeated), kCancelled.
   Result<std::shared_ptr<const Chunk>> next();
   /// All chunks that are left. For results that fit into memory.
   Result<std::vector<std::shared_ptr<const Chunk>>> collect();

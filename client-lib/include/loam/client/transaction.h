@@ -43,7 +43,9 @@ class Transaction {
   bool read_only() const;
 
   /// The record as this transaction sees it. kNotFound if there is none; kWrongTableKind for a non-transactional table;
-  /// kSnapshotTooOld if the transaction has been open for too long; kUnavailable, kTimeout.
+  /// kSnapshotTooOld if the transaction has been open for too long; kFenced: the session that it began under has ended,
+  /// run it again; kUnavailable, kTimeout. A node that does not answer is tried again until the request's time-out; one
+  /// that has lost its records is named at once.
   Result<Record> get(const Table& table, Key key);
   /// The same without waiting. Own writes made after this call are not seen by it.
   Future<Record> get_async(const Table& table, Key key);
@@ -70,8 +72,13 @@ class Transaction {
 
   /// Makes the writes durable in the cluster's memory and visible to all later transactions. Ok only after the commit
   /// manager has acknowledged it (R1). Afterwards the transaction is finished, whatever the answer:
-  /// kConflict, kAlreadyExists, kNotFound, kNoSpace, kNoSuchTable, kOverloaded, kUnavailable, kTimeout: nothing
-  /// happened; kUnknownOutcome: the session was lost and the outcome could not be resolved (R4).
+  ///
+  ///   * kConflict, kAlreadyExists, kNotFound, kNoSpace, kNoSuchTable, kOverloaded, kUnavailable, kTimeout: nothing
+  ///     happened, all was taken back.
+  ///   * kFenced: the session ended, and the transaction was rolled back (or will be, if recovery takes longer than
+  ///     ClientOptions::commit_timeout_ns): run it again.
+  ///   * kUnknownOutcome: the session ended, and what became of the transaction could not be found out (R4): recovery
+  ///     had not decided it in time, or its outcome was forgotten. Look at the data before running it again.
   Status commit();
   /// Gives up. Ok also if it was finished already.
   Status abort();
