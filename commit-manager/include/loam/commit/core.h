@@ -23,9 +23,9 @@ namespace loam::commit {
 /// One connection of a client or storage node. The driver numbers them and uses no number twice.
 using PeerId = StrongId<struct PeerIdTag>;
 
-/// Sessions that are open at one time, one for each client process.
+/// Sessions that are open, or ended and not yet recovered, at one time; one for each client process.
 inline constexpr size_t kMaxSessions = 4'096;
-/// Storage nodes ever registered in this run of the manager, the dead ones included.
+/// Storage nodes of a cluster, by their addresses, the dead ones included.
 inline constexpr size_t kMaxNodes = 256;
 /// Open read-write transactions of one session: the fibers of a process, generously.
 inline constexpr size_t kMaxOpenPerSession = 8'192;
@@ -234,6 +234,9 @@ std::string_view to_string(SessionStatus::State state);
 /// 4. A publication covers every snapshot that is open, and everything that it says later snapshots see, they see
 ///    (R13).
 /// 5. A table is in the clients' catalog only while every live node has it (R30).
+/// 6. A transaction of a session that has ended is handed to recovery only when every storage node refuses the session:
+///    it has acknowledged the fence, or it, and every earlier incarnation of it, holds no lease (R7, R8, R9).
+/// 7. Nothing is said to anybody before that on which it depends is stored (R11).
 class Core {
  public:
   /// `state` is what `durable` stored last, and has passed check_state(); empty: a new cluster. Without `durable`
@@ -255,8 +258,8 @@ class Core {
   /// All messages of one frame of a peer, in order.
   void on_messages(PeerId peer, std::span<const Bytes> messages, uint64_t now_ns);
 
-  /// The connection is gone. A client's session ends: its read-only snapshots are released, its open transactions stay
-  /// open as orphans. A node counts as dead: nobody waits for it any longer.
+  /// The connection is gone. Sessions and storage nodes outlive it: a client resumes its session over another one, a
+  /// node registers again; otherwise their leases run out.
   void peer_lost(PeerId peer);
 
   /// Leases, ages, publications: whatever is due.
