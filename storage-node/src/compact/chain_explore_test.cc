@@ -26,8 +26,9 @@ using testing::ExploreReport;
 using Transaction = ManagerModel::Transaction;
 
 enum class Op : uint8_t { kInsert, kUpdate, kRemove, kRevert, kGet, kScan, kCompact };
-constexpr std::array kOps = {Op::kInsert, Op::kUpdate, Op::kRemove, Op::kRevert, Op::kGet, Op::kScan, Op::kCompact};
-constexpr std::array kNames = {"insert", "update", "remove", "revert", "get", "scan", "compact"};
+constexpr ExploreOps<Op, 7> kOps = {
+    {Op::kInsert, Op::kUpdate, Op::kRemove, Op::kRevert, Op::kGet, Op::kScan, Op::kCompact},
+    {"insert", "update", "remove", "revert", "get", "scan", "compact"}};
 
 constexpr uint64_t kKey = 7;     // under test
 constexpr uint64_t kOthers = 3;  // keys 100, 101, 102 lie beside it
@@ -39,12 +40,7 @@ class Scenario {
 
   void run(const std::vector<Op>& ops) {
     set_up();
-    size_t thread = 1;
-    for (const Op op : ops) {
-      const size_t t = op == Op::kCompact ? ExploreWorld::kCompactor : thread++;
-      ex_.spawn(kNames[static_cast<size_t>(op)], [this, op, t] { perform(op, t); });
-    }
-    ex_.run();
+    kOps.run(ex_, ops, [this](Op op, size_t thread) { perform(op, thread); });
     if (!ex_.failed()) look_afterwards();
   }
 
@@ -281,45 +277,19 @@ class Scenario {
   std::vector<uint64_t> old_handles_;
 };
 
-std::string name(const std::vector<Op>& ops) {
-  std::string name;
-  for (const Op op : ops) name += (name.empty() ? "" : ", ") + std::string(kNames[static_cast<size_t>(op)]);
-  return name;
-}
-
-/// Every combination of `size` operations, the compactor at most once.
-std::vector<std::vector<Op>> combinations(size_t size) {
-  std::vector<std::vector<Op>> all = {{}};
-  for (size_t i = 0; i < size; ++i) {
-    std::vector<std::vector<Op>> longer;
-    for (const auto& ops : all) {
-      for (const Op op : kOps) {
-        if (!ops.empty() && (op < ops.back() || (op == Op::kCompact && ops.back() == op))) continue;
-        longer.push_back(ops);
-        longer.back().push_back(op);
-      }
-    }
-    all = std::move(longer);
-  }
-  return all;
+void explore_one(const std::vector<Op>& ops, uint64_t schedules) {
+  const ExploreReport report =
+      explore({.schedules = explore_schedules(schedules)}, [&](Explorer& ex) { Scenario(ex, false).run(ops); });
+  ASSERT_TRUE(report.ok()) << kOps.name(ops) << ": " << report.message;
 }
 
 TEST(ChainExploreTest, EveryPair) {
-  for (const auto& ops : combinations(2)) {
-    const ExploreReport report =
-        explore({.schedules = explore_schedules(150)}, [&](Explorer& ex) { Scenario(ex, false).run(ops); });
-    ASSERT_TRUE(report.ok()) << name(ops) << ": " << report.message;
-  }
+  for (const auto& ops : kOps.combinations(2)) explore_one(ops, 150);
 }
 
 TEST(ChainExploreTest, EveryTripleWithTheCompactorBesides) {
   const ExploreTotals before = explore_totals;
-  for (auto ops : combinations(3)) {
-    if (ops.back() != Op::kCompact) ops.push_back(Op::kCompact);
-    const ExploreReport report =
-        explore({.schedules = explore_schedules(60)}, [&](Explorer& ex) { Scenario(ex, false).run(ops); });
-    ASSERT_TRUE(report.ok()) << name(ops) << ": " << report.message;
-  }
+  for (const auto& ops : kOps.combinations_besides_the_compactor(3)) explore_one(ops, 60);
   // The rare paths were walked.
   EXPECT_GT(explore_totals.moved, before.moved);
   EXPECT_GT(explore_totals.freed, before.freed);
@@ -333,11 +303,7 @@ TEST(ChainExploreTest, TheRarestMeetingsWithTheCompactor) {
   const std::vector<std::vector<Op>> rare = {{Op::kInsert, Op::kCompact}, {Op::kUpdate, Op::kCompact},
                                              {Op::kRevert, Op::kCompact}, {Op::kGet, Op::kCompact},
                                              {Op::kScan, Op::kCompact},   {Op::kUpdate, Op::kGet, Op::kCompact}};
-  for (const auto& ops : rare) {
-    const ExploreReport report =
-        explore({.schedules = explore_schedules(2'000)}, [&](Explorer& ex) { Scenario(ex, false).run(ops); });
-    ASSERT_TRUE(report.ok()) << name(ops) << ": " << report.message;
-  }
+  for (const auto& ops : rare) explore_one(ops, 2'000);
 }
 
 TEST(ChainExploreTest, TheThesissOrderIsFoundBroken) {
@@ -347,11 +313,7 @@ TEST(ChainExploreTest, TheThesissOrderIsFoundBroken) {
   std::cout << "found in schedule " << report.first_failure << ": " << report.message.substr(0, 200) << "\n";
 }
 
-TEST(ChainExploreTest, OurOrderIsNotFoundBrokenByTheSameSearch) {
-  const ExploreReport report = explore({.schedules = explore_schedules(4'000)},
-                                       [](Explorer& ex) { Scenario(ex, false).run({Op::kUpdate, Op::kRevert}); });
-  EXPECT_TRUE(report.ok()) << report.message;
-}
+TEST(ChainExploreTest, OurOrderIsNotFoundBrokenByTheSameSearch) { explore_one({Op::kUpdate, Op::kRevert}, 4'000); }
 
 }  // namespace
 }  // namespace loam::storage

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/testing/explorer.h"
@@ -131,6 +132,57 @@ class ExploreWorld {
   std::unique_ptr<Compactor> compactor_;
   ManagerModel manager_;
   uint64_t freed_ = 0;
+};
+
+/// The operations that a scenario has, and their names in messages. The last one is the compactor's work.
+template <class Op, size_t N>
+struct ExploreOps {
+  std::array<Op, N> all;
+  std::array<const char*, N> names;
+
+  Op compact() const { return all.back(); }
+  const char* name(Op op) const { return names[static_cast<size_t>(op)]; }
+  std::string name(const std::vector<Op>& ops) const {
+    std::string joined;
+    for (const Op op : ops) joined += (joined.empty() ? "" : ", ") + std::string(name(op));
+    return joined;
+  }
+
+  /// Every combination of `size` operations, the compactor at most once.
+  std::vector<std::vector<Op>> combinations(size_t size) const {
+    std::vector<std::vector<Op>> found = {{}};
+    for (size_t i = 0; i < size; ++i) {
+      std::vector<std::vector<Op>> longer;
+      for (const auto& ops : found) {
+        for (const Op op : all) {
+          if (!ops.empty() && (op < ops.back() || (op == compact() && ops.back() == op))) continue;
+          longer.push_back(ops);
+          longer.back().push_back(op);
+        }
+      }
+      found = std::move(longer);
+    }
+    return found;
+  }
+  /// The same with the compactor in each.
+  std::vector<std::vector<Op>> combinations_besides_the_compactor(size_t size) const {
+    auto found = combinations(size);
+    for (auto& ops : found) {
+      if (ops.back() != compact()) ops.push_back(compact());
+    }
+    return found;
+  }
+
+  /// Runs perform(op, thread) for each operation in a virtual thread of its own.
+  template <class Perform>
+  void run(testing::Explorer& ex, const std::vector<Op>& ops, Perform perform) const {
+    size_t thread = 1;
+    for (const Op op : ops) {
+      const size_t own = op == compact() ? ExploreWorld::kCompactor : thread++;
+      ex.spawn(name(op), [=] { perform(op, own); });
+    }
+    ex.run();
+  }
 };
 
 /// Schedules for each case: fewer under the address sanitizer, which slows them tenfold.

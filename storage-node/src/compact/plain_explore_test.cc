@@ -19,8 +19,8 @@ using testing::Explorer;
 using testing::ExploreReport;
 
 enum class Op : uint8_t { kPut, kInsert, kRemove, kGet, kScan, kCompact };
-constexpr std::array kOps = {Op::kPut, Op::kInsert, Op::kRemove, Op::kGet, Op::kScan, Op::kCompact};
-constexpr std::array kNames = {"put", "insert", "remove", "get", "scan", "compact"};
+constexpr ExploreOps<Op, 6> kOps = {{Op::kPut, Op::kInsert, Op::kRemove, Op::kGet, Op::kScan, Op::kCompact},
+                                    {"put", "insert", "remove", "get", "scan", "compact"}};
 
 constexpr uint64_t kKey = 7;
 constexpr uint64_t kOthers = 3;  // keys 100, 101, 102 lie beside it and do not change during the schedule
@@ -58,12 +58,7 @@ class Scenario {
 
   void run(const std::vector<Op>& ops) {
     set_up();
-    size_t thread = 1;
-    for (const Op op : ops) {
-      const size_t t = op == Op::kCompact ? ExploreWorld::kCompactor : thread++;
-      ex_.spawn(kNames[static_cast<size_t>(op)], [this, op, t] { perform(op, t); });
-    }
-    ex_.run();
+    kOps.run(ex_, ops, [this](Op op, size_t thread) { perform(op, thread); });
     if (!ex_.failed()) look_afterwards();
   }
 
@@ -206,35 +201,10 @@ class Scenario {
   std::vector<Scan> scans_;
 };
 
-std::string name(const std::vector<Op>& ops) {
-  std::string name;
-  for (const Op op : ops) name += (name.empty() ? "" : ", ") + std::string(kNames[static_cast<size_t>(op)]);
-  return name;
-}
-
 void explore_one(const std::vector<Op>& ops, uint64_t schedules) {
   const ExploreReport report =
       explore({.schedules = explore_schedules(schedules)}, [&](Explorer& ex) { Scenario(ex).run(ops); });
-  ASSERT_TRUE(report.ok()) << name(ops) << ": " << report.message;
-}
-
-void explore_all(size_t size, bool with_compactor, uint64_t schedules) {
-  std::vector<std::vector<Op>> all = {{}};
-  for (size_t i = 0; i < size; ++i) {
-    std::vector<std::vector<Op>> longer;
-    for (const auto& ops : all) {
-      for (const Op op : kOps) {
-        if (!ops.empty() && (op < ops.back() || (op == Op::kCompact && ops.back() == op))) continue;
-        longer.push_back(ops);
-        longer.back().push_back(op);
-      }
-    }
-    all = std::move(longer);
-  }
-  for (auto& ops : all) {
-    if (with_compactor && ops.back() != Op::kCompact) ops.push_back(Op::kCompact);
-    explore_one(ops, schedules);
-  }
+  ASSERT_TRUE(report.ok()) << kOps.name(ops) << ": " << report.message;
 }
 
 TEST(PlainExploreTest, TheRarestMeetingsWithTheCompactor) {
@@ -242,11 +212,13 @@ TEST(PlainExploreTest, TheRarestMeetingsWithTheCompactor) {
   explore_one({Op::kRemove, Op::kCompact}, 3'000);
 }
 
-TEST(PlainExploreTest, EveryPair) { explore_all(2, false, 150); }
+TEST(PlainExploreTest, EveryPair) {
+  for (const auto& ops : kOps.combinations(2)) explore_one(ops, 150);
+}
 
 TEST(PlainExploreTest, EveryTripleWithTheCompactorBesides) {
   const ExploreTotals before = explore_totals;
-  explore_all(3, true, 60);
+  for (const auto& ops : kOps.combinations_besides_the_compactor(3)) explore_one(ops, 60);
   // The rare paths were walked.
   EXPECT_GT(explore_totals.moved, before.moved);
   EXPECT_GT(explore_totals.freed, before.freed);
