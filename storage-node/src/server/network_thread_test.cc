@@ -1,0 +1,83 @@
+// Limits of a network thread towards its peers.
+#include "storage-node/src/server/network_thread.h"
+
+#include "common/net/tcp_transport.h"
+#include "storage-node/src/request/node_fixture.h"
+
+namespace loam::storage {
+namespace {
+
+constexpr size_t kMessageBytes = size_t{1} << 20;
+constexpr uint64_t kDeadlineNs = 30'000'000'000;
+
+/// A client that reads only when it is told to.
+class SlowClient : public net::Handler {
+ public:
+  explicit SlowClient(const net::Address& address) : transport_(net::make_tcp_transport().value()) {
+    connection_ = transport_->connect(address, *this).value();
+  }
+  template <class F>
+  [[nodiscard]] bool poll_until(F&& f) {
+    for (const uint64_t until_ns = Env::now_ns() + kDeadlineNs; Env::now_ns() < until_ns;) {
+      transport_->poll(10'000'000);
+      if (f()) return true;
+    }
+    return false;
+  }
+  void on_connected(net::Connection& connection) override {
+    connected = true;
+    connection.pause_receiving();
+  }
+  void resume() { connection_->resume_receiving(); }
+  void on_messages(net::Connection&, std::span<const Bytes> messages) override { received += messages.size(); }
+  void on_closed(net::Connection&, const Status& status) override { closed = status; }
+
+  bool connected = false;
+  size_t received = 0;
+  std::optional<Status> closed;
+
+ private:
+  std::unique_ptr<net::Transport> transport_;
+  net::Connection* connection_ = nullptr;
+};
+
+class NetworkThreadTest : public NodeFixture, public PeerListener {
+ protected:
+  NetworkThreadTest() : thread(0, 1, net::make_tcp_transport().value(), *registry, sessions, epochs) {
+    address = thread.transport().listen(net::Address::parse("tcp://127.0.0.1:0").value(), thread).value()->address();
+    thread.set_scans(scans, *this);
+    thread.run();
+  }
+  ~NetworkThreadTest() override { thread.stop(); }
+  void peer_gone(PeerId) override { gone.store(true, std::memory_order_release); }
+  /// As scans do for the first peer.
+  void post(size_t messages) {
+    for (size_t i = 0; i < messages; ++i) thread.post({1, Buffer(kMessageBytes), {}});
+  }
+  bool was_let_go() const { return gone.load(std::memory_order_acquire); }
+
+  std::atomic<bool> gone{false};
+  NetworkThread thread;
+  net::Address address;
+};
+
+TEST_F(NetworkThreadTest, WhatASlowPeerHasNotReadYetWaits) {
+  constexpr size_t kMessages = kMaxWaitingBytes / kMessageBytes;
+  SlowClient client(address);
+  ASSERT_TRUE(client.poll_until([&] { return client.connected; }));
+  post(kMessages);
+  client.resume();
+  EXPECT_TRUE(client.poll_until([&] { return client.received == kMessages; }));
+  EXPECT_FALSE(client.closed.has_value());
+}
+
+TEST_F(NetworkThreadTest, APeerThatDoesNotReadIsLetGo) {
+  SlowClient client(address);
+  ASSERT_TRUE(client.poll_until([&] { return client.connected; }));
+  // The transport's own queue and the network take some more.
+  post(3 * kMaxWaitingBytes / kMessageBytes);
+  EXPECT_TRUE(client.poll_until([&] { return was_let_go(); })) << "memory without bound for a client that sleeps";
+}
+
+}  // namespace
+}  // namespace loam::storage
