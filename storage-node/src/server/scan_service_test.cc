@@ -95,6 +95,18 @@ class ScanServiceTest : public NodeFixture {
     return result->view().get<int64_t>(0, 0);
   }
 
+  /// How the scan ended, without a chunk.
+  StatusCode end_of_scan() {
+    const auto messages = outbox.wait_for_done();
+    EXPECT_EQ(messages.size(), 1u);
+    ByteReader reader(messages.back());
+    wire::Envelope envelope;
+    wire::ScanDone done;
+    EXPECT_TRUE(wire::decode_envelope(reader, envelope).ok());
+    EXPECT_TRUE(wire::decode_body(reader, done).ok());
+    return done.status.code();
+  }
+
   RecordingPeer peer;
   RecordingOutbox outbox;
   std::unique_ptr<ScanService> service;
@@ -172,14 +184,7 @@ TEST_F(ScanServiceTest, ADroppedTableEndsItsScans) {
   ASSERT_TRUE(start(scan).ok());
   registry->remove(*epoch_thread, kAccounts);
   service->run();
-  const auto messages = outbox.wait_for_done();
-  ByteReader reader(messages.back());
-  wire::Envelope envelope;
-  wire::ScanDone done;
-  ASSERT_TRUE(wire::decode_envelope(reader, envelope).ok());
-  ASSERT_TRUE(wire::decode_body(reader, done).ok());
-  EXPECT_TRUE(done.status == StatusCode::kNoSuchTable) << done.status.to_string();
-  EXPECT_EQ(messages.size(), 1u) << "never an empty result (R30)";
+  EXPECT_EQ(end_of_scan(), StatusCode::kNoSuchTable) << "never an empty result (R30)";
   service->stop();
 }
 
@@ -190,6 +195,37 @@ TEST_F(ScanServiceTest, AGonePeerEndsItsScans) {
   service->run();
   outbox.wait_for_done();
   EXPECT_TRUE(start(sum_scan(), 2).ok()) << "its place is free again";
+  service->stop();
+}
+
+TEST_F(ScanServiceTest, WithoutALeaseScansEnd) {
+  fill();
+  start_service(2);
+  ASSERT_TRUE(start(sum_scan()).ok());
+  registry->grant_lease(1);  // it has run out
+  service->run();
+  EXPECT_EQ(end_of_scan(), StatusCode::kUnavailable);
+  service->stop();
+}
+
+TEST_F(ScanServiceTest, ANewPublicationEndsScansThatItDoesNotCover) {
+  fill();
+  start_service(1);
+  ASSERT_TRUE(start(sum_scan()).ok());
+  registry->publish(*epoch_thread, publication(2, 50));
+  service->run();
+  EXPECT_EQ(end_of_scan(), StatusCode::kSnapshotTooOld) << "R14";
+  service->stop();
+}
+
+TEST_F(ScanServiceTest, AStopTellsTheClients) {
+  fill();
+  start_service(2);
+  ASSERT_TRUE(start(sum_scan()).ok());
+  service->end_all({StatusCode::kUnavailable, "stopping"}, 0);  // the threads do not run yet
+  service->run();
+  EXPECT_EQ(end_of_scan(), StatusCode::kUnavailable);
+  service->end_all({StatusCode::kUnavailable, "stopping"}, 30'000'000'000);
   service->stop();
 }
 
