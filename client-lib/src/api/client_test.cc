@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -34,6 +37,30 @@ TEST_F(ClientTest, WrongAddressesAreTold) {
             StatusCode::kInvalidArgument);
   EXPECT_EQ(Client::connect(cluster_->manager().address(), {.request_timeout_ns = 0}).code(),
             StatusCode::kInvalidArgument);
+}
+
+TEST(ClientConnect, WaitsForAClusterThatIsStarting) {
+  commit::ManagerOptions options;
+  options.listen = "tcp://127.0.0.1:0";
+  options.admin_listen = "";
+  const auto manager = commit::CommitManager::start(options).value();
+  std::optional<Result<std::unique_ptr<Client>>> client;
+  std::thread connecting([&] { client.emplace(Client::connect(manager->address())); });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (manager->statistics().core.refused < 2 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  storage::NodeOptions node;
+  node.manager = manager->address();
+  node.admin_listen = "";
+  node.memory_bytes = uint64_t{96} << 20;
+  node.page_bytes = uint64_t{2} << 20;
+  node.huge_pages = false;
+  const auto started = storage::StorageNode::start(node).value();
+  connecting.join();
+  EXPECT_TRUE(client->ok()) << client->status().to_string();
+  client.reset();
+  started->stop();
 }
 
 TEST_F(ClientTest, SessionsAreOpenedAndClosed) {

@@ -59,6 +59,7 @@ Status Engine::open() {
 void Engine::reopen() {
   for (uint32_t attempt = 0; !closing_; ++attempt) {
     auto session = make_session();
+    opening_ = session;
     last_failure_ = session->manager().open(worker_.now_ns() + options_.connect_timeout_ns);
     if (last_failure_.ok() && !closing_) return take(std::move(session));
     if (closing_) break;
@@ -78,7 +79,11 @@ Result<std::shared_ptr<Session>> Engine::session(uint64_t deadline_ns) {
     awaiting_session_.push_back(&opened);
     if (opened.wait_until(deadline_ns)) continue;
     std::erase(awaiting_session_, &opened);
-    const Status& why = last_failure_.ok() ? present_->status() : last_failure_;
+    // What the commit manager says to those who wait, if it says something.
+    const auto opening = opening_.lock();
+    const bool refused = opening != nullptr && !opening->manager().last_refusal().ok();
+    const Status& why =
+        refused ? opening->manager().last_refusal() : (last_failure_.ok() ? present_->status() : last_failure_);
     return Status(StatusCode::kUnavailable, "no new session could be opened in time: " + std::string(why.message()));
   }
   return present_;

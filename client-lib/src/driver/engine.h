@@ -125,6 +125,7 @@ class Engine final : private RoundHook {
   std::vector<std::shared_ptr<Session>> sessions_;  // all with something under way, the present one among them
   std::vector<fiber::Event*> awaiting_session_;     // in the frames of the waiting fibers
   Status last_failure_;                             // of opening a session
+  std::weak_ptr<Session> opening_;                  // the newest attempt to open one again
   bool reopening_ = false;
   bool closing_ = false;
   uint64_t overloaded_until_ns_ = 0;

@@ -127,7 +127,7 @@ Status Link::greeted(wire::Opcode opcode, ByteReader& body) {
   const bool passing = refusal == StatusCode::kUnavailable || refusal == StatusCode::kOverloaded ||
                        refusal == StatusCode::kTimeout || refusal == StatusCode::kMalformed;
   if (!passing) close(named);
-  if (passing && options_.on_lost) options_.on_lost(named, true);
+  refused_ = passing;
   if (!passing && options_.on_ended) options_.on_ended(named);
   return refusal;
 }
@@ -177,7 +177,8 @@ void Link::on_closed(net::Connection&, const Status& status) {
   for (const auto& request : ended) {
     if (request.asker != nullptr) request.asker->on_failure(request.token, closed_.ok() ? loss : closed_, request.sent);
   }
-  if (closed_.ok() && options_.on_lost) options_.on_lost(last_loss_, false);
+  const bool refused = std::exchange(refused_, false);
+  if (closed_.ok() && options_.on_lost) options_.on_lost(last_loss_, refused);
 }
 
 Status Link::timeout_status(const RequestWindow::Ended& ended) const {

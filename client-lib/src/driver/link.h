@@ -80,7 +80,7 @@ class Link final : private net::Handler {
     std::function<void(Buffer& out)> greeting;
     /// Its answer, unless an error. An error returned closes the connection.
     std::function<Status(wire::Opcode opcode, ByteReader& body)> on_greeted;
-    /// Told when a connection is lost, or its greeting refused for now (`refused`).
+    /// Told when a connection is lost; `refused`: because its greeting was refused for now.
     std::function<void(const Status&, bool refused)> on_lost;
     /// Told when the greeting was refused for good.
     std::function<void(const Status&)> on_ended;
@@ -178,6 +178,7 @@ class Link final : private net::Handler {
   bool connected_ = false;  // the handshake is done
   bool greeted_ = false;    // and the greeting was taken
   bool blocked_ = false;    // the connection takes nothing before on_writable()
+  bool refused_ = false;    // the greeting was, for now: the connection ends
   Status closed_;           // not ok: for good
   Status last_loss_;
   uint64_t retry_at_ns_ = 0;

@@ -96,6 +96,8 @@ class ManagerSession final : private Asker {
   /// Ok while the session lives.
   const Status& status() const { return end_; }
   bool opened() const { return id_ != SessionId(); }
+  /// Why the commit manager has not opened it yet; ok if it has said nothing.
+  const Status& last_refusal() const { return last_refusal_; }
   SessionId id() const { return id_; }
   uint64_t manager_epoch() const { return manager_epoch_; }
   uint64_t lease_ns() const { return lease_ns_; }
