@@ -476,6 +476,23 @@ TEST_F(ReadMachine, EndsWhenTheRecovererIsFenced) {
   EXPECT_EQ(machine_.end(), End::kFenced);
 }
 
+// Another recoverer has put *aborted* there meanwhile, and may be dead.
+TEST_F(ReadMachine, RemovesWhateverStandsThereInTheEnd) {
+  read(undo_row(UndoState::kCommitted, some_records()));
+  machine_.acknowledged();
+  ASSERT_TRUE(machine_.next(out_));
+  machine_.on_write(std::vector<WriteResult>{{StatusCode::kConflict, Version(5)}});
+  ASSERT_TRUE(machine_.next(out_));
+  const Buffer row = undo_row(UndoState::kAborted, {});
+  machine_.on_read(std::vector<wire::ReadResult>{{StatusCode::kOk, Version(5), row}});
+  ASSERT_TRUE(machine_.next(out_));
+  const auto& remove = std::get<wire::PlainWrite>(out_.message).operations.at(0);
+  EXPECT_EQ(remove.kind, WriteKind::kRemove);
+  EXPECT_EQ(remove.expected, Version(5));
+  machine_.on_write(std::vector<WriteResult>{{StatusCode::kConflict, Version()}});
+  EXPECT_EQ(machine_.end(), End::kDone);
+}
+
 TEST_F(ReadMachine, SplitsLongReverts) {
   std::vector<RecordId> records;
   for (uint64_t key = 0; key < 3 * kNodes * kRevertBatchRecords; ++key) records.push_back({kTable, Key(key)});

@@ -265,10 +265,15 @@ TEST_F(RecovererTest, CanBeStoppedAnywhere) {
 // R9: a node that does not answer holds up what needs it, and nothing else, however much that is.
 TEST_F(RecovererTest, DoesNotWaitForOneNodeWithWhatOthersCanDo) {
   constexpr NodeId kGone{2};
-  for (const NodeFate fate : {NodeFate::kClose, NodeFate::kIgnore, NodeFate::kUnavailable}) {
+  for (const NodeFate fate : {NodeFate::kClose, NodeFate::kIgnore, NodeFate::kUnavailable, NodeFate::kNoRecords}) {
     Manager manager(nodes_);
     const auto catalog = nodes_.catalog();
-    nodes_.set_script([&](NodeId node, Opcode) { return node == kGone ? fate : NodeFate::kAnswer; });
+    std::atomic<size_t> asked{0};  // relaxed: a count
+    nodes_.set_script([&](NodeId node, Opcode) {
+      if (node != kGone) return NodeFate::kAnswer;
+      asked.fetch_add(1, std::memory_order_relaxed);
+      return fate;
+    });
     size_t free = 0;
     for (uint64_t id = 1; id <= 200; ++id) {
       bool needs = catalog.shards.owner(wire::kTransactionTableId, Key(id)) == kGone;
@@ -295,6 +300,7 @@ TEST_F(RecovererTest, DoesNotWaitForOneNodeWithWhatOthersCanDo) {
     EXPECT_GE(waiting(), 200 - free - 8);
     ASSERT_TRUE(manager.wait_for([&] { return !manager.notes_.empty(); })) << "operators are told";
     EXPECT_NE(manager.notes_[0].find("storage node 2"), std::string::npos) << manager.notes_[0];
+    EXPECT_LT(asked.load(std::memory_order_relaxed), 100u) << "it is asked again and again, and by one at a time";
     nodes_.set_script({});
     ASSERT_TRUE(manager.wait_until_cleared(200));
     EXPECT_EQ(nodes_.undo_records(), 0u);
@@ -361,6 +367,24 @@ TEST_F(RecovererTest, EndsWhenItIsFenced) {
   EXPECT_EQ(manager_.recoverer().statistics().running, 0u);
   EXPECT_EQ(manager_.outcomes(), 0u);
   EXPECT_EQ(nodes_.undo_records(), 6u);
+}
+
+TEST_F(RecovererTest, EndsWhenItIsFencedInBetween) {
+  leave_some(100, 100);
+  std::atomic<int> seen{0};  // relaxed: a count
+  nodes_.set_script([&](NodeId, Opcode) {
+    return seen.fetch_add(1, std::memory_order_relaxed) < 60 ? NodeFate::kAnswer : NodeFate::kFenced;
+  });
+  manager_.start();
+  manager_.add(100, 100);
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.failed_.has_value(); }));
+  EXPECT_TRUE(*manager_.failed_ == StatusCode::kFenced) << manager_.failed_->to_string();
+  manager_.stop();
+  nodes_.set_script({});
+  manager_.start();
+  manager_.add(100, 100);
+  ASSERT_TRUE(manager_.wait_until_cleared(100));
+  check_ended(100, 100);
 }
 
 TEST_F(RecovererTest, IsFastWithManyTransactions) {

@@ -6,15 +6,6 @@
 #include "common/wire/storage.h"
 
 namespace loam::client {
-namespace {
-
-/// A link whose greeting is refused for good says so, or is lost with the refusal's code.
-template <class Options, class Told>
-void tell_end(Options& options, Told told) {
-  if constexpr (requires { options.on_ended; }) options.on_ended = told;
-}
-
-}  // namespace
 
 RecoveryNode::RecoveryNode(Worker& worker, wire::NodeInfo info, const RecovererOptions& options)
     : worker_(worker),
@@ -30,12 +21,11 @@ void RecoveryNode::renew() {
   Link::Options options;
   options.address = info_.address;
   options.name = name_;
-  options.greeting = [this](Buffer& out, auto... sequence) {
-    wire::encode_message(wire::Attach{options_.session, options_.manager_epoch, info_.incarnation},
-                         (0 + ... + sequence), out);
+  options.greeting = [this](Buffer& out) {
+    wire::encode_message(wire::Attach{options_.session, options_.manager_epoch, info_.incarnation}, 0, out);
   };
-  options.on_lost = [this](const Status& status, auto...) { lost_ = status; };
-  tell_end(options, [this](const Status& status) { end_ = status; });
+  options.on_lost = [this](const Status& status, bool) { lost_ = status; };
+  options.on_ended = [this](const Status& status) { end_ = status; };
   link_ = std::make_unique<Link>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
 }
 
@@ -124,7 +114,6 @@ Status RecoveryNode::settle(uint64_t now_ns) {
   for (auto& link : old_links_) link->expire(now_ns);
   std::erase_if(old_links_, [](const auto& link) { return link->idle(); });
   if (end_ == StatusCode::kFenced) return end_;
-  if (lost_ == StatusCode::kFenced) return lost_;
   if (!lost_.ok()) fail_calls({StatusCode::kUnavailable, std::string(std::exchange(lost_, {}).message())});
   if (!end_.ok()) fail_calls({StatusCode::kUnavailable, std::string(end_.message())});
   return ok_status();

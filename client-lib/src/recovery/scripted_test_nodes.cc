@@ -160,11 +160,32 @@ bool ScriptedNodes::serve(net::Connection& connection, Bytes message) {
     case NodeFate::kUnavailable:
       answer(&connection, wire::Error{{StatusCode::kUnavailable, "the script says so"}}, envelope.sequence);
       return true;
+    case NodeFate::kNoRecords:
+      refuse_operations(connection, envelope, reader);
+      return true;
     case NodeFate::kFenced:
       answer(&connection, wire::Error{{StatusCode::kFenced, "the script says so"}}, envelope.sequence);
       return true;
   }
   return true;
+}
+
+void ScriptedNodes::refuse_operations(net::Connection& connection, const wire::Envelope& envelope, ByteReader& reader) {
+  const uint64_t sequence = envelope.sequence;
+  const Status lost(StatusCode::kUnavailable, "the records are lost");
+  if (envelope.opcode == Opcode::kPlainRead) {
+    wire::PlainReadReply reply;
+    reply.results.assign(decoded<wire::PlainRead>(reader).records.size(), {lost.code(), {}, {}});
+    answer(&connection, reply, sequence);
+  } else if (envelope.opcode == Opcode::kRevert) {
+    wire::RevertReply reply;
+    reply.results.assign(decoded<wire::Revert>(reader).records.size(), {lost.code(), {}});
+    answer(&connection, reply, sequence);
+  } else if (envelope.opcode == Opcode::kAttach) {
+    answer(&connection, wire::Attached{}, sequence);
+  } else {
+    answer(&connection, wire::Error{lost}, sequence);
+  }
 }
 
 void ScriptedNodes::execute(net::Connection* connection, const Node& node, const wire::Envelope& envelope,

@@ -28,6 +28,7 @@ enum class NodeFate : uint8_t {
   kClose,          ///< not executed; the connection is closed
   kUnavailable,    ///< refused as a whole
   kFenced,         ///< refused as a whole
+  kNoRecords,      ///< every operation is answered with kUnavailable: the node has lost its records
 };
 
 /// A node's record of what transactions did, and nodes that serve it over TCP from one thread. Everything that a test
@@ -71,6 +72,7 @@ class ScriptedNodes final : private net::Handler {
   void on_closed(net::Connection&, const Status&) override {}
 
   bool serve(net::Connection& connection, Bytes message);
+  static void refuse_operations(net::Connection& connection, const wire::Envelope& envelope, ByteReader& reader);
   void execute(net::Connection* connection, const Node& node, const wire::Envelope& envelope, ByteReader& reader);
   wire::WriteResult plain_write(const wire::PlainWrite::Operation& operation);
   void scan(net::Connection* connection, const Node& node, uint64_t sequence, const wire::Scan& message);
