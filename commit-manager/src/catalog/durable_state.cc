@@ -64,6 +64,7 @@ void encode_state(const DurableState& state, Buffer& out) {
   wire::Encoder encoder(body_writer);
   encoder(state);
   out.clear();
+  out.reserve(kHeaderBytes + body.size());
   ByteWriter writer(out);
   writer.put_raw(as_bytes(kMagic));
   writer.put(kFormat);

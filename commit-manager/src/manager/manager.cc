@@ -36,26 +36,26 @@ Status out_of_range(const std::string& option, const std::string& range) {
 Status ManagerOptions::check() const {
   LOAM_RETURN_IF_ERROR(net::Address::parse(listen).status());
   if (core.client_lease_ns < kMinLeaseNs || core.client_lease_ns > kMaxLeaseNs) {
-    return out_of_range("client lease", "10 ms to 1 h");
+    return out_of_range("client-lease", "10 ms to 1 h");
   }
   if (core.node_lease_ns < kMinLeaseNs || core.node_lease_ns > kMaxLeaseNs) {
-    return out_of_range("node lease", "10 ms to 1 h");
+    return out_of_range("node-lease", "10 ms to 1 h");
   }
-  if (core.max_transaction_age_ns < kMinLeaseNs) return out_of_range("maximum transaction age", "10 ms or more");
-  if (core.ids_ahead == 0 || core.ids_ahead > uint64_t{1} << 40) return out_of_range("ids ahead", "1 to 2^40");
+  if (core.max_transaction_age_ns < kMinLeaseNs) return out_of_range("max-transaction-age", "10 ms or more");
+  if (core.ids_ahead == 0 || core.ids_ahead > uint64_t{1} << 40) return out_of_range("ids-ahead", "1 to 2^40");
   if (core.max_sessions == 0 || core.max_sessions > kMaxSessions) {
-    return out_of_range("sessions", "1 to " + std::to_string(kMaxSessions));
+    return out_of_range("max-sessions", "1 to " + std::to_string(kMaxSessions));
   }
   if (core.max_open_per_session == 0 || core.max_open_per_session > kMaxOpenPerSession) {
-    return out_of_range("open transactions of a session", "1 to " + std::to_string(kMaxOpenPerSession));
+    return out_of_range("max-open-per-session", "1 to " + std::to_string(kMaxOpenPerSession));
   }
   if (core.publish_interval_ns < 100'000 || core.publish_interval_ns > 10'000'000'000) {
-    return out_of_range("publish interval", "100 us to 10 s");
+    return out_of_range("publish-interval", "100 us to 10 s");
   }
   if (core.initial_nodes > kMaxNodes) return out_of_range("nodes", "0 to " + std::to_string(kMaxNodes));
   if (spin_ns > 1'000'000'000) return out_of_range("spin", "0 to 1 s");
   if (core.max_open == 0 || core.max_open > kMaxOpenIds) {
-    return out_of_range("open transactions", "1 to " + std::to_string(kMaxOpenIds));
+    return out_of_range("max-open", "1 to " + std::to_string(kMaxOpenIds));
   }
   if (core.first_transaction.value == 0 || core.first_session.value == 0) {
     return out_of_range("first transaction and session", "from 1 on");

@@ -1,6 +1,7 @@
 // What survives a commit manager, and how it ends when its folder fails.
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -106,6 +107,25 @@ TEST_F(RestartTest, RefusesAFolderInUse) {
   const auto second = CommitManager::start(options());
   EXPECT_EQ(second.code(), StatusCode::kUnavailable);
   EXPECT_NE(second.status().message().find(folder.string()), std::string_view::npos) << second.status().to_string();
+}
+
+TEST_F(RestartTest, RefusesADamagedState) {
+  start(options());
+  manager.reset();
+  const auto size = static_cast<std::streamoff>(fs::file_size(folder / "state"));
+  {
+    std::fstream file(folder / "state", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(size - 1);
+    const int last = file.get();
+    file.seekp(size - 1);
+    file.put(static_cast<char>(last ^ 1));
+  }
+  const auto damaged = CommitManager::start(options());
+  EXPECT_EQ(damaged.code(), StatusCode::kInternal);
+  EXPECT_NE(damaged.status().message().find("checksum"), std::string_view::npos) << damaged.status().to_string();
+  EXPECT_NE(damaged.status().message().find(folder.string()), std::string_view::npos);
+  fs::resize_file(folder / "state", static_cast<uintmax_t>(size / 2));
+  EXPECT_EQ(CommitManager::start(options()).code(), StatusCode::kInternal);
 }
 
 TEST_F(RestartTest, EndsItselfWhenItsFolderFails) {

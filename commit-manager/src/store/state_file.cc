@@ -3,7 +3,6 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -12,18 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/base/env.h"
 #include "common/base/log.h"
 
 namespace loam::commit {
 namespace {
 
-constexpr std::string_view kMagic = "LOAMCMST";
-constexpr uint32_t kFormat = 1;
-constexpr size_t kHeaderBytes = 8 + 4 + 8 + 8;
 constexpr const char* kState = "state";
 constexpr const char* kNewState = "state.new";
 constexpr const char* kLock = "lock";
@@ -55,7 +48,7 @@ bool write_all(int file, Bytes bytes) {
 Result<Buffer> read_all(int file, const std::string& path) {
   struct stat found{};
   if (::fstat(file, &found) != 0) return Status(StatusCode::kInternal, path + " cannot be read: " + why(errno));
-  if (found.st_size < 0 || static_cast<uint64_t>(found.st_size) > kMaxStateBytes + kHeaderBytes) {
+  if (found.st_size < 0 || static_cast<uint64_t>(found.st_size) > kMaxStateBytes) {
     return Status(StatusCode::kInternal, path + " is too large to be a commit manager's state");
   }
   Buffer bytes(static_cast<size_t>(found.st_size));
@@ -69,35 +62,6 @@ Result<Buffer> read_all(int file, const std::string& path) {
   }
   bytes.resize(done);
   return bytes;
-}
-
-Status damaged(const std::string& path, const std::string& what) {
-  return {
-      StatusCode::kInternal,
-      path + " is damaged (" + what +
-          "). It holds the cluster's tables, shard map and the bounds of the ids given out: restore it from a copy of "
-          "this very state. Without it the cluster can only be started anew, with an empty folder and new storage "
-          "nodes"};
-}
-
-/// The state in a whole file's bytes.
-Result<Buffer> decode(const std::string& path, Bytes bytes) {
-  ByteReader reader(bytes);
-  const Bytes magic = reader.get_raw(kMagic.size());
-  const auto format = reader.get<uint32_t>();
-  const auto length = reader.get<uint64_t>();
-  const auto checksum = reader.get<uint64_t>();
-  if (reader.failed() || as_text(magic) != kMagic) return damaged(path, "it does not begin as a state does");
-  if (format != kFormat) {
-    return Status(StatusCode::kInternal, path + " has format " + std::to_string(format) + ", and this program knows " +
-                                             std::to_string(kFormat) + ": start the version of Loam that wrote it");
-  }
-  const Bytes state = bytes.subspan(kHeaderBytes);
-  if (state.size() != length) {
-    return damaged(path, "it has " + std::to_string(state.size()) + " bytes instead of " + std::to_string(length));
-  }
-  if (XXH3_64bits(state.data(), state.size()) != checksum) return damaged(path, "its checksum does not match");
-  return Buffer(state.begin(), state.end());
 }
 
 }  // namespace
@@ -159,8 +123,9 @@ Status StateFile::read() {
     if (errno == ENOENT) return ok_status();
     return {StatusCode::kInternal, path + " cannot be read: " + why(errno)};
   }
-  LOAM_ASSIGN_OR_RETURN(const Buffer bytes, read_all(file.value, path));
-  LOAM_ASSIGN_OR_RETURN(found_, decode(path, bytes));
+  LOAM_ASSIGN_OR_RETURN(found_, read_all(file.value, path));
+  // Nothing in it is not the same as no file: that would be a new cluster, which gives old ids again.
+  if (found_.empty()) return {StatusCode::kInternal, path + " is empty; restore it from a copy"};
   return ok_status();
 }
 
@@ -174,8 +139,8 @@ Status StateFile::store(Bytes state) {
 }
 
 Status StateFile::replace(Bytes state) {
-  if (state.size() > kMaxStateBytes) {
-    return {StatusCode::kInternal, "a state of " + std::to_string(state.size()) + " bytes is beyond the limit"};
+  if (state.empty() || state.size() > kMaxStateBytes) {
+    return {StatusCode::kInternal, "a state of " + std::to_string(state.size()) + " bytes is none"};
   }
   LOAM_RETURN_IF_ERROR(write_beside(state));
   Env::pause_point("manager.durable.written");
@@ -191,14 +156,8 @@ Status StateFile::replace(Bytes state) {
 }
 
 Status StateFile::write_beside(Bytes state) {
-  Buffer header;
-  ByteWriter writer(header);
-  writer.put_raw(as_bytes(kMagic));
-  writer.put(kFormat);
-  writer.put(static_cast<uint64_t>(state.size()));
-  writer.put(static_cast<uint64_t>(XXH3_64bits(state.data(), state.size())));
   const Descriptor file(::openat(folder_descriptor_, kNewState, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  const bool written = file.value >= 0 && write_all(file.value, header) && write_all(file.value, state);
+  const bool written = file.value >= 0 && write_all(file.value, state);
   if (written) Env::pause_point("manager.durable.beside");
   if (written && ::fdatasync(file.value) == 0) return ok_status();
   const int error = errno;

@@ -19,14 +19,15 @@ namespace loam::commit {
 /// `FOLDER/lock` is locked while the object lives (flock, so the kernel unlocks it when a process dies), and says whose
 /// it is: two commit managers on one folder would give out the same ids.
 ///
-/// File: magic "LOAMCMST" · format u32 · length u64 · XXH3 64 of the state · state; little endian.
+/// The file has the core's bytes and nothing else: they begin with a format and a checksum (Core::check_state()).
 ///
 /// Owner: CommitManager. Threads: one at a time. After a failed store() what is on the disk is the old state or the new
 /// one, and nobody knows which: every later one fails too.
 class StateFile final : public Durable {
  public:
   /// Makes the folder if only it is missing, takes the lock, and reads. kUnavailable: another manager has the folder;
-  /// kInvalidArgument: it cannot be made or written; kInternal: the state is damaged, or of a later format.
+  /// kInvalidArgument: it cannot be made or written; kInternal: the state cannot be
+  /// read, or is empty.
   static Result<std::unique_ptr<StateFile>> open(const std::string& folder);
   ~StateFile() override;
   StateFile(const StateFile&) = delete;
