@@ -6,7 +6,8 @@ printed when a test fails.
             self.cluster.client("a").ask("transact add:1=5 add:2=-5")
             self.cluster.manager.kill()
 
-Programs are the arguments of the test program: commit manager, storage node, workload (tests/integration/workload.cc).
+Programs are the arguments of the test program: commit manager, storage node, `loam`, workload
+(tests/integration/workload.cc).
 """
 
 import contextlib
@@ -27,9 +28,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from history import History  # noqa: E402
 
 BUILD = "build/dev"
-PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:4]] if len(sys.argv) > 3 else [
-    f"{BUILD}/bin/loam-commit-manager", f"{BUILD}/bin/loam-storage-node", f"{BUILD}/tests/integration/loam-workload"]
-MANAGER, NODE, WORKLOAD = PROGRAMS
+PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]] if len(sys.argv) > 4 else [
+    f"{BUILD}/bin/loam-commit-manager", f"{BUILD}/bin/loam-storage-node", f"{BUILD}/bin/loam",
+    f"{BUILD}/tests/integration/loam-workload"]
+MANAGER, NODE, LOAM, WORKLOAD = PROGRAMS
 
 DEADLINE_S = 30  # for everything that happens at once on an idle machine
 LEASE_S = 0.4
@@ -294,14 +296,28 @@ class Cluster:
 
     def transfers(self, name, seconds, seed=1, fibers=8, keys=ACCOUNTS, pause=None, address=None, first_insert=None):
         """A new client that runs random transactions for so long; receive() gives its summary."""
+        client = self.launch_transfers(name, seconds, seed, fibers, keys, pause, address, first_insert)
+        client.session = client.receive()["session"]
+        return client
+
+    def launch_transfers(self, name, seconds, seed=1, fibers=8, keys=ACCOUNTS, pause=None, address=None,
+                         first_insert=None):
+        """The same without waiting for its session."""
         client = Client(name, self.folder, address or self.client_address)
         if first_insert is None:
             first_insert = 1_000_000 * (1 + len(self.clients))
         self.clients[name] = client
         client.begin("transfers", "--seconds", seconds, "--seed", seed, "--fibers", fibers, "--keys", keys,
                      "--first-insert", first_insert, pause=pause)
-        client.session = client.receive()["session"]
         return client
+
+    def loam(self, *arguments):
+        """The operator's program; its output."""
+        done = subprocess.run([LOAM, *map(str, arguments), "--connect", self.address], capture_output=True, text=True,
+                              timeout=DEADLINE_S, check=False)
+        if done.returncode != 0:
+            raise AssertionError(f"loam {arguments}: {done.returncode}: {done.stdout} {done.stderr}")
+        return done.stdout
 
     def wait_until_fenced(self, client, times=1):
         """The session of this client is refused by every storage node; `times` of its sessions, one after another."""
@@ -371,5 +387,5 @@ class ClusterTest(unittest.TestCase):
 
 
 def main():
-    del sys.argv[1:4]
+    del sys.argv[1:5]
     unittest.main(verbosity=2)

@@ -1,7 +1,7 @@
 """How long death hurts, as distributions: JSON on stdout.
 
     python3 tests/integration/measure_recovery.py build/dev/bin/loam-commit-manager build/dev/bin/loam-storage-node \\
-        build/dev/tests/integration/loam-workload --runs 50
+        build/dev/bin/loam build/dev/tests/integration/loam-workload --runs 50
 
 * dead_client_keys_ms: from the death of a client, all of whose writes were in and whose commit was not decided, to the
   moment when another client has committed a change of all the same keys. Beyond the lease: what is left without it.
@@ -64,7 +64,7 @@ def revision():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs=3, help="loam-commit-manager loam-storage-node loam-workload")
+    parser.add_argument("programs", nargs=4, help="loam-commit-manager loam-storage-node loam loam-workload")
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--lease-ms", type=int, default=500, help="of clients and storage nodes")
     parser.add_argument("--nodes", type=int, default=2)

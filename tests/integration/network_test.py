@@ -5,8 +5,9 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import Cluster, ClusterTest, main, poll  # noqa: E402
-from proxy import Disturber, Proxy  # noqa: E402
+from cluster import ClusterTest, main, poll  # noqa: E402
+from proxied_cluster import ProxiedCluster  # noqa: E402
+from proxy import Disturber  # noqa: E402
 
 SEED = int(os.environ.get("LOAM_SEED", "1"))
 CHANGES = "add:1=-5 add:2=5 add:3=-1 add:4=1 add:5=-2 add:6=2"
@@ -18,13 +19,10 @@ class NetworkTest(ClusterTest):
     def make_cluster(self):
         return ProxiedCluster(lease_s=2, node_lease_s=2)
 
-    def proxies(self):
-        return [self.cluster.to_manager, *self.cluster.to_nodes]
-
     def test_transfers_hold_through_resets_and_late_tails(self):
         movers = [self.cluster.transfers(f"mover-{i}", seconds=5, seed=SEED + i) for i in range(2)]
         print(f"  seed {SEED} (LOAM_SEED={SEED} repeats this run)", file=sys.stderr)
-        disturber = Disturber(self.proxies(), SEED)
+        disturber = Disturber(self.cluster.proxies(), SEED)
         codes = [mover.receive()["codes"] for mover in movers]
         disturber.stop()
         print(f"  {disturber.cuts} connections cut; {codes}", file=sys.stderr)
@@ -84,36 +82,6 @@ class NetworkTest(ClusterTest):
         self.assertEqual(self.guide.ask("commit")["outcome"], "aborted")
         self.guide.need("writable 20000 1 2")
         self.check_history()
-
-
-class ProxiedCluster(Cluster):
-    """Clients reach the commit manager and the nodes through proxies; nodes reach the manager directly."""
-
-    def __init__(self, **options):
-        super().__init__(**options)
-        self.to_manager = None
-        self.to_nodes = [Proxy(None) for _ in self.nodes]
-
-    def launch_node(self, node, pause=None, manager=None):
-        self.node_options_of[node.name] = ["--advertise", self.to_nodes[self.nodes.index(node)].address]
-        super().launch_node(node, pause, manager)
-
-    def note_address(self, process):
-        super().note_address(process)
-        if process is self.manager:
-            self.to_manager = self.to_manager or Proxy(self.address)
-        else:
-            self.to_nodes[self.nodes.index(process)].target = self.addresses[process.name]
-
-    @property
-    def client_address(self):
-        return self.to_manager.address
-
-    def close(self):
-        super().close()
-        for proxy in [self.to_manager, *self.to_nodes]:
-            if proxy is not None:
-                proxy.close()
 
 
 if __name__ == "__main__":

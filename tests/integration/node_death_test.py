@@ -1,10 +1,11 @@
 """Storage nodes that are stopped for longer than their lease and go on, and storage nodes that die (R9, R10)."""
 
+import json
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import ACCOUNTS, ClusterTest, main, poll  # noqa: E402
+from cluster import ACCOUNTS, BALANCE, ClusterTest, main, poll  # noqa: E402
 
 
 class StoppedTest(ClusterTest):
@@ -37,6 +38,98 @@ class StoppedTest(ClusterTest):
         node.resume()
         self.guide.need(f"writable 20000 {' '.join(map(str, keys))}")
         self.check_history()
+
+
+class KilledTest(ClusterTest):
+    """One of two nodes loses its records."""
+
+    def setUp(self):
+        super().setUp()
+        self.lost_node, self.live_node = self.cluster.nodes
+        self.cluster.client("writer").need("transact " + " ".join(f"add:{key}=1" for key in range(1, ACCOUNTS + 1)))
+
+    def read(self, key):
+        return self.guide.ask(f"transact read:{key}")
+
+    def sooner_or_later(self, command):
+        """A transaction whose undo record would lie on the lost node is refused like one whose keys do; the next has
+        another id."""
+        return poll(lambda: (answer := self.guide.ask(command))["ok"] and answer, command)
+
+    def lose(self):
+        """Kills the node; the keys that were on it, and those that were not."""
+        self.lost_node.kill()
+        self.cluster.start_node(self.lost_node)
+        answers = {key: self.read(key) for key in range(1, ACCOUNTS + 1)}
+        lost = [key for key, answer in answers.items() if not answer["ok"]]
+        self.assertEqual({answers[key]["code"] for key in lost}, {"kUnavailable"})
+        live = [key for key in answers if key not in lost]
+        self.assertGreater(len(lost), 0)
+        self.assertGreater(len(live), 0)
+        self.assertEqual({balance for key in live for _, _, balance in answers[key]["reads"]}, {BALANCE + 1})
+        return lost, live
+
+    def accept(self):
+        lost_address = self.cluster.addresses[self.lost_node.name]
+        nodes = [json.loads(line) for line in self.cluster.loam("node", "list", "--json").splitlines()]
+        number = next(node["node"] for node in nodes if node["address"] == lost_address)
+        self.cluster.loam("node", "accept-loss", number, "--yes")
+
+    def test_its_keys_are_unavailable_until_the_loss_is_accepted_and_then_gone(self):
+        lost, live = self.lose()
+        # The others go on, and who needs both gets a clear error and leaves nothing behind.
+        self.sooner_or_later(f"transact add:{live[0]}=-5 add:{live[1]}=5")
+        both = self.guide.ask(f"transact add:{live[0]}=-5 add:{lost[0]}=5")
+        self.assertEqual((both["outcome"], both["code"]), ("aborted", "kUnavailable"), both)
+        self.sooner_or_later(f"transact add:{live[0]}=5 add:{live[1]}=-5")
+
+        self.accept()
+        self.sooner_or_later(f"transact read:{lost[0]}")
+        for key in lost:
+            self.assertEqual(self.read(key)["reads"], [[key, 0, 0]])
+            self.guide.need(f"transact insert:{key}={BALANCE + 1}")
+        keys = range(1, ACCOUNTS + 1)
+        self.guide.need("transact " + " ".join(f"add:{key}={1 if key % 2 else -1}" for key in keys))
+        self.assertEqual(self.guide.need("sum")["sum"], ACCOUNTS * (BALANCE + 1))
+
+    def test_transactions_that_were_open_on_it_end(self):
+        """One client is alive, one dies too; when the loss is accepted, nothing is locked."""
+        keys = range(1, ACCOUNTS + 1)
+        changes = "prepare " + " ".join(f"add:{key}=0" for key in keys)
+        victim = self.cluster.client("victim", pause="client.commit.writes_applied=stop")
+        victim.need(changes)
+        victim.send("commit")
+        victim.wait_until_paused()
+        lost, live = self.lose_while_locked(victim)
+        self.accept()
+        self.sooner_or_later(f"transact read:{lost[0]}")
+        self.guide.need(f"writable 20000 {' '.join(map(str, live))}")
+        victim.resume()
+        self.assertNotEqual(victim.receive()["outcome"], "committed")
+        victim.need(f"transact add:{live[0]}=-5 add:{live[1]}=5")
+
+    def lose_while_locked(self, victim):
+        found = self.lose()
+        self.cluster.wait_until_fenced(victim)
+        return found
+
+    def test_manager_restarts_while_a_node_is_gone(self):
+        """It answers begins only when the node's loss is accepted: nobody knows which undo records it had."""
+        self.lost_node.kill()
+        self.cluster.manager.kill()
+        self.cluster.start_manager()
+        poll(lambda: self.guide.ask("begin 1")["code"] == "kUnavailable", "begins are refused")
+        self.cluster.start_node(self.lost_node)
+        poll(self.accepted, "the loss is accepted")
+        answer = self.sooner_or_later("transact read:1")
+        self.guide.need("writable 20000 1" if answer["reads"][0][1] else "transact insert:1=5")
+
+    def accepted(self):
+        try:
+            self.accept()
+            return True
+        except AssertionError:
+            return False
 
 
 if __name__ == "__main__":

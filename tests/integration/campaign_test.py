@@ -1,0 +1,126 @@
+"""Everything that may die does, again and again, at random, while clients move money; what they saw must fit together.
+
+    LOAM_SEED=7 LOAM_SECONDS=300 python3 tests/integration/campaign_test.py PROGRAMS…
+"""
+
+import os
+import random
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import ClusterTest, LEASE_S, main, now, poll  # noqa: E402
+from proxied_cluster import ProxiedCluster  # noqa: E402
+from proxy import Disturber  # noqa: E402
+
+SEED = int(os.environ.get("LOAM_SEED", "1"))
+SECONDS = float(os.environ.get("LOAM_SECONDS", "40"))
+CLIENTS = 3
+
+CLIENT_POINTS = [f"client.commit.{step}" for step in (
+    "begun", "undo_written", "writes_sent", "writes_applied", "marked", "completed", "answered", "cleared")] + [
+    f"client.abort.{step}" for step in (
+        "failed", "undo_decided", "reverts_sent", "reverted", "completed", "cleared")]
+MANAGER_POINTS = ["manager.begin.executed", "manager.begin.answered", "manager.complete.executed",
+                  "manager.complete.answered", "recoverer.read", "recoverer.swapped", "recoverer.reverted",
+                  "recoverer.completed", "recoverer.cleared"]
+RESTART_POINTS = ["manager.durable.before", "manager.durable.written", "manager.durable.renamed",
+                  "manager.durable.after"]
+
+
+class CampaignTest(ClusterTest):
+    def make_cluster(self):
+        return ProxiedCluster()
+
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(SEED)
+        self.started = 0
+        self.movers = []
+        self.counts = {}
+        print(f"  seed {SEED} (LOAM_SEED={SEED} repeats the order of events)", file=sys.stderr)
+
+    def new_mover(self):
+        self.started += 1
+        pause = None
+        if self.random.random() < 0.5:
+            point, hits = self.random.choice(CLIENT_POINTS), self.random.randint(1, 300)
+            pause = f"{point}@{hits}={self.random.choice(['kill', 'stop'])}"
+        self.movers.append(self.cluster.launch_transfers(f"mover-{self.started}", SECONDS, self.started, pause=pause))
+
+    def tend_movers(self):
+        """Those that died are replaced; those that stopped go on, some of them."""
+        for mover in list(self.movers):
+            if not mover.running():
+                self.movers.remove(mover)
+            elif mover.stopped() and self.random.random() < 0.5:
+                mover.resume()
+        while len(self.movers) < CLIENTS:
+            self.new_mover()
+
+    def tend_manager(self):
+        while not self.cluster.manager.running():
+            draw = self.random.random()
+            if draw < 0.25:
+                self.cluster.launch_manager(pause=f"{self.random.choice(RESTART_POINTS)}=kill")
+                self.cluster.manager.wait_until_paused()
+            elif draw < 0.5:
+                point, hits = self.random.choice(MANAGER_POINTS), self.random.randint(1, 200)
+                self.cluster.launch_manager(pause=f"{point}@{hits}=kill")
+            else:
+                self.cluster.launch_manager()
+
+    def kill_a_client(self):
+        self.random.choice(self.movers).kill()
+
+    def stop_a_client(self):
+        self.random.choice(self.movers).stop()
+
+    def kill_the_manager(self):
+        self.cluster.manager.kill()
+
+    def stop_for_a_while(self, process):
+        process.stop()
+        end = now() + self.random.uniform(0, 2 * LEASE_S)
+        poll(lambda: now() > end, "a while")
+        process.resume()
+
+    def stop_the_manager(self):
+        if self.cluster.manager.running():
+            self.stop_for_a_while(self.cluster.manager)
+
+    def stop_a_node(self):
+        self.stop_for_a_while(self.random.choice(self.cluster.nodes))
+
+    def disturb_the_network(self):
+        disturber = Disturber(self.cluster.proxies(), self.random.random())
+        end = now() + 0.5
+        poll(lambda: now() > end, "a while")
+        disturber.stop()
+
+    def test_everything_may_die(self):
+        end = now() + SECONDS
+        events = [self.kill_a_client, self.stop_a_client, self.kill_the_manager, self.stop_the_manager,
+                  self.stop_a_node, self.disturb_the_network]
+        while now() < end:
+            self.tend_manager()
+            self.tend_movers()
+            event = self.random.choice(events)
+            self.counts[event.__name__] = self.counts.get(event.__name__, 0) + 1
+            event()
+            quiet = now() + self.random.uniform(0.1, 1)
+            poll(lambda: now() > quiet, "some quiet")
+        for mover in self.movers:
+            mover.kill()
+        self.tend_manager()
+        for node in self.cluster.nodes:
+            self.assertTrue(node.running(), f"{node.name} ended")
+        poll(lambda: self.guide.ask("writable 1000 " + " ".join(map(str, range(1, 21))))["ok"],
+             "everything is writable again")
+        checked = self.check_history()
+        print(f"  {self.counts}; {self.started} clients; {checked.committed} commits, {checked.resolved} found out "
+              f"afterwards, {checked.vanished} unknown that did not happen; {checked.reads} reads", file=sys.stderr)
+        self.assertGreater(checked.committed, 100)
+
+
+if __name__ == "__main__":
+    main()
