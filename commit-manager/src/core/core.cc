@@ -17,7 +17,8 @@ constexpr uint64_t kPublicationBytesPerInterval = 64u << 10;
 
 /// Leases and ages are looked at so often in the shorter lease.
 constexpr uint64_t kTicksPerLease = 16;
-/// If so many ticks are left out, the commit manager did not run, and that is nobody else's fault.
+/// When more ticks than this were left out, the commit manager did not run, and that is nobody else's fault: no more
+/// than these count. But they do count, so that the dead are noticed by a starved commit manager too.
 constexpr uint64_t kMissedTicks = 4;
 
 uint64_t tick_ns(const CoreOptions& options) {
@@ -218,11 +219,13 @@ void Core::Impl::on_time(uint64_t now_ns) {
 }
 
 void Core::Impl::tick(uint64_t now_ns) {
-  if (ticked_ns_ == 0 || now_ns - ticked_ns_ > kMissedTicks * tick_ns(options_)) {
+  const uint64_t counted_ns = ticked_ns_ == 0 ? 0 : kMissedTicks * tick_ns(options_);
+  if (now_ns - ticked_ns_ > counted_ns) {
+    const uint64_t away_ns = now_ns - ticked_ns_ - counted_ns;
     // Stopped and continued, or just started: what others have sent meanwhile has not been read yet.
-    leases_from_ns_ = now_ns;
-    leases_.count_from(now_ns);
-    transactions_.forget_ages();
+    for (auto& [id, session] : sessions_) session.heard_ns = std::min(now_ns, session.heard_ns + away_ns);
+    leases_.extend(away_ns, now_ns);
+    transactions_.forget_time(away_ns);
   }
   ticked_ns_ = now_ns;
   expire_nodes(now_ns);

@@ -195,7 +195,6 @@ class Core::Impl final : public NodeChannel {
   // Time.
   uint64_t now_ns_ = 0;
   uint64_t ticked_ns_ = 0;
-  uint64_t leases_from_ns_ = 0;  ///< sessions' leases count from here or later
   uint64_t published_ns_ = 0;
   uint64_t publish_due_ns_ = 0;  ///< not before; meaningless while nothing has changed
   bool republish_ = false;       ///< a node did not take the newest publication

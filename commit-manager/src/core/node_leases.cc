@@ -10,7 +10,9 @@ NodeLeases::Node& NodeLeases::at(NodeId node) {
   return nodes_[node.value - 1];
 }
 
-uint64_t NodeLeases::until(const Node& node) const { return std::max(node.heard_ns, from_ns_) + granted_ns_; }
+void NodeLeases::extend(uint64_t ns, uint64_t now_ns) {
+  for (Node& node : nodes_) node.heard_ns = std::min(now_ns, node.heard_ns + ns);
+}
 
 void NodeLeases::registered(NodeId id, bool new_start, uint64_t now_ns) {
   Node& node = at(id);

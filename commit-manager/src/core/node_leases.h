@@ -18,20 +18,20 @@ constexpr uint64_t granted_ns(uint64_t lease_ns) { return lease_ns + lease_ns / 
 /// last registration, or holds no lease; and if every incarnation before it, which may still run somewhere, holds no
 /// lease either. Fences are numbered in the order in which they are sent, and each includes those before it.
 ///
-/// Time that the commit manager itself did not run must not count against the nodes: see count_from().
+/// Time that the commit manager itself did not run must not count against the nodes: see extend().
 ///
 /// Owner: Core. One thread. Plain bookkeeping: no clock, no messages.
 class NodeLeases {
  public:
   explicit NodeLeases(uint64_t lease_ns) : granted_ns_(granted_ns(lease_ns)) {}
 
-  /// Nodes of an earlier epoch: each holds a lease, until granted_ns after the first count_from().
+  /// Nodes of an earlier epoch: each holds a lease, counted from the first extend(), which brings the clock.
   void restored(size_t nodes) { nodes_.resize(nodes, Node{0, 0, 0, 0, 0, true}); }
   /// A node has registered: its lease runs, and it has acknowledged nothing yet.
   void registered(NodeId node, bool new_start, uint64_t now_ns);
   void renewed(NodeId node, uint64_t now_ns) { at(node).heard_ns = now_ns; }
-  /// Leases are counted from this moment or later.
-  void count_from(uint64_t now_ns) { from_ns_ = now_ns; }
+  /// All leases run on for longer, but not as if the nodes had been heard of after now.
+  void extend(uint64_t ns, uint64_t now_ns);
   /// Nodes whose lease is over since the last call.
   std::vector<NodeId> expire(uint64_t now_ns);
   bool holds_lease(NodeId node) const { return node.value <= nodes_.size() && nodes_[node.value - 1].holds; }
@@ -55,10 +55,9 @@ class NodeLeases {
   };
 
   Node& at(NodeId node);
-  uint64_t until(const Node& node) const;
+  uint64_t until(const Node& node) const { return node.heard_ns + granted_ns_; }
 
   const uint64_t granted_ns_;
-  uint64_t from_ns_ = 0;
   std::vector<Node> nodes_;
 };
 

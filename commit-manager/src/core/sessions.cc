@@ -160,7 +160,7 @@ void Core::Impl::expire_sessions(uint64_t now_ns) {
   std::vector<Session*> over;
   const uint64_t granted = granted_ns(options_.client_lease_ns);
   for (auto& [id, session] : sessions_) {
-    if (now_ns >= std::max(session.heard_ns, leases_from_ns_) + granted) over.push_back(&session);
+    if (now_ns >= session.heard_ns + granted) over.push_back(&session);
   }
   for (Session* session : over) {
     ++counts_.sessions_expired;

@@ -53,18 +53,28 @@ TEST(Sessions, TimeThatTheManagerDidNotRunIsNobodysFault) {
   CoreHarness h;
   const PeerId peer = h.client();
   const PeerId node = h.node("tcp://a:1");
-  h.run_for(kLease / 2);
+  h.run_for(kLease / 4);
   h.now_ns += 100 * kLease;  // stopped and continued: what was sent meanwhile is read only after this
   h.core.on_time(h.now_ns);
   EXPECT_EQ(h.core.statistics().sessions, 1u);
   EXPECT_EQ(h.core.statistics().nodes_live, 1u);
-  h.run_for(kLease);
+  h.run_for(kLease / 2);
   ASSERT_TRUE(h.call<SessionRenewed>(peer, RenewSession{}).ok());
   EXPECT_EQ(h.core.statistics().nodes_live, 1u);
-  h.run_for(kLease);
+  h.run_for(kLease / 4);
   EXPECT_EQ(h.core.statistics().sessions, 1u);
   EXPECT_EQ(h.core.statistics().nodes_live, 0u) << "but time that it did run counts";
   EXPECT_TRUE(h.outbox.closed.contains(node));
+}
+
+TEST(Sessions, AStarvedManagerNoticesTheDeadToo) {
+  CoreHarness h;
+  h.client();
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(h.core.statistics().sessions, i < 5 ? 1u : 0u) << "a quarter of a lease counts each time";
+    h.now_ns += kLease / 2;
+    h.core.on_time(h.now_ns);
+  }
 }
 
 TEST(Sessions, AResumedSessionGoesOn) {

@@ -88,8 +88,10 @@ class Transactions {
 
   /// Remembers which ids have been given out by now. Called regularly: ages are as exact as the distance of the calls.
   void mark_age(uint64_t now_ns);
-  /// Ages count from now on: the commit manager itself did not run for a while.
-  void forget_ages() { age_marks_.clear(); }
+  /// So much time does not count: the commit manager itself did not run.
+  void forget_time(uint64_t ns) {
+    for (AgeMark& mark : age_marks_) mark.at_ns += ns;
+  }
   /// Sessions with a transaction that has been open for max_transaction_age_ns, ascending, the ended ones not.
   std::vector<SessionId> overaged(uint64_t now_ns);
 
