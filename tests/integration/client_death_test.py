@@ -48,7 +48,7 @@ class StepsTest(ClusterTest):
         return victim
 
 
-class KilledTest(StepsTest):
+class ClientKilledTest(StepsTest):
     def test_at_each_step_of_a_commit(self):
         for step, committed in COMMIT_STEPS.items():
             with self.subTest(step=step):
@@ -108,7 +108,7 @@ class FenceTest(StepsTest):
         self.check_history()
 
 
-class StoppedTest(StepsTest):
+class ClientStoppedTest(StepsTest):
     def check_told(self, victim, committed):
         """The victim goes on, learns what became of its transaction, and works in a new session."""
         victim.resume()

@@ -22,7 +22,7 @@ class ManagerTest(ClusterTest):
         return (client or self.guide).need(f"writable 20000 {' '.join(map(str, KEYS))}")
 
 
-class StepsTest(ManagerTest):
+class ManagerKilledTest(ManagerTest):
     def kill_at(self, point):
         """Under load; what was acknowledged holds, and the clients go on with the next manager."""
         self.restart(pause=f"{point}=kill")
@@ -62,7 +62,7 @@ class StepsTest(ManagerTest):
         self.check_history()
 
 
-class RecovererTest(ManagerTest):
+class RecovererKilledTest(ManagerTest):
     """The manager, with its recoverer, dies at one step of the recovery of a transaction whose client is dead."""
 
     def check(self, point, client_step, committed):

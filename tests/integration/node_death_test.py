@@ -8,7 +8,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import ACCOUNTS, BALANCE, ClusterTest, main, poll  # noqa: E402
 
 
-class StoppedTest(ClusterTest):
+class NodeStoppedTest(ClusterTest):
     def test_node_that_slept_beyond_its_lease_goes_on_with_its_records(self):
         mover = self.cluster.transfers("mover", seconds=6, seed=5)
         node = self.cluster.nodes[0]
@@ -40,7 +40,7 @@ class StoppedTest(ClusterTest):
         self.check_history()
 
 
-class KilledTest(ClusterTest):
+class NodeKilledTest(ClusterTest):
     """One of two nodes loses its records."""
 
     def setUp(self):
