@@ -42,6 +42,15 @@ void RequestWindow::add(Kind kind, Asker* asker, uint64_t token, uint64_t deadli
   ++open_;
 }
 
+void RequestWindow::add_sent(Asker* asker, uint64_t token, uint64_t deadline_ns) {
+  LOAM_DCHECK(!full(), "a request beyond the window's queue");
+  if (next_ - first_ >= ring_.size()) grow();
+  at(next_).open = false;
+  once_[next_] = {asker, token, deadline_ns, Kind::kOnce, true, false, {}};
+  ++next_;
+  advance();
+}
+
 RequestWindow::Request* RequestWindow::next_to_send() {
   for (; sent_ + 1 < next_; ++sent_) {
     Request& request = at(sent_ + 1);
@@ -87,6 +96,10 @@ void RequestWindow::close(uint64_t sequence) {
   give_back(std::move(request.bytes));
   request.bytes = {};
   --open_;
+  advance();
+}
+
+void RequestWindow::advance() {
   while (first_ < next_ && !at(first_).open) ++first_;
   sent_ = std::max(sent_, first_ - 1);
 }

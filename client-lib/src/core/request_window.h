@@ -67,6 +67,10 @@ class RequestWindow {
   /// A request with the number next(). Not when full().
   void add(Kind kind, Asker* asker, uint64_t token, uint64_t deadline_ns, Buffer bytes);
 
+  /// A request with the number next() that does not wait for its turn: it has been sent already, and is asked once. Not
+  /// when full().
+  void add_sent(Asker* asker, uint64_t token, uint64_t deadline_ns);
+
   /// The first that waits to be sent, if the window lets it; null if there is none.
   Request* next_to_send();
   /// The number of what next_to_send() gave.
@@ -99,6 +103,7 @@ class RequestWindow {
   const Request& at(uint64_t sequence) const { return ring_[sequence & (ring_.size() - 1)]; }
   void grow();
   void close(uint64_t sequence);
+  void advance();
   Ended ended(uint64_t sequence, const Request& request) const;
 
   const size_t window_;

@@ -102,6 +102,23 @@ TEST_F(RequestWindowTest, WhatIsAskedOnceDoesNotHoldTheWindowUp) {
   EXPECT_TRUE(window_.empty());
 }
 
+TEST_F(RequestWindowTest, WhatIsSentAsideDoesNotWaitForTheWindow) {
+  for (int i = 0; i < 5; ++i) add();
+  EXPECT_EQ(send(), (Numbers{1, 2, 3, 4}));
+  const uint64_t aside = window_.next();
+  window_.add_sent(nullptr, aside, 50);
+  EXPECT_NE(window_.find(aside), nullptr);
+  window_.finish(1);
+  EXPECT_EQ(send(), (Numbers{5}));
+  EXPECT_EQ(lose(), (Numbers{aside}));
+  for (uint64_t sequence : send()) window_.finish(sequence);
+  window_.add_sent(nullptr, 0, 50);
+  std::vector<RequestWindow::Ended> ended;
+  EXPECT_EQ(window_.expire(50, ended), kNoDeadline);
+  EXPECT_EQ(ended.size(), 1u);
+  EXPECT_TRUE(window_.empty());
+}
+
 TEST_F(RequestWindowTest, ToldMessagesAreLostWithTheirConnection) {
   for (int i = 0; i < 4; ++i) add();
   send();

@@ -122,6 +122,7 @@ void CommitRun::send_later(Outgoing out) {
 }
 
 void CommitRun::send(const Outgoing& out) {
+  if (!session_->status().ok()) return machine_.abandon(session_->status());
   std::visit(
       [&](const auto& message) {
         using M = std::decay_t<decltype(message)>;
@@ -139,7 +140,6 @@ void CommitRun::send(const Outgoing& out) {
 
 template <wire::Message M>
 void CommitRun::request(const Outgoing& out, const M& message) {
-  if (!session_->status().ok()) return machine_.abandon(session_->status());
   const auto link = session_->node(out.node);
   if (!link.ok()) return machine_.on_refused(out.token, link.status());
   const auto sent = (*link)->request(message, this, out.token, engine_.commit_deadline());

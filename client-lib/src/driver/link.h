@@ -1,6 +1,7 @@
 // The conversation with one server: requests out, answers back to whoever asked.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -48,8 +49,6 @@ template <wire::Message M>
 inline constexpr RequestWindow::Kind kRequestKind = RequestWindow::Kind::kKept;
 template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::Scan> = RequestWindow::Kind::kStream;
-template <>
-inline constexpr RequestWindow::Kind kRequestKind<wire::RenewSession> = RequestWindow::Kind::kOnce;
 // Slow where a node hangs: must not hold up the window of the begins. Asked anew by whoever needs them.
 template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::GetCatalog> = RequestWindow::Kind::kOnce;
@@ -105,6 +104,18 @@ class Link final : private net::Handler {
     Buffer bytes = window_.take_buffer();
     wire::encode_message(message, window_.next(), bytes);
     return add(kRequestKind<M>, asker, token, deadline_ns, std::move(bytes));
+  }
+  /// The same for what must not wait behind others: sent now or not at all, and not repeated.
+  template <wire::Message M>
+  bool request_aside(const M& message, Asker* asker, uint64_t token, uint64_t deadline_ns) {
+    if (!greeted_ || blocked_ || !ready().ok()) return false;
+    Buffer bytes = window_.take_buffer();
+    wire::encode_message(message, window_.next(), bytes);
+    const bool sent = connection_->send(bytes).ok();
+    if (sent) window_.add_sent(asker, token, deadline_ns);
+    if (sent) earliest_deadline_ns_ = std::min(earliest_deadline_ns_, deadline_ns);
+    window_.give_back(std::move(bytes));
+    return sent;
   }
   /// A message without an answer. Lost in silence with its connection.
   template <wire::Message M>

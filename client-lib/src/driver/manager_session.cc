@@ -151,7 +151,8 @@ void ManagerSession::renew() {
   if (!link_.connected()) return;  // the greeting of the next connection renews
   renew_at_ns_ = now_ns + (options_.renew_every_ns != 0 ? options_.renew_every_ns : lease_ns_ / 4);
   told_before_renewal_ = told_.size();
-  renewing_ = link_.request(message, this, kRenewalToken, now_ns + lease_ns_).ok();
+  // Also while begins wait for room in the window: a busy client is alive.
+  renewing_ = link_.request_aside(message, this, kRenewalToken, now_ns + lease_ns_ / 2);
 }
 
 Status ManagerSession::on_renewed(wire::Opcode opcode, ByteReader& body) {
@@ -333,6 +334,8 @@ Status ManagerSession::on_reply(uint64_t token, wire::Opcode opcode, ByteReader&
 void ManagerSession::on_failure(uint64_t token, const Status& status, bool sent) {
   if (token == kRenewalToken) {
     renewing_ = false;
+    // Silence for so long: the network may have forgotten this connection. Another one resumes the session.
+    if (status == StatusCode::kTimeout) link_.reject(status);
   } else if (token % 2 == 0) {
     open_begins_.extract(token).mapped().fail(status);
   } else {

@@ -105,7 +105,9 @@ class ManagerSession final : private Asker {
   bool connected() const { return link_.connected(); }
   uint64_t resent() const { return link_.resent(); }
   /// Nothing is under way: may be destroyed.
-  bool idle() const { return link_.idle() && !refreshing_ && delayed_ == 0; }
+  bool idle() const {
+    return link_.idle() && !refreshing_ && delayed_ == 0 && begins_.empty() && completions_.outcomes.empty();
+  }
 
  private:
   /// One fiber's begin. If the fiber has gone, what comes is given back.

@@ -212,7 +212,8 @@ Result<Version> PlainWriteOnce::write(Engine& engine, const Table& table, Key ke
     const uint64_t wait_ns = backoff_ns(kReadRetry, retry, engine.random());
     if (engine.worker().now_ns() + wait_ns >= deadline_ns) break;
     engine.worker().scheduler().sleep_for(wait_ns);
-    static_cast<void>(engine.present()->manager().refresh_catalog());  // if it does not come, the old one has to do
+    const std::shared_ptr<Session> session = engine.present();
+    static_cast<void>(session->manager().refresh_catalog());  // if it does not come, the old one has to do
     result = attempt(engine, message, deadline_ns);
   }
   if (!result.ok()) return named(result.status());

@@ -164,8 +164,10 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
   wire::Envelope envelope;
   LOAM_CHECK(wire::decode_envelope(reader, envelope).ok(), "the client sent a message without an envelope");
   uint64_t& last = last_sequence_[&connection];
-  if (envelope.sequence != 0 && envelope.sequence <= last) ++seen_.out_of_sequence;
-  last = std::max(last, envelope.sequence);
+  if (envelope.opcode != Opcode::kRenewSession) {  // does not wait for its turn
+    if (envelope.sequence != 0 && envelope.sequence <= last) ++seen_.out_of_sequence;
+    last = std::max(last, envelope.sequence);
+  }
   seen_.requests.push_back(envelope.opcode);
   const bool greeting = envelope.opcode == Opcode::kAttach || envelope.opcode == Opcode::kOpenSession;
   wire::WriteKind kind{};
