@@ -84,7 +84,7 @@ void RecoveryMachine::revert() {
   phase_ = Phase::kRevert;
   undo_row_ = {};
   const wire::ShardMap& shards = catalog_->shards;
-  std::stable_sort(records_.begin(), records_.end(), [&](const wire::RecordId& a, const wire::RecordId& b) {
+  std::sort(records_.begin(), records_.end(), [&](const wire::RecordId& a, const wire::RecordId& b) {
     return shards.owner(a.table, a.key) < shards.owner(b.table, b.key);
   });
   for (const wire::RecordId& record : records_) {
