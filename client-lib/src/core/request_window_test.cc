@@ -153,6 +153,16 @@ TEST_F(RequestWindowTest, DeadlinesTellWhatMayHaveArrived) {
   EXPECT_EQ(window_.unsent_bytes(), 0u);
 }
 
+TEST_F(RequestWindowTest, WhatEndedUnsentIsNeverSent) {
+  for (int i = 0; i < 100; ++i) add(Kind::kKept, 10);
+  std::vector<RequestWindow::Ended> ended;
+  window_.expire(10, ended);
+  EXPECT_EQ(ended.size(), 100u);
+  EXPECT_EQ(window_.unsent_bytes(), 0u);
+  for (int i = 0; i < 100; ++i) add();  // in the places of the others
+  EXPECT_EQ(send(), (Numbers{101, 102, 103, 104}));
+}
+
 TEST_F(RequestWindowTest, RefusedRequestsEndWithTheNextExpiry) {
   add();
   add();
