@@ -128,7 +128,7 @@ TEST_F(ExecutorSessionTest, WithoutALeaseNothingIsServed) {
   scan.credits = 1;
   run(peer, std::pair(uint64_t{8}, insert(2)), std::pair(uint64_t{9}, wire::PlainRead{{counter(1)}}),
       std::pair(uint64_t{10}, scan), std::pair(uint64_t{7}, insert(1)));
-  for (const uint64_t sequence : {8, 9, 10}) {
+  for (const uint64_t sequence : {8u, 9u, 10u}) {
     EXPECT_TRUE(peer.answer<wire::Error>(sequence).status == StatusCode::kUnavailable) << sequence;
   }
   EXPECT_TRUE(scans.started.empty());

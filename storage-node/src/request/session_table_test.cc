@@ -81,7 +81,7 @@ TEST_F(SessionTableTest, MoreWindowsThanTheLimitAreTurnedAway) {
 TEST_F(SessionTableTest, WhoHasBeenAwayForLongestMakesRoomAndIsNotLetInAgain) {
   std::vector<std::shared_ptr<NodeSession>> writers;
   for (uint64_t session = 1; session <= kMaxWindows; ++session) writers.push_back(attach_writer(session));
-  for (const uint64_t session : {7, 3, 9}) table.detach(writers[session - 1], session);
+  for (const uint64_t session : {7u, 3u, 9u}) table.detach(writers[session - 1], session);
   EXPECT_EQ(attach(7, 1'000'007), writers[6]) << "back in time";
   attach_writer(kMaxWindows + 1);
   EXPECT_TRUE(table.attach(SessionId(3), 1'000'003).status() == StatusCode::kUnknownOutcome);

@@ -290,7 +290,8 @@ TEST_F(NodeManagerTest, AFenceEndsTheSessionsConnectionsOnEveryThread) {
   EXPECT_EQ(node->statistics().sessions, 4u);
   manager.act([&] { manager.send(9, wire::Fence{{SessionId(8), {SessionId(6)}}}); });
   ASSERT_TRUE(eventually([&] { return manager.count(Opcode::kFenceInstalled) == 1; }));
-  for (const size_t dead : {0, 2, 3}) EXPECT_TRUE(eventually([&] { return clients[dead].closed(); })) << dead;
+  for (const size_t dead : {size_t{0}, size_t{2}, size_t{3}})
+    EXPECT_TRUE(eventually([&] { return clients[dead].closed(); })) << dead;
   clients[1].send(2, read());
   EXPECT_EQ(clients[1].wait(2), Opcode::kPlainReadReply);
   EXPECT_EQ(node->statistics().sessions, 1u);
