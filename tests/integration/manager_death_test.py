@@ -25,8 +25,8 @@ class ManagerTest(ClusterTest):
 class ManagerKilledTest(ManagerTest):
     def kill_at(self, point):
         """Under load; what was acknowledged holds, and the clients go on with the next manager."""
+        movers = [self.cluster.transfers(f"{point}.{i}", seconds=3, seed=i, fibers=3) for i in range(2)]
         self.restart(pause=f"{point}=kill")
-        movers = [self.cluster.transfers(f"{point}.{i}", seconds=3, seed=i) for i in range(2)]
         self.cluster.manager.wait_until_paused()
         died = now()
         self.cluster.start_manager()
