@@ -12,9 +12,9 @@
 #include <dirent.h>
 
 #include "benchmarks/suite.h"
+#include "benchmarks/transfers.h"
 #include "common/base/assert.h"
 #include "deploy/cli/src/cluster/one_process.h"
-#include "deploy/cli/src/demo/transfers.h"
 
 namespace loam::bench {
 namespace {
@@ -127,9 +127,9 @@ class TxSuite final : public Suite {
   /// One turn on accounts of its own: every sum taken meanwhile and every balance at the end are checked.
   double transfer(client::Client& mover, client::Client& watcher, Columns& columns) {
     transfers_.table = "accounts_" + std::to_string(++turn_);
-    const client::Table table = ready(cli::open_accounts(mover, transfers_));
+    const client::Table table = ready(open_accounts(mover, transfers_));
     const CpuTimes before = cpu_times();
-    const cli::TransferReport report = cli::run_transfers(mover, watcher, table, transfers_);
+    const TransferReport report = run_transfers(mover, watcher, table, transfers_);
     const CpuTimes after = cpu_times();
     LOAM_CHECK(report.ok(), report.wrong.empty() ? "a wrong sum" : report.wrong[0].c_str());
     LOAM_CHECK(mover.drop_table(transfers_.table).ok(), "the table cannot be dropped");
@@ -189,13 +189,13 @@ class TxSuite final : public Suite {
   /// One turn of one rung, on accounts of its own; more of them than in the other figures, so that what is measured is
   /// load and not conflicts.
   double loaded(const Run& run, client::Client& mover, client::Client& watcher, unsigned fibers) {
-    cli::TransferOptions options = transfers_;
+    TransferOptions options = transfers_;
     options.accounts = kOverloadAccounts;
     options.fibers = fibers;
     options.duration_ns = run.quick ? 1'000'000'000 : 5'000'000'000;
     options.table = "accounts_" + std::to_string(++turn_);
-    const client::Table table = ready(cli::open_accounts(mover, options));
-    const cli::TransferReport report = cli::run_transfers(mover, watcher, table, options);
+    const client::Table table = ready(open_accounts(mover, options));
+    const TransferReport report = run_transfers(mover, watcher, table, options);
     LOAM_CHECK(report.ok(), report.wrong.empty() ? "a wrong sum" : report.wrong[0].c_str());
     LOAM_CHECK(mover.drop_table(options.table).ok(), "the table cannot be dropped");
     return static_cast<double>(report.transfers) / report.seconds;
@@ -205,7 +205,7 @@ class TxSuite final : public Suite {
   static constexpr double kSaturated = 0.9;
   static constexpr uint64_t kOverloadAccounts = 100'000;
 
-  cli::TransferOptions transfers_;
+  TransferOptions transfers_;
   unsigned memory_mib_ = 512;
   unsigned turn_ = 0;
 };
