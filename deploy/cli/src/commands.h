@@ -11,6 +11,7 @@ void add_cluster(CLI::App& app, Context& context);
 void add_completion(CLI::App& app, Context& context);
 void add_delete(CLI::App& app, Context& context);
 void add_demo(CLI::App& app, Context& context);
+void add_demo_client(CLI::App& app, Context& context);
 void add_dev(CLI::App& app, Context& context);
 void add_doctor(CLI::App& app, Context& context);
 void add_get(CLI::App& app, Context& context);

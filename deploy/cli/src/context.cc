@@ -52,7 +52,7 @@ std::unique_ptr<client::Client> connect(const Context& context, int& exit_code) 
   std::string address = context.connect;
   if (address.find("://") == std::string::npos) address = "tcp://" + address;
   client::ClientOptions options;
-  options.name = "loam";
+  options.name = context.name;
   auto connected = client::Client::connect(address, options);
   if (connected.ok()) return std::move(connected).value();
   const Status& status = connected.status();

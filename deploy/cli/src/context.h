@@ -23,7 +23,8 @@ inline constexpr std::string_view kDefaultAdminAddress = "127.0.0.1:7410";
 /// One run of the program. Lives in main(); subcommands refer to it. One thread.
 struct Context {
   std::string connect{kDefaultAddress};
-  std::string admin;  ///< empty: found from `connect`
+  std::string name = "loam";  ///< of the session, for operators
+  std::string admin;          ///< empty: found from `connect`
   bool json = false;
   bool csv = false;
 

@@ -1,4 +1,6 @@
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -9,12 +11,15 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <loam/client/client.h>
+
 #include "common/base/env.h"
 #include "common/base/log.h"
-#include "deploy/cli/src/cluster/one_process.h"
+#include "deploy/cli/src/cluster/local_cluster.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/demo/flights.h"
-#include "deploy/cli/src/demo/transfers.h"
+#include "deploy/cli/src/demo/ordeal.h"
+#include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/import/importer.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
@@ -25,11 +30,64 @@ namespace {
 
 constexpr const char* kSampleName = "flights-2013-01.csv.gz";
 
+/// Short, so that a dead client is noticed while one watches.
+constexpr uint64_t kClientLease_ns = 500'000'000;
+
 struct Options {
   std::string flights;
-  unsigned seconds = 10;
-  TransferOptions transfers;
-  std::string memory = "1GiB";
+  unsigned duration_s = 10;
+  std::string memory = "256MiB";
+  OrdealOptions ordeal;
+};
+
+/// A folder of its own for the cluster's processes, which are gone when it goes. Kept, and said so, if keep() is
+/// called.
+class Folder {
+ public:
+  static Result<std::unique_ptr<Folder>> make() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "loam-demo-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) {
+      return Status(StatusCode::kInternal,
+                    fmt::format("cannot make a folder like {}: {}", pattern, std::strerror(errno)));
+    }
+    return std::unique_ptr<Folder>(new Folder(pattern));
+  }
+  ~Folder() {
+    if (cluster_) end_all();
+    std::error_code error;
+    if (!kept_) std::filesystem::remove_all(path_, error);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  /// Two storage nodes and a commit manager, ready.
+  Result<LocalCluster*> start(const std::string& memory) {
+    constexpr uint64_t kStart_ns = 60'000'000'000;
+    FolderOptions options;
+    options.directory = path_;
+    options.memory = memory;
+    options.free_ports = true;
+    options.manager_settings = {{"client-lease", fmt::format("{}ms", kClientLease_ns / 1'000'000)}};
+    LOAM_ASSIGN_OR_RETURN(ClusterFolder folder, ClusterFolder::create(options));
+    cluster_ = std::make_unique<LocalCluster>(std::move(folder));
+    for (const Member& member : cluster_->folder().members()) LOAM_RETURN_IF_ERROR(cluster_->start(member));
+    LOAM_RETURN_IF_ERROR(cluster_->wait_for({}, MemberState::kReady, kStart_ns, [](const auto&) {}));
+    return cluster_.get();
+  }
+  const std::filesystem::path& path() const { return path_; }
+  void keep() { kept_ = true; }
+
+ private:
+  explicit Folder(std::filesystem::path path) : path_(std::move(path)) {}
+  void end_all() {
+    constexpr uint64_t kPatience_ns = 5'000'000'000;
+    const auto& members = cluster_->folder().members();
+    for (auto member = members.rbegin(); member != members.rend(); ++member) cluster_->stop(*member, kPatience_ns);
+  }
+
+  const std::filesystem::path path_;
+  std::unique_ptr<LocalCluster> cluster_;
+  bool kept_ = false;
 };
 
 // LOAM_DATA, then where the program is installed, then where it is built inside the source tree.
@@ -69,16 +127,22 @@ class Demo {
     }
     auto expected = expected_answers(path);
     if (!expected.ok()) return fail(context_, kExitBadData, expected.status());
-    OneProcessOptions cluster_options = OneProcessOptions::on_free_ports();
-    auto memory = parse_bytes(options_.memory);
+    const auto memory = parse_bytes(options_.memory);
     if (!memory.ok()) return fail(context_, kExitUsage, "--memory: " + std::string(memory.status().message()));
-    cluster_options.node.memory_bytes = *memory;
-    auto cluster = OneProcessCluster::start(cluster_options);
+    catch_interrupts();
+    auto folder = Folder::make();
+    if (!folder.ok()) return fail(context_, kExitNotStarted, folder.status());
+    const uint64_t begin_ns = Env::now_ns();
+    auto cluster = (*folder)->start(options_.memory);
     if (!cluster.ok()) return fail(context_, kExitNotStarted, cluster.status());
-    say(fmt::format("A commit manager at {} and a storage node at {}, in this process, over TCP.\n",
-                    (*cluster)->address(), (*cluster)->node().address()));
-    const Status status = play((*cluster)->address(), path, *expected);
-    (*cluster)->stop();
+    say(fmt::format("A commit manager and two storage nodes run as processes of their own, since {}; {}.\n",
+                    time_for_people(Env::now_ns() - begin_ns), (*cluster)->folder().manager().address));
+    const Status status = play(**cluster, path, *expected);
+    if (status == StatusCode::kCancelled && interrupted()) return kExitInterrupted;
+    if (!status.ok() || !wrong_.empty()) {
+      (*folder)->keep();
+      std::cerr << fmt::format("loam: the logs are in {}\n", (*folder)->path().string());
+    }
     if (!status.ok()) {
       return fail(context_, status == StatusCode::kMalformed ? kExitBadData : kExitFailed, status);
     }
@@ -86,16 +150,20 @@ class Demo {
   }
 
  private:
-  Status play(const std::string& address, const std::string& path, const std::vector<AnswerRows>& expected) {
+  Status play(LocalCluster& cluster, const std::string& path, const std::vector<AnswerRows>& expected) {
+    LOAM_RETURN_IF_ERROR(ask_flights(cluster.folder().manager().address, path, expected));
+    if (interrupted()) return Status(StatusCode::kCancelled, "interrupted");
+    return move_money(cluster);
+  }
+
+  Status ask_flights(const std::string& address, const std::string& path, const std::vector<AnswerRows>& expected) {
     client::ClientOptions name;
     name.name = "loam demo";
     LOAM_ASSIGN_OR_RETURN(const auto client, client::Client::connect(address, name));
     LOAM_RETURN_IF_ERROR(import_flights(*client, path));
     LOAM_ASSIGN_OR_RETURN(const client::Table table, client->open_table("flights"));
     LOAM_RETURN_IF_ERROR(ask_one_by_one(*client, table, expected));
-    LOAM_RETURN_IF_ERROR(ask_all_at_once(*client, table, expected));
-    LOAM_ASSIGN_OR_RETURN(const auto watcher, client::Client::connect(address, name));
-    return move_money(*client, *watcher);
+    return ask_all_at_once(*client, table, expected);
   }
 
   Status import_flights(client::Client& client, const std::string& path) {
@@ -165,60 +233,22 @@ class Demo {
     return ok_status();
   }
 
-  Status move_money(client::Client& mover, client::Client& watcher) {
-    TransferOptions transfers = options_.transfers;
-    transfers.duration_ns = uint64_t{options_.seconds} * 1'000'000'000;
-    LOAM_ASSIGN_OR_RETURN(const client::Table table, open_accounts(mover, transfers));
-    say(fmt::format("{} fibers move money between {} accounts for {} s, while scans sum all balances …",
-                    transfers.fibers, grouped(transfers.accounts), options_.seconds));
-    const TransferReport report = run_transfers(mover, watcher, table, transfers);
-    for (const std::string& wrong : report.wrong) wrong_.push_back(wrong);
-    print_transfers(report);
+  Status move_money(LocalCluster& cluster) {
+    OrdealOptions ordeal = options_.ordeal;
+    ordeal.duration_ns = uint64_t{options_.duration_s} * 1'000'000'000;
+    ordeal.lease_ns = kClientLease_ns;
+    std::error_code error;
+    ordeal.program = std::filesystem::read_symlink("/proc/self/exe", error);
+    ordeal.say = [this](const std::string& text) { say("  " + text); };
+    say(
+        fmt::format("Two client processes of {} fibers move money between {} accounts for {} s or longer, while scans "
+                    "sum all balances …",
+                    ordeal.fibers, grouped(ordeal.accounts), options_.duration_s));
+    LOAM_ASSIGN_OR_RETURN(const OrdealReport report, run_ordeal(cluster, ordeal));
+    wrong_.insert(wrong_.end(), report.wrong.begin(), report.wrong.end());
+    result_["transfers"] = to_json(report);
+    say("\n" + for_people(report, ordeal));
     return ok_status();
-  }
-
-  void print_transfers(const TransferReport& report) {
-    const client::ClientStatistics& s = report.statistics;
-    const double transfers = static_cast<double>(std::max<uint64_t>(report.transfers, 1));
-    const auto each = [&](uint64_t count) { return static_cast<double>(count) / transfers; };
-    const double rate = static_cast<double>(report.transfers) / report.seconds;
-    const double scan_rate = static_cast<double>(report.scans) / report.scan_seconds;
-    const uint64_t attempts = s.committed + s.aborted;
-    const double abort_share = attempts == 0 ? 0 : static_cast<double>(s.aborted) / static_cast<double>(attempts);
-    result_["transfers"] = {{"transactions", report.transfers},
-                            {"transactions_per_s", rate},
-                            {"aborts", s.aborted},
-                            {"conflicts", s.conflicts},
-                            {"abort_share", abort_share},
-                            {"given_up", report.given_up},
-                            {"p50_ns", report.latencies.p50_ns},
-                            {"p99_ns", report.latencies.p99_ns},
-                            {"p999_ns", report.latencies.p999_ns},
-                            {"max_ns", report.latencies.max_ns},
-                            {"scans", report.scans},
-                            {"scans_per_s", scan_rate},
-                            {"messages_per_transaction", each(s.messages_sent + s.messages_received)},
-                            {"frames_per_transaction", each(s.frames_sent + s.frames_received)},
-                            {"bytes_per_transaction", each(s.bytes_sent + s.bytes_received)},
-                            {"sums_exact", report.ok()}};
-    if (context_.json) return;
-    const auto line = [](std::string_view name, const std::string& value) {
-      std::cout << fmt::format("  {:<26}{:>14}\n", name, value);
-    };
-    std::cout << "\n";
-    line("transactions", grouped(report.transfers));
-    line("transactions/s", grouped(static_cast<uint64_t>(rate)));
-    line("aborts (retried)", fmt::format("{} ({:.2f} %)", grouped(s.aborted), abort_share * 100));
-    line("latency p50", time_for_people(report.latencies.p50_ns));
-    line("latency p99", time_for_people(report.latencies.p99_ns));
-    line("latency p99.9", time_for_people(report.latencies.p999_ns));
-    line("latency max", time_for_people(report.latencies.max_ns));
-    line("sums of all balances", grouped(report.scans));
-    line("sums/s", fmt::format("{:.1f}", scan_rate));
-    line("messages a transaction", fmt::format("{:.2f}", each(s.messages_sent + s.messages_received)));
-    line("frames a transaction", fmt::format("{:.2f}", each(s.frames_sent + s.frames_received)));
-    line("bytes a transaction", fmt::format("{:.0f}", each(s.bytes_sent + s.bytes_received)));
-    std::cout << std::endl;
   }
 
   int conclude() {
@@ -227,7 +257,9 @@ class Demo {
     if (context_.json) {
       std::cout << json_line(result_) << std::endl;
     } else if (wrong_.empty()) {
-      std::cout << "Every answer is what the file says, every sum and every balance is exact." << std::endl;
+      std::cout << "Every answer is what the file says, every sum is exact, and every transfer that was acknowledged "
+                   "is there."
+                << std::endl;
     } else {
       for (const std::string& wrong : wrong_) std::cerr << "loam: wrong: " << wrong << "\n";
     }
@@ -272,23 +304,25 @@ class Demo {
 
 void add_demo(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("demo", "Watch a whole cluster work: import, shared scans, transactions; all of it checked");
+  CLI::App* command = app.add_subcommand("demo",
+                                         "Watch a cluster of processes work while some of them die: import, shared "
+                                         "scans, transactions; all of it checked");
   command->add_option("--flights", options->flights, "Another file of flights; without it those of January 2013")
       ->type_name("FILE");
-  command->add_option("--seconds", options->seconds, "How long money moves")
+  command->add_option("--duration", options->duration_s, "Seconds that money moves at least")
       ->check(CLI::Range(1, 3'600))
       ->capture_default_str();
-  command->add_option("--accounts", options->transfers.accounts, "Accounts")
+  command->add_option("--accounts", options->ordeal.accounts, "Accounts")
       ->check(CLI::Range(2, 10'000'000))
       ->capture_default_str();
-  command->add_option("--fibers", options->transfers.fibers, "Transfers at once")
-      ->check(CLI::Range(1, 4'000))
+  command->add_option("--fibers", options->ordeal.fibers, "Transfers at once, in each of the two client processes")
+      ->check(CLI::Range(1, 2'000))
       ->capture_default_str();
-  command->add_option("--seed", options->transfers.seed, "Of the random accounts and amounts")->capture_default_str();
-  command->add_option("--memory", options->memory, "Memory of the storage node")
+  command->add_option("--seed", options->ordeal.seed, "Of the random accounts and amounts")->capture_default_str();
+  command->add_option("--memory", options->memory, "Memory of each storage node")
       ->type_name("SIZE")
       ->capture_default_str();
+  command->add_flag("--calm", options->ordeal.calm, "Nobody is killed or paused");
   add_json(*command, context);
   set_body(*command, context, [&context, options] {
     set_log_level(LogLevel::kWarning);  // the cluster's comings and goings are not the demo's subject

@@ -7,7 +7,7 @@
 
 #include "deploy/cli/src/cluster/one_process.h"
 #include "deploy/cli/src/commands.h"
-#include "deploy/cli/src/interrupt.h"
+#include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
 

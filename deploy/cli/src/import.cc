@@ -8,8 +8,8 @@
 
 #include "common/base/env.h"
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/import/importer.h"
-#include "deploy/cli/src/interrupt.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/output/progress.h"

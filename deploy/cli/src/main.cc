@@ -12,7 +12,8 @@ int parse_and_run(int argc, char** argv) {
   using namespace loam::cli;
   CLI::App app(
       "loam: a shared-data storage cluster, from the command line.\n\n"
-      "`loam dev` starts a whole cluster in one process, `loam demo` shows one at work.\n"
+      "`loam cluster up` starts a cluster of processes on this host, `loam dev` one in a single process;\n"
+      "`loam demo` shows one at work.\n"
       "Exit codes: 0 done, 1 the operation failed, 2 wrong usage, 3 no connection, 4 bad input data,\n"
       "5 done but for skipped rows, 6 a check failed, 7 the servers did not start, 130 interrupted.",
       "loam");
@@ -32,6 +33,7 @@ int parse_and_run(int argc, char** argv) {
   add_node(app, context);
   add_doctor(app, context);
   add_demo(app, context);
+  add_demo_client(app, context);
   add_completion(app, context);
   add_version(app, context);
   try {

@@ -12,7 +12,7 @@
 #include "common/base/env.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
-#include "deploy/cli/src/interrupt.h"
+#include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/watch/rates.h"

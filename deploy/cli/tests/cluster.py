@@ -19,7 +19,8 @@ DEADLINE_S = 60
 def loam(*arguments, connect=None, stdin=None, env=None, timeout=DEADLINE_S):
     """Runs the program once."""
     environment = {**os.environ, **(env or {})}
-    environment.pop("LOAM_CONNECT", None)
+    for name in ("LOAM_CONNECT", "LOAM_ADMIN", "LOAM_DIR"):
+        environment.pop(name, None)
     if connect is not None:
         environment["LOAM_CONNECT"] = connect
     return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, input=stdin,
@@ -136,4 +137,5 @@ def wait_until(condition, what):
 
 
 def main():
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    """The arguments: paths of programs, of which the first is `loam`; then names of tests."""
+    unittest.main(argv=[sys.argv[0], *(name for name in sys.argv[2:] if "/" not in name)])

@@ -131,19 +131,23 @@ class OthersTest(ClusterTest):
         self.assertRegex(json.loads(loam("version", "--json").stdout)["version"], r"^\d+\.\d+\.\d+$")
         for path in ([], ["dev"], ["table"], ["table", "create"], ["table", "list"], ["table", "describe"],
                      ["table", "drop"], ["put"], ["get"], ["delete"], ["import"], ["scan"], ["stats"], ["doctor"],
-                     ["demo"], ["completion"], ["version"]):
+                     ["demo"], ["completion"], ["version"], ["cluster"], ["cluster", "up"], ["cluster", "down"],
+                     ["cluster", "status"], ["cluster", "start"], ["cluster", "stop"], ["status"], ["node"],
+                     ["node", "list"], ["node", "accept-loss"]):
             result = loam(*path, "--help")
             self.assertEqual(result.returncode, 0, path)
             self.assertIn("Usage: loam", result.stdout, path)
-            if path and path not in (["table"], ["completion"]):
+            if path and path not in (["table"], ["completion"], ["cluster"], ["node"]):
                 self.assertIn("--json", result.stdout, path)
 
     def test_completion_knows_every_subcommand(self):
         script = loam("completion", "bash").stdout
         ask = script + '\nCOMP_WORDS=(loam "$1" "$2"); COMP_CWORD=$3; _loam; echo "${COMPREPLY[*]}"'
         offered = subprocess.run(["bash", "-c", ask, "-", "", "", "1"], capture_output=True, text=True, check=True)
-        for name in ("dev", "table", "put", "get", "delete", "import", "scan", "stats", "doctor", "demo"):
+        for name in ("dev", "cluster", "status", "node", "table", "put", "get", "delete", "import", "scan", "stats",
+                     "doctor", "demo"):
             self.assertIn(name, offered.stdout.split())
+        self.assertNotIn("demo-client", offered.stdout)
         offered = subprocess.run(["bash", "-c", ask, "-", "scan", "--gr", "2"], capture_output=True, text=True, check=True)
         self.assertEqual(offered.stdout.strip(), "--group-by")
 
@@ -167,23 +171,27 @@ class DevTest(unittest.TestCase):
 
 class DemoTest(unittest.TestCase):
     def test_all_checks_hold(self):
-        result = loam("demo", "--seconds", 1, "--accounts", 1000, "--memory", "256MiB", "--json")
+        result = loam("demo", "--duration", 1, "--accounts", 1000, "--memory", "128MiB", "--json", timeout=110)
         self.assertEqual(result.returncode, 0, result.stderr)
         found = json.loads(result.stdout)
         self.assertEqual(found["import"]["rows"], 27_004)
         self.assertTrue(all(question["right"] for question in found["questions"]))
         self.assertEqual(len(found["questions"]), 5)
         self.assertTrue(found["all_at_once"]["right"] and found["checks_hold"])
-        self.assertGreater(found["transfers"]["transactions"], 0)
-        self.assertGreater(found["transfers"]["scans"], 0)
+        transfers = found["transfers"]
+        for what in ("transactions", "scans", "kills", "rolled_back", "completed", "paused_fenced", "manager_back_ns"):
+            self.assertGreater(transfers[what], 0, what)
+        self.assertEqual(set(transfers["latencies"]),
+                         {"calm", "client_killed", "client_paused", "manager_restarted", "afterwards"})
 
     def test_finds_the_sample_by_loam_data_or_says_so(self):
         result = loam("demo", "--flights", "/nowhere/flights.csv")
         self.assertEqual(result.returncode, 4)
         self.assertIn("/nowhere/flights.csv cannot be opened: No such file or directory", result.stderr)
-        result = loam("demo", "--seconds", 1, "--accounts", 100, env={"LOAM_DATA": str(SAMPLE.parent)})
+        result = loam("demo", "--calm", "--duration", 1, "--accounts", 100, "--memory", "128MiB",
+                      env={"LOAM_DATA": str(SAMPLE.parent)})
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("Every answer is what the file says, every sum and every balance is exact.", result.stdout)
+        self.assertIn("Every answer is what the file says, every sum is exact, and every transfer", result.stdout)
 
 
 if __name__ == "__main__":

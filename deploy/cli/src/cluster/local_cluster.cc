@@ -108,6 +108,7 @@ Status LocalCluster::wait_for(const std::vector<std::string>& names, MemberState
   }
   const uint64_t end_ns = Env::now_ns() + timeout_ns;
   for (;;) {
+    LOAM_RETURN_IF_ERROR(check_started());
     std::vector<std::string> waited_for;
     for (auto member = missing.begin(); member != missing.end();) {
       const MemberStatus now = status(*member);
@@ -115,10 +116,7 @@ Status LocalCluster::wait_for(const std::vector<std::string>& names, MemberState
         member = missing.erase(member);
         continue;
       }
-      if (now.pid == 0) {
-        return Status(StatusCode::kUnavailable,
-                      fmt::format("{} ended at its start:\n{}", member->name, end_of_log(*member)));
-      }
+      if (now.pid == 0) return ended_at_start(*member);
       waited_for.push_back(member->name);
       ++member;
     }
@@ -131,6 +129,19 @@ Status LocalCluster::wait_for(const std::vector<std::string>& names, MemberState
     waiting(waited_for);
     std::this_thread::sleep_for(kPollInterval);
   }
+}
+
+// Of all that this object started, the first that has ended: the others may only suffer from it.
+Status LocalCluster::check_started() const {
+  for (const Member& member : folder_.members()) {
+    if (log_begin_.contains(member.name) && status(member, false).state == MemberState::kDead)
+      return ended_at_start(member);
+  }
+  return ok_status();
+}
+
+Status LocalCluster::ended_at_start(const Member& member) const {
+  return Status(StatusCode::kUnavailable, fmt::format("{} ended at its start:\n{}", member.name, end_of_log(member)));
 }
 
 std::string LocalCluster::end_of_log(const Member& member) const {

@@ -62,6 +62,8 @@ class LocalCluster {
   std::vector<MemberStatus> status() const;
 
  private:
+  Status check_started() const;
+  Status ended_at_start(const Member& member) const;
   std::string end_of_log(const Member& member) const;
 
   const ClusterFolder folder_;

@@ -45,6 +45,16 @@ std::optional<Stat> read_stat(pid_t pid) {
   return stat;
 }
 
+bool has_other_threads(pid_t pid) {
+  std::error_code error;
+  size_t threads = 0;
+  for (std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", pid), error), end;
+       !error && thread != end; thread.increment(error)) {
+    ++threads;
+  }
+  return threads > 1;
+}
+
 // Closes files and attributes whatever way launch() ends.
 class SpawnPlan {
  public:
@@ -106,9 +116,13 @@ Result<ProcessId> launch(const Launch& launch) {
 
 Life life_of(const ProcessId& process) {
   if (process.pid <= 0) return Life::kGone;
-  if (waitpid(process.pid, nullptr, WNOHANG) == process.pid) return Life::kGone;
+  const pid_t waited = waitpid(process.pid, nullptr, WNOHANG);
+  if (waited == process.pid) return Life::kGone;
+  const bool child = waited == 0;
   const auto stat = read_stat(process.pid);
-  if (!stat || stat->start_ticks != process.start_ticks || stat->state == 'Z' || stat->state == 'X') return Life::kGone;
+  if (!stat || stat->start_ticks != process.start_ticks) return Life::kGone;
+  // Its first thread may be dead while others still hold files and ports: then a child cannot be reaped yet.
+  if ((stat->state == 'Z' || stat->state == 'X') && !child && !has_other_threads(process.pid)) return Life::kGone;
   return stat->state == 'T' || stat->state == 't' ? Life::kPaused : Life::kRunning;
 }
 

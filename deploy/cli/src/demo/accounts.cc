@@ -16,6 +16,21 @@ constexpr uint16_t kNumber = 0;
 
 }  // namespace
 
+bool may_pass(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kUnavailable:
+    case StatusCode::kTimeout:
+    case StatusCode::kFenced:
+    case StatusCode::kSnapshotTooOld:
+    case StatusCode::kUnknownSnapshot:
+    case StatusCode::kOverloaded:
+    case StatusCode::kCancelled:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Result<AccountTables> make_accounts(client::Client& client, uint64_t count) {
   LOAM_ASSIGN_OR_RETURN(const Schema balance, Schema::make({{"balance", FieldType::kInt64, false}}));
   LOAM_ASSIGN_OR_RETURN(const Schema transfers, Schema::make({{"transfers", FieldType::kInt64, false}}));

@@ -27,6 +27,10 @@ struct AccountTables {
 
 inline Key ledger_key(unsigned client, unsigned fiber) { return Key(client * kMostFibers + fiber); }
 
+/// Whether an error is of the sort that a server's absence, a fence or a full queue brings, and another attempt may not
+/// meet.
+bool may_pass(const Status& status);
+
 /// Makes the tables and fills the accounts. kAlreadyExists if they have records.
 Result<AccountTables> make_accounts(client::Client& client, uint64_t count);
 /// Those that make_accounts() made.

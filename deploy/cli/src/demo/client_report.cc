@@ -8,6 +8,8 @@
 
 namespace loam::cli {
 
+std::string session_name(unsigned client_number) { return "loam demo client " + std::to_string(client_number); }
+
 std::string to_json_line(const ClientLine& line) {
   return json_line({{"at_ns", line.at_ns},
                     {"acknowledged", line.counts.acknowledged},
@@ -17,6 +19,8 @@ std::string to_json_line(const ClientLine& line) {
                     {"refused", line.counts.refused},
                     {"fatal", line.counts.fatal},
                     {"latencies", line.latencies.to_json()},
+                    {"silence_ns", line.silence.length_ns},
+                    {"silence_end_ns", line.silence.end_ns},
                     {"last", line.last}});
 }
 
@@ -32,6 +36,7 @@ bool from_json_line(std::string_view text, ClientLine& line) {
     line.counts.refused = json.at("refused").get<uint64_t>();
     line.counts.fatal = json.at("fatal").get<std::string>();
     line.latencies = Histogram::from_json(json.at("latencies"));
+    line.silence = {json.at("silence_ns").get<uint64_t>(), json.at("silence_end_ns").get<uint64_t>()};
     line.last = json.at("last").get<bool>();
   } catch (const nlohmann::json::exception&) {
     return false;

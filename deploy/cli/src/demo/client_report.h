@@ -15,10 +15,14 @@ namespace loam::cli {
 /// How often a client process writes a line.
 inline constexpr uint64_t kReportInterval_ns = 100'000'000;
 
+/// What the client process of that number calls itself.
+std::string session_name(unsigned client_number);
+
 struct ClientLine {
   uint64_t at_ns = 0;  ///< the host's monotonic clock, the same in all processes
   MoverCounts counts;
   Histogram latencies;  ///< of the transfers acknowledged since the line before
+  Silence silence;      ///< the longest that ended since the line before
   bool last = false;    ///< the client has ended orderly
 };
 

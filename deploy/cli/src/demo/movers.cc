@@ -46,11 +46,27 @@ void Movers::join() {
 }
 
 MoverCounts Movers::counts() {
-  return client_.run([this] { return counts_; });
+  MoverCounts counts = client_.run([this] { return counts_; });
+  counts.fenced = client_.statistics().fenced;
+  return counts;
 }
 
 Histogram Movers::take_latencies() {
   return client_.run([this] { return std::exchange(latencies_, Histogram()); });
+}
+
+Silence Movers::take_silence() {
+  return client_.run([this] { return std::exchange(silence_, Silence()); });
+}
+
+void Movers::note_success(unsigned fiber, uint64_t begin_ns) {
+  const uint64_t now_ns = Env::now_ns();
+  latencies_.add(now_ns - begin_ns);
+  ++counts_.acknowledged[fiber];
+  if (begin_ns <= newest_begin_ns_) return;
+  const uint64_t silent_ns = newest_begin_ns_ == 0 ? 0 : begin_ns - newest_begin_ns_;
+  if (silent_ns >= silence_.length_ns) silence_ = {silent_ns, now_ns};
+  newest_begin_ns_ = begin_ns;
 }
 
 void Movers::move_until_stopped(unsigned fiber) {
@@ -65,8 +81,7 @@ void Movers::move_until_stopped(unsigned fiber) {
     const Status status = transfer(client_, tables_, from, to, amount, ledger_key(options_.client_number, fiber));
     if (held_keys_ != nullptr) held_keys_->end(fiber);
     if (status.ok()) {
-      latencies_.add(Env::now_ns() - begin_ns);
-      ++counts_.acknowledged[fiber];
+      note_success(fiber, begin_ns);
       continue;
     }
     note_failure(fiber, status);
@@ -81,12 +96,10 @@ void Movers::note_failure(unsigned fiber, const Status& status) {
     case StatusCode::kOverloaded:
       ++counts_.gave_up;
       return;
-    case StatusCode::kFenced:
-      ++counts_.fenced;
-      return;
     case StatusCode::kUnknownOutcome:
       ++counts_.unknown[fiber];
       return;
+    case StatusCode::kFenced:
     case StatusCode::kUnavailable:
     case StatusCode::kTimeout:
     case StatusCode::kSnapshotTooOld:

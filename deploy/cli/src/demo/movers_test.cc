@@ -70,6 +70,8 @@ TEST_F(MoversTest, TheTotalHoldsAndTheLedgerKnowsEveryTransfer) {
   EXPECT_GT(scans, 0u);
   EXPECT_EQ(movers.take_latencies().count(), counts.transfers());
   EXPECT_EQ(movers.take_latencies().count(), 0u);
+  EXPECT_GT(movers.take_silence().length_ns, 0u);
+  EXPECT_EQ(movers.take_silence().end_ns, 0u);
   EXPECT_TRUE(check_total(*watcher, *tables).ok());
   const auto ledger = read_ledger(*watcher, *tables, 3, 8);
   ASSERT_TRUE(ledger.ok()) << ledger.status().to_string();
@@ -128,6 +130,7 @@ TEST_F(MoversTest, ReportsAreReadAsTheyGrow) {
   line.counts.unknown = {0, 1};
   line.counts.fenced = 2;
   line.latencies.add(1'000);
+  line.silence = {8, 9};
   const std::string text = to_json_line(line);
   std::ofstream(path, std::ios::app) << "a warning\n" << text << "\n" << text.substr(0, 10);
   ASSERT_EQ(tail.poll().size(), 1u);
@@ -137,6 +140,7 @@ TEST_F(MoversTest, ReportsAreReadAsTheyGrow) {
   EXPECT_EQ(tail.lines()[1].counts.unknown, line.counts.unknown);
   EXPECT_EQ(tail.lines()[1].counts.fenced, 2u);
   EXPECT_EQ(tail.lines()[1].latencies.count(), 1u);
+  EXPECT_EQ(tail.lines()[1].silence.end_ns, 9u);
   EXPECT_FALSE(tail.lines()[1].last);
 }
 

@@ -57,6 +57,13 @@ Result<uint64_t> parse_bytes(std::string_view text) {
 std::string time_for_people(uint64_t nanoseconds) {
   const double ns = static_cast<double>(nanoseconds);
   if (ns < 1e3) return fmt::format("{} ns", nanoseconds);
+  const uint64_t seconds = nanoseconds / 1'000'000'000;
+  constexpr uint64_t kMinute = 60;
+  constexpr uint64_t kHour = 60 * kMinute;
+  constexpr uint64_t kDay = 24 * kHour;
+  if (seconds >= 2 * kDay) return fmt::format("{} d {} h", seconds / kDay, seconds % kDay / kHour);
+  if (seconds >= 2 * kHour) return fmt::format("{} h {} min", seconds / kHour, seconds % kHour / kMinute);
+  if (seconds >= 2 * kMinute) return fmt::format("{} min {} s", seconds / kMinute, seconds % kMinute);
   const auto [value, unit] = ns < 1e6   ? std::pair(ns / 1e3, "µs")
                              : ns < 1e9 ? std::pair(ns / 1e6, "ms")
                                         : std::pair(ns / 1e9, "s");

@@ -17,7 +17,7 @@ std::string grouped(uint64_t number);
 std::string bytes_for_people(uint64_t bytes);
 /// "1 GiB", "64MiB", "8M", "4096"; kInvalidArgument says what is allowed.
 Result<uint64_t> parse_bytes(std::string_view text);
-/// "12.3 µs", "4.56 ms", "7.8 s".
+/// "12.3 µs", "4.56 ms", "7.80 s", "3 min 20 s", "5 h 2 min", "12 d 3 h".
 std::string time_for_people(uint64_t nanoseconds);
 
 }  // namespace loam::cli

@@ -19,6 +19,10 @@ TEST(Figures, AreWrittenForPeople) {
   EXPECT_EQ(time_for_people(4'560'000), "4.56 ms");
   EXPECT_EQ(time_for_people(7'800'000'000), "7.80 s");
   EXPECT_EQ(time_for_people(123'000'000), "123 ms");
+  EXPECT_EQ(time_for_people(119'000'000'000), "119 s");
+  EXPECT_EQ(time_for_people(200'000'000'000), "3 min 20 s");
+  EXPECT_EQ(time_for_people(18'120'000'000'000), "5 h 2 min");
+  EXPECT_EQ(time_for_people(1'047'600'000'000'000), "12 d 3 h");
   EXPECT_EQ(display_width("µs"), 2u);
 }
 

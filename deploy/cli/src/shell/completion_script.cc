@@ -33,7 +33,9 @@ void collect(const CLI::App& app, const std::string& path, std::vector<Command>&
   Command command;
   command.path = path;
   const auto add = [&](const std::string& word) { command.words += (command.words.empty() ? "" : " ") + word; };
-  const std::vector<const CLI::App*> subcommands = app.get_subcommands([](const CLI::App*) { return true; });
+  // Those that --help hides are in the group without a name.
+  const std::vector<const CLI::App*> subcommands =
+      app.get_subcommands([](const CLI::App* subcommand) { return !subcommand->get_group().empty(); });
   for (const CLI::App* subcommand : subcommands) add(subcommand->get_name());
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) add("--" + name);

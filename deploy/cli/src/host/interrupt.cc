@@ -1,4 +1,4 @@
-#include "deploy/cli/src/interrupt.h"
+#include "deploy/cli/src/host/interrupt.h"
 
 #include <atomic>
 #include <csignal>

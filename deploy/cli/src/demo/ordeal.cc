@@ -1,0 +1,356 @@
+#include "deploy/cli/src/demo/ordeal.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <loam/client/client.h>
+
+#include "common/base/env.h"
+#include "deploy/cli/src/admin/admin_client.h"
+#include "deploy/cli/src/demo/accounts.h"
+#include "deploy/cli/src/demo/client_process.h"
+#include "deploy/cli/src/demo/lock_probe.h"
+#include "deploy/cli/src/demo/scanner.h"
+#include "deploy/cli/src/host/interrupt.h"
+#include "deploy/cli/src/output/figures.h"
+
+namespace loam::cli {
+namespace {
+
+constexpr uint64_t kSecond_ns = 1'000'000'000;
+constexpr uint64_t kCalm_ns = 3 * kSecond_ns / 2;    // before the first event
+constexpr uint64_t kAftermath_ns = kSecond_ns / 2;   // of an event, in its latencies
+constexpr uint64_t kPatience_ns = 20 * kSecond_ns;   // for anything that has to happen
+constexpr uint64_t kKillsTake_ns = 12 * kSecond_ns;  // then no other client is killed
+constexpr unsigned kMostKills = 8;
+constexpr auto kPollInterval = std::chrono::milliseconds(5);
+
+Status cancelled() { return Status(StatusCode::kCancelled, "interrupted"); }
+
+/// The demo's conductor: start to end of run_ordeal(). One thread, and the scanner's.
+class Ordeal {
+ public:
+  Ordeal(LocalCluster& cluster, const OrdealOptions& options)
+      : cluster_(cluster), options_(options), address_(cluster.folder().manager().address) {}
+
+  Result<OrdealReport> run() {
+    LOAM_RETURN_IF_ERROR(prepare());
+    const uint64_t begin_ns = Env::now_ns();
+    Scanner scanner(*watcher_, *tables_);
+    LOAM_RETURN_IF_ERROR(start_client(victim_));
+    LOAM_RETURN_IF_ERROR(start_client(steady_));
+    LOAM_RETURN_IF_ERROR(wait_for_transfers({victim_, steady_}, begin_ns));
+    LOAM_RETURN_IF_ERROR(pause_for(kCalm_ns));
+    add_episode("calm", "nothing happens", {victim_, steady_}, begin_ns, Env::now_ns());
+    if (!options_.calm) {
+      LOAM_RETURN_IF_ERROR(kill_clients());
+      LOAM_RETURN_IF_ERROR(pause_client());
+      LOAM_RETURN_IF_ERROR(restart_manager());
+    }
+    const uint64_t end_ns = begin_ns + options_.duration_ns;
+    if (Env::now_ns() < end_ns) LOAM_RETURN_IF_ERROR(pause_for(end_ns - Env::now_ns()));
+    end_clients();
+    scanner.stop();
+    report_.seconds = static_cast<double>(Env::now_ns() - begin_ns) / 1e9;
+    conclude(scanner);
+    return std::move(report_);
+  }
+
+  ~Ordeal() {
+    for (const ClientProcess& client : clients_) client.kill();
+  }
+
+ private:
+  Status prepare() {
+    client::ClientOptions named;
+    named.name = "loam demo";
+    LOAM_ASSIGN_OR_RETURN(watcher_, client::Client::connect(address_, named));
+    LOAM_ASSIGN_OR_RETURN(prober_, client::Client::connect(address_, named));
+    LOAM_ASSIGN_OR_RETURN(AccountTables tables, make_accounts(*prober_, options_.accounts));
+    tables_ = std::make_unique<AccountTables>(std::move(tables));
+    return ok_status();
+  }
+
+  // A new process; `which` becomes its place in clients_.
+  Status start_client(size_t& which) {
+    ClientProcess::Options client;
+    client.program = options_.program;
+    client.directory = cluster_.folder().directory();
+    client.connect = address_;
+    client.movers.client_number = static_cast<unsigned>(clients_.size());
+    client.movers.fibers = options_.fibers;
+    client.movers.seed = options_.seed;
+    client.accounts = options_.accounts;
+    LOAM_ASSIGN_OR_RETURN(ClientProcess process, ClientProcess::start(client));
+    which = clients_.size();
+    clients_.push_back(std::move(process));
+    return ok_status();
+  }
+
+  /// Calls `done` until it is true. kTimeout names what was waited for; kCancelled.
+  template <class Done>
+  Status wait_for(std::string_view what, Done done) {
+    const uint64_t end_ns = Env::now_ns() + kPatience_ns;
+    while (!done()) {
+      if (interrupted()) return cancelled();
+      if (Env::now_ns() >= end_ns) {
+        return Status(StatusCode::kTimeout, fmt::format("not within {}: {}", time_for_people(kPatience_ns), what));
+      }
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    return ok_status();
+  }
+
+  // Until each of them tells of a transfer that was acknowledged at or after `since_ns`, and began after a silence of
+  // at least `silence_ns`.
+  Status wait_for_transfers(const std::vector<size_t>& which, uint64_t since_ns, uint64_t silence_ns = 0) {
+    for (const size_t i : which) {
+      ClientProcess& client = clients_[i];
+      bool moved = false;
+      const Status waited = wait_for(fmt::format("a transfer of client {}", client.number()), [&] {
+        moved = first_after(client, since_ns, silence_ns) != 0;
+        return moved || !client.runs();
+      });
+      if (moved) continue;
+      if (waited == StatusCode::kCancelled) return waited;
+      return Status(StatusCode::kInternal, fmt::format("client {} moves no money{}: {}", client.number(),
+                                                       client.runs() ? "" : " and has ended", client.last_words()));
+    }
+    return ok_status();
+  }
+
+  // When it was acknowledged; 0: there is none yet.
+  static uint64_t first_after(ClientProcess& client, uint64_t since_ns, uint64_t silence_ns) {
+    for (const ClientLine& line : client.report().poll()) {
+      if (line.silence.end_ns >= since_ns && line.silence.length_ns >= silence_ns) return line.silence.end_ns;
+    }
+    return 0;
+  }
+
+  Status pause_for(uint64_t duration_ns) {
+    const uint64_t end_ns = Env::now_ns() + duration_ns;
+    while (Env::now_ns() < end_ns) {
+      if (interrupted()) return cancelled();
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    return ok_status();
+  }
+
+  // Asks again after an error that may pass.
+  template <class Ask>
+  Status until_answered(Ask ask) {
+    Status status;
+    const Status in_time = wait_for("an answer", [&] {
+      status = ask();
+      return status.ok() || !may_pass(status);
+    });
+    return in_time.ok() ? std::move(status) : in_time;
+  }
+
+  void add_episode(const std::string& name, const std::string& title, const std::vector<size_t>& which,
+                   uint64_t begin_ns, uint64_t end_ns) {
+    auto episode = std::find_if(report_.episodes.begin(), report_.episodes.end(),
+                                [&](const Episode& one) { return one.name == name; });
+    if (episode == report_.episodes.end()) {
+      report_.episodes.push_back({name, title, {}});
+      episode = std::prev(report_.episodes.end());
+    }
+    for (const size_t i : which) {
+      for (const ClientLine& line : clients_[i].report().poll()) {
+        if (line.at_ns > begin_ns && line.at_ns <= end_ns + kReportInterval_ns)
+          episode->latencies.merge(line.latencies);
+      }
+    }
+  }
+
+  /// The commit manager's statistics; empty if it does not answer.
+  nlohmann::ordered_json manager() const {
+    auto statistics = cluster_statistics(cluster_.folder().manager().admin_address);
+    return statistics.ok() ? (*statistics)["manager"] : nlohmann::ordered_json::object();
+  }
+
+  // Neither open nor being recovered.
+  bool session_is_gone(const std::string& name) const {
+    const auto sessions = list_sessions(cluster_.folder().manager().admin_address);
+    return sessions.ok() && std::none_of(sessions->begin(), sessions->end(),
+                                         [&](const auto& one) { return one.value("name", "") == name; });
+  }
+
+  void read_recovery() {
+    const auto now = manager();
+    const auto recovery = now.value("recovery", nlohmann::ordered_json::object());
+    report_.rolled_back = std::max(report_.rolled_back, recovery.value("aborted", uint64_t{0}));
+    report_.completed = std::max(report_.completed, recovery.value("committed", uint64_t{0}));
+  }
+
+  // Until both kinds were seen.
+  Status kill_clients() {
+    const uint64_t end_ns = Env::now_ns() + kKillsTake_ns;
+    for (;;) {
+      LOAM_RETURN_IF_ERROR(kill_one());
+      const bool both = report_.rolled_back > 0 && report_.completed > 0;
+      LOAM_RETURN_IF_ERROR(start_client(victim_));
+      LOAM_RETURN_IF_ERROR(wait_for_transfers({victim_, steady_}, Env::now_ns()));
+      if (both) return ok_status();
+      if (report_.kills >= kMostKills || Env::now_ns() >= end_ns) {
+        report_.wrong.push_back(
+            fmt::format("{} killed clients left {} transactions to roll back and {} to complete: both "
+                        "have to be seen",
+                        report_.kills, report_.rolled_back, report_.completed));
+        return ok_status();
+      }
+    }
+  }
+
+  Status kill_one() {
+    const ClientProcess& victim = clients_[victim_];
+    const uint64_t killed_ns = Env::now_ns();
+    victim.kill();
+    ++report_.kills;
+    LOAM_ASSIGN_OR_RETURN(const std::vector<uint64_t> held, victim.held_keys());
+    options_.say(fmt::format("killed client {} while it was writing {} accounts", victim.number(), held.size()));
+    const auto times = time_until_writable(*prober_, *tables_, held, killed_ns, kPatience_ns);
+    if (!times.ok()) {
+      report_.wrong.emplace_back(times.status().message());
+    } else {
+      // Recovery begins when the lease is over, and that runs from the last word of the client: what is writable much
+      // sooner was not locked by it, but in use by others.
+      std::copy_if(times->begin(), times->end(), std::back_inserter(report_.locked_ns),
+                   [&](uint64_t ns) { return ns > options_.lease_ns / 4; });
+    }
+    const Status recovered =
+        wait_for("the end of recovery", [&] { return session_is_gone(session_name(victim.number())); });
+    if (recovered == StatusCode::kCancelled) return recovered;
+    if (!recovered.ok()) report_.wrong.emplace_back(recovered.message());
+    read_recovery();
+    options_.say(fmt::format("recovery: {} transactions rolled back, {} completed so far", report_.rolled_back,
+                             report_.completed));
+    add_episode("client_killed", "a client is killed (the other)", {steady_}, killed_ns, killed_ns + kSecond_ns);
+    return ok_status();
+  }
+
+  Status pause_client() {
+    ClientProcess& paused = clients_[steady_];
+    const uint64_t lost_before = manager().value("sessions_lost", uint64_t{0});
+    const uint64_t paused_ns = Env::now_ns();
+    paused.signal(SIGSTOP);
+    options_.say(fmt::format("paused client {} for longer than its lease", paused.number()));
+    const Status fenced = wait_for("the end of the paused client's session", [&] {
+      return Env::now_ns() - paused_ns > options_.lease_ns * 5 / 4 &&
+             manager().value("sessions_lost", uint64_t{0}) > lost_before;
+    });
+    if (fenced == StatusCode::kCancelled) return fenced;
+    if (!fenced.ok()) report_.wrong.emplace_back(fenced.message());
+    paused.report().poll();
+    const uint64_t fenced_before = paused.report().lines().back().counts.fenced;
+    const uint64_t continued_ns = Env::now_ns();
+    report_.paused_ns = continued_ns - paused_ns;
+    paused.signal(SIGCONT);
+    // What was under way when it was paused may be acknowledged by answers that it had not read yet: that is not it.
+    const uint64_t silence_ns = report_.paused_ns / 2;
+    LOAM_RETURN_IF_ERROR(wait_for_transfers({steady_}, continued_ns, silence_ns));
+    report_.went_on_ns = first_after(paused, continued_ns, silence_ns) - continued_ns;
+    const Status told = wait_for("the paused client's knowledge that it is fenced", [&] {
+      report_.fenced = paused.report().poll().back().counts.fenced - fenced_before;
+      return report_.fenced > 0;
+    });
+    if (told == StatusCode::kCancelled) return told;
+    if (!told.ok()) report_.wrong.emplace_back(told.message());
+    LOAM_RETURN_IF_ERROR(pause_for(kAftermath_ns));
+    add_episode("client_paused", "a client is paused (the other)", {victim_}, paused_ns, Env::now_ns());
+    return ok_status();
+  }
+
+  Status restart_manager() {
+    const Member manager = cluster_.folder().manager();
+    const uint64_t killed_ns = Env::now_ns();
+    cluster_.kill(manager);
+    options_.say("killed the commit manager, and start it again");
+    LOAM_RETURN_IF_ERROR(cluster_.start(manager));
+    LOAM_ASSIGN_OR_RETURN(report_.manager_back_ns, time_until_begin(*prober_, killed_ns, kPatience_ns));
+    LOAM_RETURN_IF_ERROR(wait_for_transfers({victim_, steady_}, killed_ns + report_.manager_back_ns));
+    LOAM_RETURN_IF_ERROR(pause_for(kAftermath_ns));
+    add_episode("manager_restarted", "the commit manager is restarted", {victim_, steady_}, killed_ns, Env::now_ns());
+    return ok_status();
+  }
+
+  void end_clients() {
+    const uint64_t now_ns = Env::now_ns();
+    for (const size_t i : {victim_, steady_}) {
+      if (!clients_[i].end(kPatience_ns)) {
+        report_.wrong.push_back(fmt::format("client {} does not end", clients_[i].number()));
+      }
+    }
+    if (!options_.calm) {
+      add_episode("afterwards", "afterwards", {victim_, steady_}, now_ns - std::min(now_ns, kSecond_ns), now_ns);
+    }
+  }
+
+  void conclude(const Scanner& scanner) {
+    report_.scans = scanner.right();
+    report_.scans_refused = scanner.refused();
+    for (const std::string& wrong : scanner.wrong()) report_.wrong.push_back(wrong);
+    if (report_.scans == 0) report_.wrong.push_back("no sum was taken while the money moved");
+    const Status total = until_answered([&] { return check_total(*prober_, *tables_); });
+    if (!total.ok()) report_.wrong.push_back(fmt::format("at the end: {}", total.message()));
+    for (ClientProcess& client : clients_) {
+      client.report().poll();
+      if (client.report().lines().empty()) continue;
+      const ClientLine& last = client.report().lines().back();
+      report_.transfers += last.counts.transfers();
+      report_.gave_up += last.counts.gave_up;
+      report_.refused += last.counts.refused;
+      report_.sessions_ended += last.counts.fenced;
+      for (const uint64_t unknown : last.counts.unknown) report_.unknown += unknown;
+      if (!last.counts.fatal.empty()) {
+        report_.wrong.push_back(fmt::format("client {}: a transfer failed: {}", client.number(), last.counts.fatal));
+      }
+      check_ledger(client, last);
+    }
+  }
+
+  // Every transfer that was acknowledged is in the ledger; and no other, but for those whose outcome the client could
+  // not learn, and those of a killed client that it could not tell of any more.
+  void check_ledger(const ClientProcess& client, const ClientLine& last) {
+    std::vector<uint64_t> ledger;
+    const Status read = until_answered([&]() -> Status {
+      LOAM_ASSIGN_OR_RETURN(ledger, read_ledger(*prober_, *tables_, client.number(), client.fibers()));
+      return ok_status();
+    });
+    if (!read.ok()) report_.wrong.push_back("the ledger cannot be read: " + read.to_string());
+    for (size_t fiber = 0; fiber < ledger.size(); ++fiber) {
+      const uint64_t made = ledger[fiber];
+      const uint64_t acknowledged = last.counts.acknowledged[fiber];
+      const bool too_many = last.last && made > acknowledged + last.counts.unknown[fiber];
+      if (made >= acknowledged && !too_many) continue;
+      report_.wrong.push_back(fmt::format("fiber {} of client {} was told of {} transfers, and {} have happened", fiber,
+                                          client.number(), acknowledged, made));
+    }
+  }
+
+  LocalCluster& cluster_;
+  const OrdealOptions& options_;
+  const std::string address_;
+  std::unique_ptr<client::Client> watcher_;  // of the scanner
+  std::unique_ptr<client::Client> prober_;
+  std::unique_ptr<AccountTables> tables_;
+  std::deque<ClientProcess> clients_;  // all that ever ran, by number
+  size_t victim_ = 0;                  // the one that is killed next
+  size_t steady_ = 0;                  // the other
+  OrdealReport report_;
+};
+
+}  // namespace
+
+Result<OrdealReport> run_ordeal(LocalCluster& cluster, const OrdealOptions& options) {
+  return Ordeal(cluster, options).run();
+}
+
+}  // namespace loam::cli

@@ -1,0 +1,100 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "deploy/cli/src/demo/ordeal.h"
+#include "deploy/cli/src/output/figures.h"
+
+namespace loam::cli {
+namespace {
+
+uint64_t median(std::vector<uint64_t> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+uint64_t largest(const std::vector<uint64_t>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+double per_second(uint64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
+
+/// A name, and a value in a column of its own.
+std::string line(std::string_view name, const std::string& value) {
+  const size_t width = display_width(name);
+  return fmt::format("  {}{}{}\n", name, std::string(width < 34 ? 34 - width : 1, ' '), value);
+}
+
+// To the right, in a column of the latency table.
+std::string cell(const std::string& text) {
+  const size_t width = display_width(text);
+  return std::string(width < 12 ? 12 - width : 1, ' ') + text;
+}
+
+std::string what_happened(const OrdealReport& report, const OrdealOptions& options) {
+  std::string text = line("clients killed", grouped(report.kills));
+  text += line("transactions rolled back", grouped(report.rolled_back));
+  text += line("transactions completed", grouped(report.completed));
+  if (!report.locked_ns.empty()) {
+    text += line("keys that the dead had locked",
+                 fmt::format("{}: writable after {} (median), {} (all); the lease is {}", report.locked_ns.size(),
+                             time_for_people(median(report.locked_ns)), time_for_people(largest(report.locked_ns)),
+                             time_for_people(options.lease_ns)));
+  }
+  text += line("client paused", fmt::format("for {}: fenced, and moving money again within {}",
+                                            time_for_people(report.paused_ns), time_for_people(report.went_on_ns)));
+  text += line("commit manager killed",
+               fmt::format("the first transaction began after {}", time_for_people(report.manager_back_ns)));
+  return text;
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const OrdealReport& report) {
+  nlohmann::ordered_json json = {{"seconds", report.seconds},
+                                 {"transactions", report.transfers},
+                                 {"transactions_per_s", per_second(report.transfers, report.seconds)},
+                                 {"given_up", report.gave_up},
+                                 {"sessions_ended", report.sessions_ended},
+                                 {"refused", report.refused},
+                                 {"unknown_outcomes", report.unknown},
+                                 {"scans", report.scans},
+                                 {"scans_refused", report.scans_refused},
+                                 {"kills", report.kills},
+                                 {"rolled_back", report.rolled_back},
+                                 {"completed", report.completed},
+                                 {"locked_keys", report.locked_ns.size()},
+                                 {"locked_median_ns", median(report.locked_ns)},
+                                 {"locked_max_ns", largest(report.locked_ns)},
+                                 {"paused_ns", report.paused_ns},
+                                 {"paused_fenced", report.fenced},
+                                 {"paused_went_on_ns", report.went_on_ns},
+                                 {"manager_back_ns", report.manager_back_ns},
+                                 {"latencies", nlohmann::ordered_json::object()}};
+  for (const Episode& episode : report.episodes) {
+    json["latencies"][episode.name] = {{"transactions", episode.latencies.count()},
+                                       {"p50_ns", episode.latencies.quantile_ns(0.5)},
+                                       {"p99_ns", episode.latencies.quantile_ns(0.99)},
+                                       {"max_ns", episode.latencies.max_ns()}};
+  }
+  return json;
+}
+
+std::string for_people(const OrdealReport& report, const OrdealOptions& options) {
+  std::string text =
+      line("transfers", fmt::format("{} ({}/s)", grouped(report.transfers),
+                                    grouped(static_cast<uint64_t>(per_second(report.transfers, report.seconds)))));
+  text += line("sums of all balances",
+               fmt::format("{}{}", grouped(report.scans), report.wrong.empty() ? ", all of them exact" : ""));
+  if (!options.calm) text += what_happened(report, options);
+  text += fmt::format("\n  {:<34}{:>12}{:>12}{:>12}\n", "latency of a transfer while", "p50", "p99", "max");
+  for (const Episode& episode : report.episodes) {
+    text += fmt::format("  {:<34}{}{}{}\n", episode.title, cell(time_for_people(episode.latencies.quantile_ns(0.5))),
+                        cell(time_for_people(episode.latencies.quantile_ns(0.99))),
+                        cell(time_for_people(episode.latencies.max_ns())));
+  }
+  return text;
+}
+
+}  // namespace loam::cli

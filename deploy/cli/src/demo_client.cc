@@ -1,0 +1,85 @@
+// `loam demo-client`, which `loam demo` runs as its client processes.
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <unistd.h>
+
+#include "common/base/env.h"
+#include "common/base/log.h"
+#include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/demo/client_report.h"
+#include "deploy/cli/src/demo/movers.h"
+#include "deploy/cli/src/host/interrupt.h"
+
+namespace loam::cli {
+namespace {
+
+struct Options {
+  MoverOptions movers;
+  uint64_t accounts = 0;
+  std::string held_keys;
+};
+
+ClientLine look(Movers& movers, bool last) {
+  ClientLine line;
+  line.counts = movers.counts();
+  line.latencies = movers.take_latencies();
+  line.silence = movers.take_silence();
+  line.at_ns = Env::now_ns();
+  line.last = last;
+  return line;
+}
+
+// Until SIGTERM, or until nobody is there to read what it tells.
+void report_until_interrupted(Movers& movers) {
+  constexpr auto kPollInterval = std::chrono::milliseconds(5);
+  const pid_t parent = getppid();
+  uint64_t next_ns = Env::now_ns() + kReportInterval_ns;
+  while (!interrupted() && getppid() == parent) {
+    std::this_thread::sleep_for(kPollInterval);
+    if (Env::now_ns() < next_ns) continue;
+    next_ns += kReportInterval_ns;
+    std::cout << to_json_line(look(movers, false)) << std::endl;
+  }
+}
+
+int run(const Context& context, const Options& options) {
+  catch_interrupts();
+  int exit_code = 0;
+  const auto client = connect(context, exit_code);
+  if (!client) return exit_code;
+  const auto tables = open_accounts(*client, options.accounts);
+  if (!tables.ok()) return fail(context, tables.status());
+  auto held_keys = HeldKeys::create(options.held_keys, options.movers.fibers);
+  if (!held_keys.ok()) return fail(context, held_keys.status());
+  Movers movers(*client, *tables, options.movers, &*held_keys);
+  movers.start();
+  report_until_interrupted(movers);
+  movers.stop();
+  movers.join();
+  std::cout << to_json_line(look(movers, true)) << std::endl;
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_demo_client(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("demo-client", "A client process of `loam demo`")->group("");
+  command->add_option("--number", options->movers.client_number)->required();
+  command->add_option("--fibers", options->movers.fibers)->required()->check(CLI::Range(uint64_t{1}, kMostFibers));
+  command->add_option("--seed", options->movers.seed)->required();
+  command->add_option("--accounts", options->accounts)->required()->check(CLI::Range(2, 1'000'000'000));
+  command->add_option("--held-keys", options->held_keys)->required();
+  add_connection(*command, context);
+  set_body(*command, context, [&context, options] {
+    set_log_level(LogLevel::kWarning);
+    context.name = session_name(options->movers.client_number);
+    return run(context, *options);
+  });
+}
+
+}  // namespace loam::cli
