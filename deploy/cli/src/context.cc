@@ -53,6 +53,8 @@ std::unique_ptr<client::Client> connect(const Context& context, int& exit_code) 
   if (address.find("://") == std::string::npos) address = "tcp://" + address;
   client::ClientOptions options;
   options.name = context.name;
+  // Somebody waits before a terminal: a cluster that went away and does not come back is told sooner than by default.
+  options.commit_timeout_ns = 10'000'000'000;
   auto connected = client::Client::connect(address, options);
   if (connected.ok()) return std::move(connected).value();
   const Status& status = connected.status();

@@ -345,7 +345,8 @@ class ServerErrorsTest(unittest.TestCase):
                 lambda: loam("scan", "rows", "--limit", 1, "--csv", connect=dev.address).stdout.count("\n") > 1,
                 "the first rows are in")
             dev.kill()
-            _, errors = process.communicate(timeout=cluster.DEADLINE_S)
+            # It waits for the cluster to come back: for the commit, for its outcome, for the end of its session.
+            _, errors = process.communicate(timeout=2 * cluster.DEADLINE_S)
             self.assertIn(process.returncode, (1, 3), errors)
             self.assertIn("the import stopped", errors)
 
