@@ -1,10 +1,12 @@
 """Clients that die, or sleep for longer than their lease, at each step of a commit and of an abort (R1, R2, R7, R8)."""
 
+import json
 import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import LEASE_S, Cluster, ClusterTest, main, now, poll  # noqa: E402
+from proxied_cluster import ProxiedCluster  # noqa: E402
 
 # In the order of R1 and R2; whether a transaction whose client dies there took place.
 COMMIT_STEPS = {"begun": False, "undo_written": False, "writes_sent": False, "writes_applied": False, "marked": True,
@@ -110,7 +112,8 @@ class FenceTest(StepsTest):
 
 class ClientStoppedTest(StepsTest):
     def check_told(self, victim, committed):
-        """The victim goes on, learns what became of its transaction, and works in a new session."""
+        """Fenced, the victim goes on, learns what became of its transaction, and works in a new session."""
+        self.cluster.wait_until_fenced(victim)
         victim.resume()
         told = victim.receive()
         self.assertEqual(told["outcome"], "committed" if committed else "aborted", told)
@@ -129,6 +132,43 @@ class ClientStoppedTest(StepsTest):
             with self.subTest(step=step):
                 victim = self.check_step(f"abort.{step}", "stop", True, False)
                 self.check_told(victim, False)
+        self.check_history()
+
+
+class ClientFencedTest(StepsTest):
+    def make_cluster(self):
+        return ProxiedCluster()
+
+    def session_known(self, client):
+        """By the commit manager: open, or ended and with something left to recover."""
+        status = json.loads(self.cluster.loam("status", "--json"))
+        return any(session["id"] == client.session for session in status["sessions"])
+
+    def test_writes_that_come_after_the_recovery_are_refused(self):
+        """Stopped between undo record and writes, recovered, continued, and the commit manager's word that it is fenced
+        has not come through yet: nobody would undo what it writes now, so the nodes must refuse it. An older snapshot
+        is open, so that it is not refused as too old."""
+        other = self.cluster.client("other", address=self.cluster.address)
+        other.need("prepare read:8 add:9=0")
+        for step in ("begun", "undo_written"):
+            with self.subTest(step=step):
+                victim = self.cluster.client(f"late.{step}", pause=f"client.commit.{step}=stop;"
+                                             "client.commit.writes_applied=kill")
+                victim.id = victim.need(f"prepare {CHANGES}")["id"]
+                victim.send("commit")
+                victim.wait_until_paused()
+                self.cluster.to_manager.hold(down=True)
+                self.cluster.wait_until_fenced(victim)
+                poll(lambda: not self.session_known(victim), "its transaction is recovered")
+                victim.resume()
+                end = now() + LEASE_S / 2
+                poll(lambda: now() > end, "its writes reach the nodes")
+                self.cluster.to_manager.release()
+                told = victim.receive()
+                self.assertEqual(told["outcome"], "aborted", told)
+                self.assertEqual(told["code"], "kFenced", told)
+                self.assertFalse(self.took_place(victim, other.need(
+                    "transact " + " ".join(f"read:{key}" for key in KEYS))))
         self.check_history()
 
     def test_open_transaction_is_fenced_and_what_was_acknowledged_holds(self):
