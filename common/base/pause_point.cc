@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <iterator>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include <time.h>
 #include <unistd.h>
 
 namespace loam {
@@ -188,7 +188,7 @@ void PausePoints::act(const char* name) {
 namespace {
 
 /// Before main(): a mistyped LOAM_PAUSE must not become a test that waits for nothing.
-const bool armed_from_environment = [] {
+[[maybe_unused]] const bool kArmedFromEnvironment = [] {
   const char* list = std::getenv("LOAM_PAUSE");
   if (list == nullptr) return false;
   const Status status = PausePoints::arm(list);

@@ -93,8 +93,10 @@ void Transfers::run() {
   end_ns_ = Env::now_ns() + static_cast<uint64_t>(options_.seconds * 1e9);
   testing::Random seeds(options_.seed);
   std::vector<Fiber> fibers;
+  fibers.reserve(options_.fibers);
   for (unsigned i = 0; i < options_.fibers; ++i) fibers.push_back({seeds.fork(), options_.first_insert + i, 0});
   std::vector<client::Task> tasks;
+  tasks.reserve(options_.fibers);
   for (Fiber& fiber : fibers) tasks.push_back(client_.spawn([this, &fiber] { loop(fiber); }));
   for (client::Task& task : tasks) task.join();
 }
