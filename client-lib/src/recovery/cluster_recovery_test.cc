@@ -30,7 +30,7 @@ using wire::UndoState;
 constexpr uint64_t kLeaseNs = 500'000'000;
 constexpr int64_t kOld = 100;
 constexpr int64_t kNew = 7;
-/// Beyond the lease and its eighth: fence, recovery, and the poll of the test. It takes 10 ms where nothing else runs;
+/// Beyond the lease: fence, recovery, and the poll of the test. It takes 10 ms where nothing else runs;
 /// the limit is for machines that do other things, too.
 constexpr double kRecoveryMs = 500;
 

@@ -161,7 +161,7 @@ TEST(ClientRequests, AnExpiredSessionLeavesItsTransactionsOpen) {
   EXPECT_EQ(h.core.statistics().sessions, 2u) << "a session outlives its connection";
   const uint64_t lease = CoreHarness::kLeaseNs;
   h.run_for(lease);
-  EXPECT_EQ(h.core.statistics().sessions, 2u) << "an eighth more, for clocks that run at other speeds";
+  EXPECT_EQ(h.core.statistics().sessions, 2u) << "and a moment more";
   h.post(b, wire::RenewSession{});
   h.run_for(lease / 4);
   h.outbox.sent[b].clear();

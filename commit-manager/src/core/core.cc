@@ -15,16 +15,22 @@ using wire::Opcode;
 /// A publication of this size delays the next by one more interval: its bytes go to every node.
 constexpr uint64_t kPublicationBytesPerInterval = 64u << 10;
 
-/// Leases and ages are looked at so often in the shorter lease.
+/// Leases and ages are looked at so often in the shortest of them, and at least after kLongestTickNs: a part of the
+/// time for which a dead client's keys stay claimed.
 constexpr uint64_t kTicksPerLease = 16;
-/// When more ticks than this were left out, the commit manager did not run, and that is nobody else's fault: no more
-/// than these count. But they do count, so that the dead are noticed by a starved commit manager too.
-constexpr uint64_t kMissedTicks = 4;
+constexpr uint64_t kLongestTickNs = 20'000'000;
+
+uint64_t shortest_ns(const CoreOptions& options) {
+  return std::min({options.client_lease_ns, options.node_lease_ns, options.max_transaction_age_ns});
+}
 
 uint64_t tick_ns(const CoreOptions& options) {
-  const uint64_t shortest = std::min({options.client_lease_ns, options.node_lease_ns, options.max_transaction_age_ns});
-  return std::max<uint64_t>(shortest / kTicksPerLease, 1'000'000);
+  return std::clamp<uint64_t>(shortest_ns(options) / kTicksPerLease, 1'000'000, kLongestTickNs);
 }
+
+/// A longer time without a tick means that the commit manager did not run, and that is nobody else's fault: no more
+/// than this counts. But it does count, so that the dead are noticed by a starved commit manager too.
+uint64_t counted_gap_ns(const CoreOptions& options) { return std::max(shortest_ns(options) / 4, tick_ns(options)); }
 
 }  // namespace
 
@@ -219,7 +225,7 @@ void Core::Impl::on_time(uint64_t now_ns) {
 }
 
 void Core::Impl::tick(uint64_t now_ns) {
-  const uint64_t counted_ns = ticked_ns_ == 0 ? 0 : kMissedTicks * tick_ns(options_);
+  const uint64_t counted_ns = ticked_ns_ == 0 ? 0 : counted_gap_ns(options_);
   if (now_ns - ticked_ns_ > counted_ns) {
     const uint64_t away_ns = now_ns - ticked_ns_ - counted_ns;
     // Stopped and continued, or just started: what others have sent meanwhile has not been read yet.

@@ -8,6 +8,9 @@ namespace loam::commit {
 
 namespace {
 
+/// What a message of a session may be late, at most: added to the lease, but for short ones. No safety depends on it.
+constexpr uint64_t kLateNs = 25'000'000;
+
 /// For lines and lists: what a client calls itself, without control characters.
 std::string printable(const std::string& name) {
   std::string text = name;
@@ -158,7 +161,7 @@ void Core::Impl::make_orphans() {
 
 void Core::Impl::expire_sessions(uint64_t now_ns) {
   std::vector<Session*> over;
-  const uint64_t granted = granted_ns(options_.client_lease_ns);
+  const uint64_t granted = options_.client_lease_ns + std::min(options_.client_lease_ns / 8, kLateNs);
   for (auto& [id, session] : sessions_) {
     if (now_ns >= session.heard_ns + granted) over.push_back(&session);
   }

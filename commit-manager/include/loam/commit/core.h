@@ -74,7 +74,7 @@ struct CoreOptions {
   uint64_t publish_interval_ns = 10'000'000;
   /// Snapshots open for longer are listed exactly in publications; the younger ones share the floor.
   uint64_t young_ns = 100'000'000;
-  /// A session of which nothing is heard for so long, and an eighth more for its clock, is fenced and recovered (R8).
+  /// A session of which nothing is heard for so long, and a moment more, is fenced and recovered (R8).
   uint64_t client_lease_ns = 2'000'000'000;
   /// A storage node's lease (R9), renewed by RenewNode. Counted with an eighth more here.
   uint64_t node_lease_ns = 2'000'000'000;
