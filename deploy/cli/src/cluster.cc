@@ -189,9 +189,9 @@ class Up {
   }
 
   static void end_all(LocalCluster& cluster) {
-    constexpr uint64_t kPatience_ns = 5'000'000'000;
+    constexpr uint64_t kPatienceNs = 5'000'000'000;
     const auto& members = cluster.folder().members();
-    for (auto member = members.rbegin(); member != members.rend(); ++member) cluster.stop(*member, kPatience_ns);
+    for (auto member = members.rbegin(); member != members.rend(); ++member) cluster.stop(*member, kPatienceNs);
   }
 
   void announce(const LocalCluster& cluster, const std::vector<std::string>& started) const {

@@ -71,13 +71,13 @@ std::unique_ptr<client::Client> connect(const Context& context, int& exit_code) 
 
 std::string administration(const Context& context, int& exit_code) {
   if (!context.admin.empty()) return context.admin;
-  constexpr uint64_t kAnswerWithin_ns = 1'000'000'000;
+  constexpr uint64_t kAnswerWithinNs = 1'000'000'000;
   const size_t scheme = context.connect.find("://");
   const std::string address = scheme == std::string::npos ? context.connect : context.connect.substr(scheme + 3);
   const uint16_t port = port_of(address);
   if (port != 0 && port <= UINT16_MAX - kAdminPortOffset) {
     const std::string guess = fmt::format("{}:{}", address.substr(0, address.rfind(':')), port + kAdminPortOffset);
-    const auto health = manager_health(guess, kAnswerWithin_ns);
+    const auto health = manager_health(guess, kAnswerWithinNs);
     if (health.ok() && port_of(health->value("address", "")) == port) return guess;
   }
   const auto client = connect(context, exit_code);

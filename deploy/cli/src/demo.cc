@@ -31,7 +31,7 @@ namespace {
 constexpr const char* kSampleName = "flights-2013-01.csv.gz";
 
 /// Short, so that a dead client is noticed while one watches.
-constexpr uint64_t kClientLease_ns = 500'000'000;
+constexpr uint64_t kClientLeaseNs = 500'000'000;
 
 struct Options {
   std::string flights;
@@ -62,16 +62,16 @@ class Folder {
 
   /// Two storage nodes and a commit manager, ready.
   Result<LocalCluster*> start(const std::string& memory) {
-    constexpr uint64_t kStart_ns = 60'000'000'000;
+    constexpr uint64_t kStartNs = 60'000'000'000;
     FolderOptions options;
     options.directory = path_;
     options.memory = memory;
     options.free_ports = true;
-    options.manager_settings = {{"client-lease", fmt::format("{}ms", kClientLease_ns / 1'000'000)}};
+    options.manager_settings = {{"client-lease", fmt::format("{}ms", kClientLeaseNs / 1'000'000)}};
     LOAM_ASSIGN_OR_RETURN(ClusterFolder folder, ClusterFolder::create(options));
     cluster_ = std::make_unique<LocalCluster>(std::move(folder));
     for (const Member& member : cluster_->folder().members()) LOAM_RETURN_IF_ERROR(cluster_->start(member));
-    LOAM_RETURN_IF_ERROR(cluster_->wait_for({}, MemberState::kReady, kStart_ns, [](const auto&) {}));
+    LOAM_RETURN_IF_ERROR(cluster_->wait_for({}, MemberState::kReady, kStartNs, [](const auto&) {}));
     return cluster_.get();
   }
   const std::filesystem::path& path() const { return path_; }
@@ -80,9 +80,9 @@ class Folder {
  private:
   explicit Folder(std::filesystem::path path) : path_(std::move(path)) {}
   void end_all() {
-    constexpr uint64_t kPatience_ns = 5'000'000'000;
+    constexpr uint64_t kPatienceNs = 5'000'000'000;
     const auto& members = cluster_->folder().members();
-    for (auto member = members.rbegin(); member != members.rend(); ++member) cluster_->stop(*member, kPatience_ns);
+    for (auto member = members.rbegin(); member != members.rend(); ++member) cluster_->stop(*member, kPatienceNs);
   }
 
   const std::filesystem::path path_;
@@ -236,7 +236,7 @@ class Demo {
   Status move_money(LocalCluster& cluster) {
     OrdealOptions ordeal = options_.ordeal;
     ordeal.duration_ns = uint64_t{options_.duration_s} * 1'000'000'000;
-    ordeal.lease_ns = kClientLease_ns;
+    ordeal.lease_ns = kClientLeaseNs;
     std::error_code error;
     ordeal.program = std::filesystem::read_symlink("/proc/self/exe", error);
     ordeal.say = [this](const std::string& text) { say("  " + text); };

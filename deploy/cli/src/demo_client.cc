@@ -37,11 +37,11 @@ ClientLine look(Movers& movers, bool last) {
 void report_until_interrupted(Movers& movers) {
   constexpr auto kPollInterval = std::chrono::milliseconds(5);
   const pid_t parent = getppid();
-  uint64_t next_ns = Env::now_ns() + kReportInterval_ns;
+  uint64_t next_ns = Env::now_ns() + kReportIntervalNs;
   while (!interrupted() && getppid() == parent) {
     std::this_thread::sleep_for(kPollInterval);
     if (Env::now_ns() < next_ns) continue;
-    next_ns += kReportInterval_ns;
+    next_ns += kReportIntervalNs;
     std::cout << to_json_line(look(movers, false)) << std::endl;
   }
 }

@@ -130,13 +130,13 @@ void add_stats(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("stats", "Statistics of the commit manager, the storage nodes and their tables");
-  constexpr double kShortest_s = 0.1;
-  constexpr double kLongest_s = 86'400;
+  constexpr double kShortestS = 0.1;
+  constexpr double kLongestS = 86'400;
   CLI::Option* watching =
       command->add_option("--watch", options->watch_s, "Rates instead, every so many seconds (1), until Ctrl-C")
           ->expected(0, 1)
           ->default_str("1")
-          ->check(CLI::Range(kShortest_s, kLongest_s))
+          ->check(CLI::Range(kShortestS, kLongestS))
           ->type_name("SECONDS");
   command->add_option("--count", options->count, "End after so many")->needs(watching)->check(CLI::PositiveNumber);
   add_administration(*command, context);

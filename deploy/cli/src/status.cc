@@ -16,14 +16,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kAnswerWithin_ns = 5'000'000'000;
+constexpr uint64_t kAnswerWithinNs = 5'000'000'000;
 
 uint64_t number(const Json& object, const char* name) { return object.value(name, uint64_t{0}); }
 std::string text(const Json& object, const char* name) { return object.value(name, std::string()); }
 
 Result<Json> overview(const std::string& admin) {
   LOAM_ASSIGN_OR_RETURN(Json result, cluster_statistics(admin));
-  LOAM_ASSIGN_OR_RETURN(const Json health, manager_health(admin, kAnswerWithin_ns));
+  LOAM_ASSIGN_OR_RETURN(const Json health, manager_health(admin, kAnswerWithinNs));
   LOAM_ASSIGN_OR_RETURN(result["sessions"], list_sessions(admin));
   result["address"] = health["address"];
   result["ready"] = health["ready"];

@@ -21,7 +21,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kAnswerWithin_ns = 5'000'000'000;
+constexpr uint64_t kAnswerWithinNs = 5'000'000'000;
 
 Json to_json(const Message& message);
 
@@ -84,7 +84,7 @@ Json to_json(const Message& message) {
 template <class Service, class Request, class Reply>
 Result<Json> call(const std::string& address, const Request& request,
                   grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
-                  uint64_t timeout_ns = kAnswerWithin_ns) {
+                  uint64_t timeout_ns = kAnswerWithinNs) {
   // A connection of its own: shared ones wait for seconds after a server was not there once.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
-constexpr uint64_t kHealthWithin_ns = 1'000'000'000;
+constexpr uint64_t kHealthWithinNs = 1'000'000'000;
 constexpr size_t kLogLinesShown = 12;
 
 bool has_lost_records(const Member& node, const Member& manager) {
@@ -35,10 +35,10 @@ bool has_lost_records(const Member& node, const Member& manager) {
 
 MemberState ask(const Member& member, const Member& manager) {
   if (member.role == Role::kCommitManager) {
-    const auto health = manager_health(member.admin_address, kHealthWithin_ns);
+    const auto health = manager_health(member.admin_address, kHealthWithinNs);
     return health.ok() && health->value("ready", false) ? MemberState::kReady : MemberState::kStarting;
   }
-  const auto health = node_health(member.admin_address, kHealthWithin_ns);
+  const auto health = node_health(member.admin_address, kHealthWithinNs);
   if (!health.ok() || health->value("node", uint64_t{0}) == 0) return MemberState::kStarting;
   if (health->value("in_service", false)) return MemberState::kReady;
   return has_lost_records(member, manager) ? MemberState::kLost : MemberState::kRegistered;
@@ -163,9 +163,9 @@ Ending LocalCluster::stop(const Member& member, uint64_t patience_ns) {
 }
 
 void LocalCluster::kill(const Member& member) {
-  constexpr uint64_t kKillTakes_ns = 10'000'000'000;
+  constexpr uint64_t kKillTakesNs = 10'000'000'000;
   const auto process = read_pid_file(folder_.pid_file(member));
-  if (process && send_signal(*process, SIGKILL)) wait_gone(*process, kKillTakes_ns);
+  if (process && send_signal(*process, SIGKILL)) wait_gone(*process, kKillTakesNs);
 }
 
 bool LocalCluster::signal(const Member& member, int number) const {

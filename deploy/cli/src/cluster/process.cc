@@ -153,8 +153,8 @@ Ending end(const ProcessId& process, uint64_t patience_ns) {
   send_signal(process, SIGCONT);
   if (wait_gone(process, patience_ns)) return Ending::kTerminated;
   send_signal(process, SIGKILL);
-  constexpr uint64_t kKillTakes_ns = 10'000'000'000;  // the kernel unmaps its memory: seconds for tens of GiB
-  wait_gone(process, kKillTakes_ns);
+  constexpr uint64_t kKillTakesNs = 10'000'000'000;  // the kernel unmaps its memory: seconds for tens of GiB
+  wait_gone(process, kKillTakesNs);
   return Ending::kKilled;
 }
 

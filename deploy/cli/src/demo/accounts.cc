@@ -96,8 +96,10 @@ Result<std::vector<uint64_t>> read_ledger(client::Client& client, const AccountT
                                           unsigned fibers) {
   LOAM_ASSIGN_OR_RETURN(client::Transaction transaction, client.begin({.read_only = true, .retry = {}}));
   std::vector<Key> keys;
+  keys.reserve(fibers);
   for (unsigned fiber = 0; fiber < fibers; ++fiber) keys.push_back(ledger_key(client_number, fiber));
   std::vector<uint64_t> made;
+  made.reserve(fibers);
   for (const Result<client::Record>& record : transaction.get_many(tables.ledger, keys)) {
     if (!record.ok() && record.code() != StatusCode::kNotFound) return record.status();
     made.push_back(record.ok() ? static_cast<uint64_t>(record->int64(kNumber)) : 0);

@@ -5,7 +5,7 @@
 namespace loam::cli {
 namespace {
 
-constexpr uint64_t kKillTakes_ns = 10'000'000'000;
+constexpr uint64_t kKillTakesNs = 10'000'000'000;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ Result<ClientProcess> ClientProcess::start(const Options& options) {
 
 void ClientProcess::kill() const {
   send_signal(process_, SIGKILL);
-  wait_gone(process_, kKillTakes_ns);
+  wait_gone(process_, kKillTakesNs);
 }
 
 bool ClientProcess::end(uint64_t timeout_ns) const {

@@ -13,7 +13,7 @@
 namespace loam::cli {
 
 /// How often a client process writes a line.
-inline constexpr uint64_t kReportInterval_ns = 100'000'000;
+inline constexpr uint64_t kReportIntervalNs = 100'000'000;
 
 /// What the client process of that number calls itself.
 std::string session_name(unsigned client_number);

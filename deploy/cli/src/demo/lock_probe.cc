@@ -7,7 +7,7 @@
 namespace loam::cli {
 namespace {
 
-constexpr uint64_t kTryAgainAfter_ns = 1'000'000;
+constexpr uint64_t kTryAgainAfterNs = 1'000'000;
 
 Status write_once(client::Client& client, const AccountTables& tables, uint64_t account) {
   LOAM_ASSIGN_OR_RETURN(client::Transaction transaction, client.begin());
@@ -34,7 +34,7 @@ Result<std::vector<uint64_t>> time_until_writable(client::Client& client, const 
           times[i] = Env::now_ns() - since_ns;
           return;
         }
-        client.sleep_for(kTryAgainAfter_ns);
+        client.sleep_for(kTryAgainAfterNs);
       } while (Env::now_ns() < end_ns);
     }));
   }
@@ -61,7 +61,7 @@ Result<uint64_t> time_until_begin(client::Client& client, uint64_t since_ns, uin
             fmt::format("no transaction can begin {:.1f} s after the death of the commit manager: {}",
                         static_cast<double>(Env::now_ns() - since_ns) / 1e9, transaction.status().to_string()));
       }
-      client.sleep_for(kTryAgainAfter_ns);
+      client.sleep_for(kTryAgainAfterNs);
     }
   });
 }

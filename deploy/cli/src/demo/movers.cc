@@ -9,7 +9,7 @@ namespace loam::cli {
 namespace {
 
 constexpr int64_t kLargestAmount = 100;
-constexpr uint64_t kRetryAfter_ns = 1'000'000;
+constexpr uint64_t kRetryAfterNs = 1'000'000;
 
 // splitmix64: a fiber's own stream of random numbers.
 uint64_t next_random(uint64_t& state) {
@@ -86,7 +86,7 @@ void Movers::move_until_stopped(unsigned fiber) {
     }
     note_failure(fiber, status);
     if (!counts_.fatal.empty()) return;
-    client_.sleep_for(kRetryAfter_ns);
+    client_.sleep_for(kRetryAfterNs);
   }
 }
 

@@ -24,11 +24,11 @@
 namespace loam::cli {
 namespace {
 
-constexpr uint64_t kSecond_ns = 1'000'000'000;
-constexpr uint64_t kCalm_ns = 3 * kSecond_ns / 2;    // before the first event
-constexpr uint64_t kAftermath_ns = kSecond_ns / 2;   // of an event, in its latencies
-constexpr uint64_t kPatience_ns = 20 * kSecond_ns;   // for anything that has to happen
-constexpr uint64_t kKillsTake_ns = 12 * kSecond_ns;  // then no other client is killed
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kCalmNs = 3 * kSecondNs / 2;    // before the first event
+constexpr uint64_t kAftermathNs = kSecondNs / 2;   // of an event, in its latencies
+constexpr uint64_t kPatienceNs = 20 * kSecondNs;   // for anything that has to happen
+constexpr uint64_t kKillsTakeNs = 12 * kSecondNs;  // then no other client is killed
 constexpr unsigned kMostKills = 8;
 constexpr auto kPollInterval = std::chrono::milliseconds(5);
 
@@ -47,7 +47,7 @@ class Ordeal {
     LOAM_RETURN_IF_ERROR(start_client(victim_));
     LOAM_RETURN_IF_ERROR(start_client(steady_));
     LOAM_RETURN_IF_ERROR(wait_for_transfers({victim_, steady_}, begin_ns));
-    LOAM_RETURN_IF_ERROR(pause_for(kCalm_ns));
+    LOAM_RETURN_IF_ERROR(pause_for(kCalmNs));
     add_episode("calm", "nothing happens", {victim_, steady_}, begin_ns, Env::now_ns());
     if (!options_.calm) {
       LOAM_RETURN_IF_ERROR(kill_clients());
@@ -97,11 +97,11 @@ class Ordeal {
   /// Calls `done` until it is true. kTimeout names what was waited for; kCancelled.
   template <class Done>
   Status wait_for(std::string_view what, Done done) {
-    const uint64_t end_ns = Env::now_ns() + kPatience_ns;
+    const uint64_t end_ns = Env::now_ns() + kPatienceNs;
     while (!done()) {
       if (interrupted()) return cancelled();
       if (Env::now_ns() >= end_ns) {
-        return Status(StatusCode::kTimeout, fmt::format("not within {}: {}", time_for_people(kPatience_ns), what));
+        return Status(StatusCode::kTimeout, fmt::format("not within {}: {}", time_for_people(kPatienceNs), what));
       }
       std::this_thread::sleep_for(kPollInterval);
     }
@@ -114,7 +114,7 @@ class Ordeal {
     for (const size_t i : which) {
       ClientProcess& client = clients_[i];
       bool moved = false;
-      const Status waited = wait_for(fmt::format("a transfer of client {}", client.number()), [&] {
+      Status waited = wait_for(fmt::format("a transfer of client {}", client.number()), [&] {
         moved = first_after(client, since_ns, silence_ns) != 0;
         return moved || !client.runs();
       });
@@ -151,7 +151,7 @@ class Ordeal {
       status = ask();
       return status.ok() || !may_pass(status);
     });
-    return in_time.ok() ? std::move(status) : in_time;
+    return in_time.ok() ? status : in_time;
   }
 
   void add_episode(const std::string& name, const std::string& title, const std::vector<size_t>& which,
@@ -164,8 +164,7 @@ class Ordeal {
     }
     for (const size_t i : which) {
       for (const ClientLine& line : clients_[i].report().poll()) {
-        if (line.at_ns > begin_ns && line.at_ns <= end_ns + kReportInterval_ns)
-          episode->latencies.merge(line.latencies);
+        if (line.at_ns > begin_ns && line.at_ns <= end_ns + kReportIntervalNs) episode->latencies.merge(line.latencies);
       }
     }
   }
@@ -192,7 +191,7 @@ class Ordeal {
 
   // Until both kinds were seen.
   Status kill_clients() {
-    const uint64_t end_ns = Env::now_ns() + kKillsTake_ns;
+    const uint64_t end_ns = Env::now_ns() + kKillsTakeNs;
     for (;;) {
       LOAM_RETURN_IF_ERROR(kill_one());
       const bool both = report_.rolled_back > 0 && report_.completed > 0;
@@ -216,7 +215,7 @@ class Ordeal {
     ++report_.kills;
     LOAM_ASSIGN_OR_RETURN(const std::vector<uint64_t> held, victim.held_keys());
     options_.say(fmt::format("killed client {} while it was writing {} accounts", victim.number(), held.size()));
-    const auto times = time_until_writable(*prober_, *tables_, held, killed_ns, kPatience_ns);
+    const auto times = time_until_writable(*prober_, *tables_, held, killed_ns, kPatienceNs);
     if (!times.ok()) {
       report_.wrong.emplace_back(times.status().message());
     } else {
@@ -225,14 +224,13 @@ class Ordeal {
       std::copy_if(times->begin(), times->end(), std::back_inserter(report_.locked_ns),
                    [&](uint64_t ns) { return ns > options_.lease_ns / 4; });
     }
-    const Status recovered =
-        wait_for("the end of recovery", [&] { return session_is_gone(session_name(victim.number())); });
+    Status recovered = wait_for("the end of recovery", [&] { return session_is_gone(session_name(victim.number())); });
     if (recovered == StatusCode::kCancelled) return recovered;
     if (!recovered.ok()) report_.wrong.emplace_back(recovered.message());
     read_recovery();
     options_.say(fmt::format("recovery: {} transactions rolled back, {} completed so far", report_.rolled_back,
                              report_.completed));
-    add_episode("client_killed", "a client is killed (the other)", {steady_}, killed_ns, killed_ns + kSecond_ns);
+    add_episode("client_killed", "a client is killed (the other)", {steady_}, killed_ns, killed_ns + kSecondNs);
     return ok_status();
   }
 
@@ -242,7 +240,7 @@ class Ordeal {
     const uint64_t paused_ns = Env::now_ns();
     paused.signal(SIGSTOP);
     options_.say(fmt::format("paused client {} for longer than its lease", paused.number()));
-    const Status fenced = wait_for("the end of the paused client's session", [&] {
+    Status fenced = wait_for("the end of the paused client's session", [&] {
       return Env::now_ns() - paused_ns > options_.lease_ns * 5 / 4 &&
              manager().value("sessions_lost", uint64_t{0}) > lost_before;
     });
@@ -257,13 +255,13 @@ class Ordeal {
     const uint64_t silence_ns = report_.paused_ns / 2;
     LOAM_RETURN_IF_ERROR(wait_for_transfers({steady_}, continued_ns, silence_ns));
     report_.went_on_ns = first_after(paused, continued_ns, silence_ns) - continued_ns;
-    const Status told = wait_for("the paused client's knowledge that it is fenced", [&] {
+    Status told = wait_for("the paused client's knowledge that it is fenced", [&] {
       report_.fenced = paused.report().poll().back().counts.fenced - fenced_before;
       return report_.fenced > 0;
     });
     if (told == StatusCode::kCancelled) return told;
     if (!told.ok()) report_.wrong.emplace_back(told.message());
-    LOAM_RETURN_IF_ERROR(pause_for(kAftermath_ns));
+    LOAM_RETURN_IF_ERROR(pause_for(kAftermathNs));
     add_episode("client_paused", "a client is paused (the other)", {victim_}, paused_ns, Env::now_ns());
     return ok_status();
   }
@@ -274,9 +272,9 @@ class Ordeal {
     cluster_.kill(manager);
     options_.say("killed the commit manager, and start it again");
     LOAM_RETURN_IF_ERROR(cluster_.start(manager));
-    LOAM_ASSIGN_OR_RETURN(report_.manager_back_ns, time_until_begin(*prober_, killed_ns, kPatience_ns));
+    LOAM_ASSIGN_OR_RETURN(report_.manager_back_ns, time_until_begin(*prober_, killed_ns, kPatienceNs));
     LOAM_RETURN_IF_ERROR(wait_for_transfers({victim_, steady_}, killed_ns + report_.manager_back_ns));
-    LOAM_RETURN_IF_ERROR(pause_for(kAftermath_ns));
+    LOAM_RETURN_IF_ERROR(pause_for(kAftermathNs));
     add_episode("manager_restarted", "the commit manager is restarted", {victim_, steady_}, killed_ns, Env::now_ns());
     return ok_status();
   }
@@ -284,12 +282,12 @@ class Ordeal {
   void end_clients() {
     const uint64_t now_ns = Env::now_ns();
     for (const size_t i : {victim_, steady_}) {
-      if (!clients_[i].end(kPatience_ns)) {
+      if (!clients_[i].end(kPatienceNs)) {
         report_.wrong.push_back(fmt::format("client {} does not end", clients_[i].number()));
       }
     }
     if (!options_.calm) {
-      add_episode("afterwards", "afterwards", {victim_, steady_}, now_ns - std::min(now_ns, kSecond_ns), now_ns);
+      add_episode("afterwards", "afterwards", {victim_, steady_}, now_ns - std::min(now_ns, kSecondNs), now_ns);
     }
   }
 

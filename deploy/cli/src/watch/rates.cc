@@ -1,6 +1,7 @@
 #include "deploy/cli/src/watch/rates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -50,7 +51,7 @@ const Json& or_empty(const Json& object, const char* name) {
 }
 
 std::string rate_of(const Json& object, const char* name) {
-  return grouped(static_cast<uint64_t>(object.value(name, 0.0) + 0.5));
+  return grouped(static_cast<uint64_t>(std::llround(object.value(name, 0.0))));
 }
 
 }  // namespace
