@@ -28,8 +28,8 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kCalmNs = 3 * kSecondNs / 2;    // before the first event
 constexpr uint64_t kAftermathNs = kSecondNs / 2;   // of an event, in its latencies
 constexpr uint64_t kPatienceNs = 20 * kSecondNs;   // for anything that has to happen
-constexpr uint64_t kKillsTakeNs = 12 * kSecondNs;  // then no other client is killed
-constexpr unsigned kMostKills = 8;
+constexpr uint64_t kKillsTakeNs = 14 * kSecondNs;  // then no other client is killed
+constexpr unsigned kMostKills = 16;
 constexpr auto kPollInterval = std::chrono::milliseconds(5);
 
 Status cancelled() { return Status(StatusCode::kCancelled, "interrupted"); }
