@@ -161,6 +161,7 @@ class TxSuite final : public Suite {
   /// rung with nine tenths of the best one's throughput; the figure is the next rung over the best.
   void overload(Run& run, client::Client& mover, client::Client& watcher) {
     std::vector<Variant> variants;
+    variants.reserve(kLadder.size());
     for (const unsigned fibers : kLadder) {
       variants.push_back(
           {"fibers " + std::to_string(fibers), [&, fibers] { return loaded(run, mover, watcher, fibers); }});

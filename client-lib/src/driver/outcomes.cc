@@ -13,7 +13,7 @@ Status Outcomes::settle(TransactionId id, CommitMachine::Doubt doubt, const Stat
   const wire::Outcome outcome = ask(id, deadline_ns);
   const std::string name = "transaction " + std::to_string(id.value);
   const std::string reason(why.message());
-  const Status aborted(StatusCode::kFenced, name + " was rolled back, run it again: " + reason);
+  Status aborted(StatusCode::kFenced, name + " was rolled back, run it again: " + reason);
   if (doubt == Doubt::kNotCommitted) return aborted;
   if (outcome == wire::Outcome::kCommitted) return ok_status();
   if (outcome == wire::Outcome::kForgotten && doubt == Doubt::kCommitted) return ok_status();

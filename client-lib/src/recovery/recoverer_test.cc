@@ -44,16 +44,16 @@ class Manager {
     options.on_recovered = [this, acknowledges](TransactionId id, bool committed) {
       {
         const std::lock_guard lock(mutex_);
-        const auto [known, fresh] = outcomes_.emplace(id, committed);
+        const auto [known, fresh] = heard.outcomes.emplace(id, committed);
         EXPECT_EQ(known->second, committed) << "two outcomes of transaction " << id.value;
       }
       changed_.notify_all();
       if (acknowledges) recoverer_->acknowledged(id);
     };
-    options.on_cleared = [this](TransactionId id) { note([&] { cleared_.insert(id); }); };
-    options.on_scan_done = [this](const Status& status) { note([&] { scanned_ = status; }); };
-    options.on_failed = [this](const Status& status) { note([&] { failed_ = status; }); };
-    options.on_note = [this](std::string_view line) { note([&] { notes_.emplace_back(line); }); };
+    options.on_cleared = [this](TransactionId id) { note([&] { heard.cleared.insert(id); }); };
+    options.on_scan_done = [this](const Status& status) { note([&] { heard.scanned = status; }); };
+    options.on_failed = [this](const Status& status) { note([&] { heard.failed = status; }); };
+    options.on_note = [this](std::string_view line) { note([&] { heard.notes.emplace_back(line); }); };
     auto started = Recoverer::start(std::move(options));
     ASSERT_TRUE(started.ok()) << started.status().to_string();
     recoverer_ = std::move(started).value();
@@ -70,8 +70,8 @@ class Manager {
     std::vector<RecoveryTask> tasks;
     const std::lock_guard lock(mutex_);
     for (uint64_t id = first; id < first + count; ++id) {
-      if (cleared_.contains(TransactionId(id))) continue;
-      const bool open = !outcomes_.contains(TransactionId(id));
+      if (heard.cleared.contains(TransactionId(id))) continue;
+      const bool open = !heard.outcomes.contains(TransactionId(id));
       tasks.push_back({TransactionId(id), SessionId(1), open ? Kind::kOpen : Kind::kUncleared});
     }
     recoverer_->add(std::move(tasks));
@@ -83,28 +83,31 @@ class Manager {
     return changed_.wait_for(lock, kPatience, condition);
   }
   bool wait_until_cleared(size_t count) {
-    return wait_for([&] { return cleared_.size() >= count; });
+    return wait_for([&] { return heard.cleared.size() >= count; });
   }
   std::optional<bool> outcome(uint64_t id) {
     const std::lock_guard lock(mutex_);
-    const auto found = outcomes_.find(TransactionId(id));
-    return found == outcomes_.end() ? std::nullopt : std::optional<bool>(found->second);
+    const auto found = heard.outcomes.find(TransactionId(id));
+    return found == heard.outcomes.end() ? std::nullopt : std::optional<bool>(found->second);
   }
   size_t outcomes() {
     const std::lock_guard lock(mutex_);
-    return outcomes_.size();
+    return heard.outcomes.size();
   }
   size_t cleared() {
     const std::lock_guard lock(mutex_);
-    return cleared_.size();
+    return heard.cleared.size();
   }
 
-  // Guarded by mutex_; read in wait_for()'s condition, or when the recoverer stands still.
-  std::map<TransactionId, bool> outcomes_;
-  std::set<TransactionId> cleared_;
-  std::optional<Status> scanned_;
-  std::optional<Status> failed_;
-  std::vector<std::string> notes_;
+  // Guarded by the mutex; read in wait_for()'s condition, or when the recoverer stands still.
+  struct Heard {
+    std::map<TransactionId, bool> outcomes;
+    std::set<TransactionId> cleared;
+    std::optional<Status> scanned;
+    std::optional<Status> failed;
+    std::vector<std::string> notes;
+  };
+  Heard heard;
 
  private:
   template <class Change>
@@ -171,7 +174,7 @@ TEST_F(RecovererTest, KeepsTheUndoRecordUntilItIsAcknowledged) {
   nodes_.leave(TransactionId(7), UndoState::kPending, records(7), records(7));
   manager_.start(false);
   manager_.add(7, 1);
-  ASSERT_TRUE(manager_.wait_for([&] { return !manager_.outcomes_.empty(); }));
+  ASSERT_TRUE(manager_.wait_for([&] { return !manager_.heard.outcomes.empty(); }));
   EXPECT_TRUE(nodes_.written(TransactionId(7)).empty());
   EXPECT_EQ(nodes_.undo_records(), 1u);
   manager_.recoverer().acknowledged(TransactionId(7));
@@ -183,18 +186,18 @@ TEST_F(RecovererTest, ScansAndEndsEverythingThatItFinds) {
   leave_some(100, 1'000);
   manager_.start();
   manager_.recoverer().scan();
-  ASSERT_TRUE(manager_.wait_for([&] { return manager_.scanned_.has_value(); }));
-  EXPECT_TRUE(manager_.scanned_->ok());
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.scanned.has_value(); }));
+  EXPECT_TRUE(manager_.heard.scanned->ok());
   EXPECT_EQ(manager_.outcomes(), 750u) << "those without an undo record are not found";
-  for (uint64_t id = 100; id < 1'100; id += 4) manager_.outcomes_[TransactionId(id)] = false;
+  for (uint64_t id = 100; id < 1'100; id += 4) manager_.heard.outcomes[TransactionId(id)] = false;
   check_ended(100, 1'000);
 }
 
 TEST_F(RecovererTest, AnEmptyTableIsScannedToo) {
   manager_.start();
   manager_.recoverer().scan();
-  ASSERT_TRUE(manager_.wait_for([&] { return manager_.scanned_.has_value(); }));
-  EXPECT_TRUE(manager_.scanned_->ok());
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.scanned.has_value(); }));
+  EXPECT_TRUE(manager_.heard.scanned->ok());
 }
 
 // Every request in turn is dropped with its connection, before or after it was executed.
@@ -214,8 +217,10 @@ TEST_F(RecovererTest, RepeatsWhateverALostConnectionTakesWithIt) {
       manager.start();
       manager.recoverer().scan();
       manager.add(first, 4);
-      ASSERT_TRUE(manager.wait_for([&] { return manager.scanned_.has_value() && manager.cleared_.size() == 4; }))
-          << "request " << victim;
+      ASSERT_TRUE(manager.wait_for([&] {
+        return manager.heard.scanned.has_value() && manager.heard.cleared.size() == 4;
+      })) << "request "
+          << victim;
       manager.stop();
       nodes_.set_script({});
       EXPECT_EQ(nodes_.undo_records(), 0u);
@@ -298,8 +303,8 @@ TEST_F(RecovererTest, DoesNotWaitForOneNodeWithWhatOthersCanDo) {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (waiting() < 200 - free - 8 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
     EXPECT_GE(waiting(), 200 - free - 8);
-    ASSERT_TRUE(manager.wait_for([&] { return !manager.notes_.empty(); })) << "operators are told";
-    EXPECT_NE(manager.notes_[0].find("storage node 2"), std::string::npos) << manager.notes_[0];
+    ASSERT_TRUE(manager.wait_for([&] { return !manager.heard.notes.empty(); })) << "operators are told";
+    EXPECT_NE(manager.heard.notes[0].find("storage node 2"), std::string::npos) << manager.heard.notes[0];
     EXPECT_LT(asked.load(std::memory_order_relaxed), 100u) << "it is asked again and again, and by one at a time";
     nodes_.set_script({});
     ASSERT_TRUE(manager.wait_until_cleared(200));
@@ -315,7 +320,7 @@ TEST_F(RecovererTest, GoesOnWithTheNextIncarnationOfANode) {
   nodes_.set_script([&](NodeId node, Opcode) { return node == kGone ? NodeFate::kClose : NodeFate::kAnswer; });
   manager_.start();
   manager_.add(100, 40);
-  ASSERT_TRUE(manager_.wait_for([&] { return !manager_.notes_.empty(); }));
+  ASSERT_TRUE(manager_.wait_for([&] { return !manager_.heard.notes.empty(); }));
   nodes_.restart(kGone);
   nodes_.set_script({});
   manager_.recoverer().set_catalog(nodes_.catalog());
@@ -333,7 +338,7 @@ TEST_F(RecovererTest, ScansAgainWhenANodeFailsInBetween) {
   });
   manager_.start();
   manager_.recoverer().scan();
-  ASSERT_TRUE(manager_.wait_for([&] { return manager_.scanned_.has_value(); }));
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.scanned.has_value(); }));
   EXPECT_GE(manager_.recoverer().statistics().scans, 3u);
   EXPECT_EQ(manager_.outcomes(), 300u);
 }
@@ -344,12 +349,12 @@ TEST_F(RecovererTest, LeavesWhatNobodyCanReadAndSaysSo) {
   manager_.start();
   manager_.add(200, 1);
   manager_.recoverer().scan();
-  ASSERT_TRUE(manager_.wait_for([&] { return manager_.scanned_.has_value(); }));
-  EXPECT_TRUE(*manager_.scanned_ == StatusCode::kMalformed) << manager_.scanned_->to_string();
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.scanned.has_value(); }));
+  EXPECT_TRUE(*manager_.heard.scanned == StatusCode::kMalformed) << manager_.heard.scanned->to_string();
   EXPECT_FALSE(manager_.outcome(200).has_value());
   EXPECT_EQ(manager_.outcomes(), 6u);
-  ASSERT_FALSE(manager_.notes_.empty());
-  EXPECT_NE(manager_.notes_[0].find("transaction 200"), std::string::npos) << manager_.notes_[0];
+  ASSERT_FALSE(manager_.heard.notes.empty());
+  EXPECT_NE(manager_.heard.notes[0].find("transaction 200"), std::string::npos) << manager_.heard.notes[0];
   EXPECT_EQ(nodes_.undo_records(), 1u);
 }
 
@@ -359,8 +364,8 @@ TEST_F(RecovererTest, EndsWhenItIsFenced) {
   manager_.start();
   manager_.recoverer().scan();
   manager_.add(100, 8);
-  ASSERT_TRUE(manager_.wait_for([&] { return manager_.failed_.has_value(); }));
-  EXPECT_TRUE(*manager_.failed_ == StatusCode::kFenced) << manager_.failed_->to_string();
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.failed.has_value(); }));
+  EXPECT_TRUE(*manager_.heard.failed == StatusCode::kFenced) << manager_.heard.failed->to_string();
   manager_.add(100, 8);
   manager_.recoverer().scan();
   manager_.stop();
@@ -377,8 +382,8 @@ TEST_F(RecovererTest, EndsWhenItIsFencedInBetween) {
   });
   manager_.start();
   manager_.add(100, 100);
-  ASSERT_TRUE(manager_.wait_for([&] { return manager_.failed_.has_value(); }));
-  EXPECT_TRUE(*manager_.failed_ == StatusCode::kFenced) << manager_.failed_->to_string();
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.failed.has_value(); }));
+  EXPECT_TRUE(*manager_.heard.failed == StatusCode::kFenced) << manager_.heard.failed->to_string();
   manager_.stop();
   nodes_.set_script({});
   manager_.start();

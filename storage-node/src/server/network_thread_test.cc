@@ -48,7 +48,8 @@ class NetworkThreadTest : public NodeFixture, public PeerListener {
     thread.set_scans(scans, *this);
     thread.run();
   }
-  ~NetworkThreadTest() override { thread.stop(); }
+  // Not the destructor: by then the thread would call a listener that is half gone.
+  void TearDown() override { thread.stop(); }
   void peer_gone(PeerId) override { gone.store(true, std::memory_order_release); }
   /// As scans do for the first peer.
   void post(size_t messages) {
