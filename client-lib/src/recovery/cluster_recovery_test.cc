@@ -126,7 +126,7 @@ class RecoveredCluster : public ::testing::Test {
         ADD_FAILURE() << status.to_string();
         return ms_since(begin);
       }
-      client_->sleep_for(1'000'000);
+      client_->sleep_for(1'000'000);  // poll interval
     }
   }
   std::vector<int64_t> balances() {
