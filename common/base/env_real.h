@@ -74,6 +74,10 @@ struct RealEnv {
     PausePoints::pass(name);
 #endif
   }
+  /// A switch that the simulator throws to walk a branch that is rare by itself: `if (full || Env::rare("node.full"))`.
+  static constexpr bool rare(const char*) { return false; }
+  /// Marks a path that the simulator's runs must have walked: it reports those that they never do.
+  static void probe(const char*) {}
 };
 
 using Env = RealEnv;

@@ -8,24 +8,93 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "common/base/dword.h"
 
 namespace loam {
 
-/// Decides who runs next. Installed for the length of one explored run.
+/// Decides who runs next. Installed for the length of one explored or simulated run.
+///
+/// The explorer (common/testing) runs virtual threads that share memory and implements the first four. The simulator
+/// (tests/sim) runs whole processes and implements all: threads belong to processes, block and are woken.
 class SimScheduler {
  public:
+  SimScheduler() : run_(++runs_) {}
   virtual ~SimScheduler() = default;
-  /// Called before every atomic operation and at every pause point; may switch to another virtual thread.
+  SimScheduler(const SimScheduler&) = delete;
+  SimScheduler& operator=(const SimScheduler&) = delete;
+  /// Tells one run from the next in this process.
+  uint64_t run_number() const { return run_; }
+  /// Called before every atomic operation; may switch to another virtual thread.
   virtual void point(const char* what) = 0;
+  /// A named place of a protocol's step (common/base/pause_point.h).
+  virtual void pause_point(const char* name) { point(name); }
   /// The caller waits for others: another virtual thread must run before it does again.
   virtual void yield() = 0;
+  /// The clock of the process that runs.
   virtual uint64_t now_ns() = 0;
+
+  /// A new virtual thread of the process that runs; its number, never 0.
+  virtual uint64_t spawn(const std::string& name, std::function<void()> body);
+  /// Returns when that thread has ended.
+  virtual void join(uint64_t thread);
+  /// The number of the virtual thread that runs; 0 outside of them.
+  virtual uint64_t thread() { return 0; }
+  /// Suspends the caller until wake(place) or until its process's clock reads `until_ns` (UINT64_MAX: for ever). May
+  /// return early.
+  virtual void block(const void* place, uint64_t until_ns);
+  /// Lets every thread of the running process go on that is blocked at that place.
+  virtual void wake(const void* place);
+  /// The name of the process that runs: the host in addresses of its transports.
+  virtual const std::string& process();
+  virtual uint64_t entropy();
+  /// Whether a branch that is rare by itself is taken now.
+  virtual bool rare(const char*) { return false; }
+  /// A path that a run should have walked was walked.
+  virtual void probe(const char*) {}
+
+ private:
+  static inline uint64_t runs_ = 0;
+  const uint64_t run_;
 };
 
 /// The scheduler of the run under way, or null: then atomics are plain memory (set-up and checks of a test).
 inline SimScheduler* sim_scheduler = nullptr;
+
+/// What is a `thread_local T*` in production: a pointer of each virtual thread.
+template <class T>
+class SimThreadLocal {
+ public:
+  operator T*() {  // NOLINT(google-explicit-constructor): stands for a pointer
+    const auto found = of_this_run().find(thread());
+    return found == pointers_.end() ? nullptr : found->second;
+  }
+  T* operator->() { return *this; }
+  SimThreadLocal& operator=(T* pointer) {
+    if (pointer == nullptr) {
+      of_this_run().erase(thread());
+    } else {
+      of_this_run()[thread()] = pointer;
+    }
+    return *this;
+  }
+
+ private:
+  static uint64_t thread() { return sim_scheduler == nullptr ? 0 : sim_scheduler->thread(); }
+  /// What threads of an earlier run have left behind is forgotten: numbers begin anew.
+  std::unordered_map<uint64_t, T*>& of_this_run() {
+    const uint64_t run = sim_scheduler == nullptr ? 0 : sim_scheduler->run_number();
+    if (std::exchange(run_, run) != run) pointers_.clear();
+    return pointers_;
+  }
+
+  uint64_t run_ = 0;
+  std::unordered_map<uint64_t, T*> pointers_;  // never iterated over
+};
 
 inline void sim_point(const char* what) {
   if (sim_scheduler != nullptr) sim_scheduler->point(what);
@@ -142,7 +211,13 @@ struct SimEnv {
   static void spin_pause() {
     if (sim_scheduler != nullptr) sim_scheduler->yield();
   }
-  static void pause_point(const char* name) { sim_point(name); }
+  static void pause_point(const char* name) {
+    if (sim_scheduler != nullptr) sim_scheduler->pause_point(name);
+  }
+  static bool rare(const char* name) { return sim_scheduler != nullptr && sim_scheduler->rare(name); }
+  static void probe(const char* name) {
+    if (sim_scheduler != nullptr) sim_scheduler->probe(name);
+  }
 };
 
 using Env = SimEnv;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -18,15 +17,19 @@
 namespace loam::fiber {
 namespace {
 
+#ifdef LOAM_ENV_SIM
+SimThreadLocal<FiberScheduler> this_threads_scheduler;
+#else
 thread_local FiberScheduler* this_threads_scheduler = nullptr;
+#endif
 
 /// Time stamp counter ticks in a millisecond, measured once a process against the monotonic clock.
 uint64_t ticks_per_ms() {
   static const uint64_t ticks = [] {
-    const uint64_t from_ns = RealEnv::now_ns();
+    const uint64_t from_ns = Env::now_ns();
     const uint64_t from = __rdtsc();
-    while (RealEnv::now_ns() - from_ns < 1'000'000) RealEnv::spin_pause();
-    return (__rdtsc() - from) * 1'000'000 / (RealEnv::now_ns() - from_ns);
+    while (Env::now_ns() - from_ns < 1'000'000) Env::spin_pause();
+    return (__rdtsc() - from) * 1'000'000 / (Env::now_ns() - from_ns);
   }();
   return ticks;
 }
@@ -134,7 +137,7 @@ void FiberScheduler::Impl::fire_timers() {
 
 // ---- FiberScheduler::Impl: the rest ---------------------------------------------------------------------------------
 
-uint64_t FiberScheduler::Impl::clock() const { return options.now_ns ? options.now_ns() : RealEnv::now_ns(); }
+uint64_t FiberScheduler::Impl::clock() const { return options.now_ns ? options.now_ns() : Env::now_ns(); }
 
 void FiberScheduler::Impl::report_long_hold(uint64_t fiber, uint64_t ticks) {
   ++counters.long_holds;
@@ -159,11 +162,10 @@ void FiberScheduler::Impl::idle(uint64_t timeout_ns) {
 
 // ---- FiberScheduler -------------------------------------------------------------------------------------------------
 
-FiberScheduler::FiberScheduler(SchedulerOptions options)
-    : impl_(std::make_unique<Impl>(std::move(options), Switcher::of_this_thread())) {
+FiberScheduler::FiberScheduler(SchedulerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
   LOAM_CHECK(!impl_->options.idle || impl_->options.wake, "an idle hook needs a wake hook");
   LOAM_CHECK(this_threads_scheduler == nullptr, "a thread has one fiber scheduler at a time");
-  if (impl_->options.long_hold_ns != 0) {
+  if (!Env::kSimulated && impl_->options.long_hold_ns != 0) {  // simulated time stands still while a fiber runs
     impl_->long_hold_ticks = std::max<uint64_t>(impl_->options.long_hold_ns / 1'000 * (ticks_per_ms() / 1'000), 1);
   }
   const Switcher::Limits limits{impl_->options.stack_bytes, impl_->options.max_pooled_stacks, impl_->long_hold_ticks};

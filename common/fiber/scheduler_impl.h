@@ -2,11 +2,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
+#include "common/base/thread.h"
 #include "common/fiber/scheduler.h"
 #include "common/fiber/switcher.h"
 #include "common/fiber/wait.h"
@@ -27,7 +26,7 @@ struct FiberScheduler::Impl {
   /// Longer sleeps than a year last until they are ended.
   static constexpr uint64_t kLongestSleepNs = 365ull * 24 * 3600 * 1'000'000'000;
 
-  Impl(SchedulerOptions given, Switcher& of_thread) : options(std::move(given)), switcher(of_thread) {}
+  explicit Impl(SchedulerOptions given) : options(std::move(given)) {}
 
   // Inbox: any thread puts in, the owner empties.
   void put_in(Task task, bool as_fiber);
@@ -50,7 +49,8 @@ struct FiberScheduler::Impl {
 
   // Constant after construction.
   const SchedulerOptions options;
-  Switcher& switcher;
+  const Switcher::Pointer switcher_pointer = Switcher::obtain();
+  Switcher& switcher = *switcher_pointer;
   uint64_t long_hold_ticks = 0;
 
   // Owner thread only.
@@ -62,8 +62,8 @@ struct FiberScheduler::Impl {
   std::atomic<bool> stopping{false};
 
   // The sleep of a scheduler without an idle hook.
-  std::mutex bell_mutex;
-  std::condition_variable bell;
+  Mutex bell_mutex;
+  Condition bell;
   bool bell_rung = false;  // guarded by bell_mutex
 };
 

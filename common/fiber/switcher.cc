@@ -187,15 +187,17 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
 
 Switcher::Worker::~Worker() { algorithm_.bury(marks); }
 
-Switcher& Switcher::of_this_thread() {
+Switcher::Pointer Switcher::obtain() {
   thread_local Switcher* switcher = nullptr;
   if (switcher == nullptr) {
     const boost::fibers::algo::algorithm::ptr_t algorithm(new Algorithm);
     switcher = &static_cast<Algorithm&>(*algorithm).switcher();
     Context::active()->get_scheduler()->set_algo(algorithm);  // keeps it until the thread ends
   }
-  return *switcher;
+  return Pointer(switcher);
 }
+
+void Switcher::Release::operator()(Switcher*) const {}
 
 void Switcher::open(const Limits& limits, void* owner, LongHoldHook hook) {
   LOAM_CHECK(owner_ == nullptr, "a thread has one fiber scheduler at a time");

@@ -16,10 +16,15 @@
 //
 // switcher.cc is compiled without sanitizers, because its functions begin on one stack and go on on another, and tells
 // them about each switch (docs/decisions/0004-fibers-under-sanitizers.md).
+//
+// The simulator has another implementation, switcher_sim.cc, directly upon contexts: Boost.Fiber knows one set of
+// fibers in an operating-system thread, but there many virtual threads have theirs in one, and any of them may be left
+// standing in the middle of a fiber for ever.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "common/fiber/stack.h"
 #include "common/fiber/task.h"
@@ -27,9 +32,15 @@
 namespace loam::fiber {
 
 /// The fibers of one thread. One object per thread, made at first use; it lies in the algorithm, which Boost.Fiber
-/// destroys with the thread. Owner thread only.
+/// destroys with the thread. Owner thread only. In the simulator: the fibers of one virtual thread, and an object for
+/// each FiberScheduler, which owns it.
 class Switcher {
  public:
+  struct Release {
+    void operator()(Switcher* switcher) const;
+  };
+  using Pointer = std::unique_ptr<Switcher, Release>;
+
   /// A suspended or ready fiber; opaque.
   using Fiber = void;
 
@@ -46,7 +57,8 @@ class Switcher {
   /// Who is told that a fiber held the thread for `ticks`. Called on the way out of the fiber; must not switch.
   using LongHoldHook = void (*)(void* owner, uint64_t fiber, uint64_t ticks);
 
-  static Switcher& of_this_thread();
+  /// For one FiberScheduler at a time of the calling thread.
+  static Pointer obtain();
   Switcher(const Switcher&) = delete;
   Switcher& operator=(const Switcher&) = delete;
 

@@ -43,7 +43,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/env.h"
-#include "common/memory/mutex.h"
+#include "common/base/thread.h"
 
 namespace loam {
 

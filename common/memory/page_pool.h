@@ -30,7 +30,7 @@
 #include "common/base/bytes.h"
 #include "common/base/env.h"
 #include "common/base/status.h"
-#include "common/memory/mutex.h"
+#include "common/base/thread.h"
 
 namespace loam {
 

@@ -58,6 +58,7 @@ Result<Address> Address::parse(std::string_view text) {
   const std::string_view host = bracketed ? rest.substr(1, host_end - 1) : rest.substr(0, host_end);
   rest.remove_prefix(bracketed ? host_end + 1 : host_end);
   if (host.empty()) return wrong(text, "it has no host");
+  if (bracketed && host.find(':') == std::string_view::npos) return wrong(text, "brackets hold an IPv6 number");
   if (host.size() > 255) return wrong(text, "its host is longer than 255 characters");
   for (const char c : host) {
     if (!is_host_char(c, bracketed)) return wrong(text, "its host has a character that no host name has");

@@ -27,8 +27,8 @@ TEST(Address, SaysWhatIsWrongAndWhatIsRight) {
        {Case{"", "no scheme"}, Case{"127.0.0.1:7400", "no scheme"}, Case{"http://a:1", "scheme is not"},
         Case{"tcp://a", "no port"}, Case{"tcp://:1", "no host"}, Case{"tcp://a:", "port is not"},
         Case{"tcp://a:65536", "port is not"}, Case{"tcp://a:-1", "port is not"}, Case{"tcp://a:1x", "port is not"},
-        Case{"tcp://a b:1", "character"}, Case{"tcp://[::1:1", "bracket"}, Case{"tcp://[::1]1", "no port"},
-        Case{"tcp://fe80::1:1", "brackets"}}) {
+        Case{"tcp://a b:1", "character"}, Case{"tcp://[::1:1", "bracket"}, Case{"tcp://[a%b]:1", "IPv6"},
+        Case{"tcp://[::1]1", "no port"}, Case{"tcp://fe80::1:1", "brackets"}}) {
     const auto address = Address::parse(c.text);
     ASSERT_FALSE(address.ok()) << c.text;
     EXPECT_EQ(address.code(), StatusCode::kInvalidArgument);

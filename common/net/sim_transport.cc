@@ -1,19 +1,16 @@
+// The transports of the simulated network and their links. What happens in between is in sim_network.cc.
+
 #include "common/net/sim_transport.h"
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
-#include <map>
-#include <random>
-#include <set>
 #include <string>
 #include <utility>
-#include <variant>
-#include <vector>
 
 #include "common/base/assert.h"
-#include "common/net/transport_base.h"
+#include "common/base/env.h"
+#include "common/net/sim_network_impl.h"
 
 namespace loam::net {
 namespace {
@@ -23,219 +20,110 @@ constexpr uint16_t kFirstFreePort = 32'768;
 constexpr size_t kMaxPieces = 64;
 /// A stream's bytes travel in chunks of at most this size, so that faults can fall between them.
 constexpr size_t kMaxChunkBytes = 16 * 1024;
-
-class SimTransport;
-class SimLink;
-class SimListener;
-
-using HostPair = std::pair<std::string, std::string>;
-
-HostPair pair_of(const std::string& a, const std::string& b) { return a < b ? HostPair(a, b) : HostPair(b, a); }
+#ifdef LOAM_ENV_SIM
+/// A thread that polls without waiting and finds nothing gives the others some time now and then: it may wait for them.
+constexpr uint32_t kIdleTurns = 16;
+constexpr uint64_t kIdleSleepNs = 1'000;
+#endif
 
 }  // namespace
 
-struct SimNetwork::Impl {
-  /// Something that reaches a host. Times are when; `sequence` keeps the order of what happens at one time.
-  struct Event {
-    enum class Kind : uint8_t { kBytes, kEnd, kRequest, kAnswer };
-    Kind kind = Kind::kBytes;
-    std::string from, to;
-    uint64_t link = 0;     // whom it reaches; kRequest: the link that wants to connect
-    uint64_t partner = 0;  // kAnswer: the accepting link, 0 if refused
-    uint16_t port = 0;     // kRequest
-    Buffer bytes;          // kBytes
-    Status status;         // kEnd
-  };
-  using Queue = std::map<std::pair<uint64_t, uint64_t>, Event>;
-
-  explicit Impl(const SimNetworkOptions& given) : options(given), random(given.seed) {}
-
-  uint64_t draw_delay() { return options.min_delay_ns + random() % (options.max_delay_ns - options.min_delay_ns + 1); }
-  /// Puts the event on its way, no earlier than `not_before_ns`; returns when it arrives. Held while the hosts are cut.
-  uint64_t post(Event event, uint64_t not_before_ns);
-  bool is_cut(const std::string& a, const std::string& b) const { return cuts.contains(pair_of(a, b)); }
-
-  const SimNetworkOptions options;
-  std::mt19937_64 random;
-  uint64_t now = 0;
-  uint64_t sequence = 0;
-  uint64_t next_link = 1;
-  DelayHook delay_hook;
-  std::map<std::string, SimTransport*> hosts;
-  std::map<uint64_t, SimLink*> links;
-  std::set<HostPair> cuts;
-  std::vector<Event> held;  // of cut pairs, in order
-};
-
-namespace {
-
-using Event = SimNetwork::Impl::Event;
-
-class SimLink final : public Link {
- public:
-  SimLink(SimTransport& transport, Handler& handler, Address peer, bool announced);
-  ~SimLink() override;
-
-  void on_event(Event& event);
-  void connected_to(uint64_t partner, bool greet);
-  void break_off(const char* why);
-  /// What is sent from now on arrives after the times given, by link of the receiver.
-  void note_arrival(const std::map<uint64_t, uint64_t>& arrivals);
-  const std::string& host_name() const;
-
-  const uint64_t id;
-  std::string peer_host;
-
- private:
-  friend class SimTransport;
-  void transmit() override;
-
-  SimTransport& transport_;
-  uint64_t partner_ = 0;
-  size_t in_flight_ = 0;          // bytes sent that the partner has not read
-  uint64_t last_arrival_ns_ = 0;  // nothing overtakes what was sent before
-};
-
-class SimListener final : public Listener {
- public:
-  SimListener(SimTransport& transport, Address address, std::span<const Transport::Share> shares)
-      : transport_(transport), address_(std::move(address)), shares_(shares.begin(), shares.end()) {}
-  const Address& address() const override { return address_; }
-  void close() override;
-
-  const Transport::Share& next() { return shares_[turn_++ % shares_.size()]; }
-
- private:
-  SimTransport& transport_;
-  const Address address_;
-  const std::vector<Transport::Share> shares_;
-  size_t turn_ = 0;
-};
-
-class SimTransport final : public TransportBase {
- public:
-  SimTransport(SimNetwork::Impl& network, std::string host, const TransportOptions& options)
-      : TransportBase(options), net(network), name(std::move(host)) {}
-  ~SimTransport() override {
-    drop_links();
-    net.hosts.erase(name);
-  }
-
-  Result<Listener*> listen(const Address& address, std::span<const Share> shares) override;
-  Result<Connection*> connect(const Address& address, Handler& handler) override;
-  size_t poll(uint64_t timeout_ns) override;
-  // relaxed: the flag alone matters, and the simulation has one thread.
-  void wake() override { woken_.store(true, std::memory_order_relaxed); }
-
-  using TransportBase::counters_;
-  uint64_t now_ns() const override { return net.now; }
-  void remove(uint16_t port) { listeners_.erase(port); }
-  SimLink& adopt_sim(std::unique_ptr<SimLink> link) { return static_cast<SimLink&>(adopt(std::move(link))); }
-
-  SimNetwork::Impl& net;
-  const std::string name;
-  SimNetwork::Impl::Queue queue;
-
- private:
-  bool due() const { return !queue.empty() && queue.begin()->first.first <= net.now; }
-  void on_request(Event& event);
-
-  std::map<uint16_t, std::unique_ptr<SimListener>> listeners_;
-  uint16_t next_port_ = kFirstFreePort;
-  std::atomic<bool> woken_{false};
-};
-
 // ---- SimLink --------------------------------------------------------------------------------------------------------
 
-SimLink::SimLink(SimTransport& transport, Handler& handler, Address peer, bool announced)
-    : Link(transport, handler, peer, announced),
-      id(transport.net.next_link++),
-      peer_host(std::move(peer.host)),
-      transport_(transport) {
-  transport_.net.links.emplace(id, this);
+SimLink::SimLink(SimTransport& transport, Handler& handler, Address peer, bool announced, uint32_t peer_host_number)
+    : Link(transport, handler, std::move(peer), announced), peer_host(peer_host_number), transport_(transport) {
+  number = transport.net.enter(*this);
 }
 
 SimLink::~SimLink() {
-  transport_.net.links.erase(id);
-  if (partner_ == 0) return;
-  Event event;
-  event.kind = Event::Kind::kEnd;
-  event.from = transport_.name;
-  event.to = peer_host;
-  event.link = partner_;
-  event.status = Status(StatusCode::kUnavailable,
-                        "the peer sim://" + transport_.name + " closed the connection without a goodbye");
-  transport_.net.post(std::move(event), last_arrival_ns_);
+  if (number == 0) return;
+  SimNetwork::Impl& net = transport_.net;
+  net.leave(number);
+  if (partner == 0) return;
+  net.post_end(transport_.host_at, peer_host, partner,
+               {StatusCode::kUnavailable,
+                "the peer sim://" + transport_.host_name() + " closed the connection without a goodbye"},
+               last_arrival_ns);
 }
 
-void SimLink::connected_to(uint64_t partner, bool greet) {
-  partner_ = partner;
+void SimLink::connected_to(LinkNumber with, bool greet) {
+  partner = with;
   start(greet);
 }
 
 void SimLink::break_off(const char* why) {
-  partner_ = 0;
+  partner = 0;
   fail({StatusCode::kUnavailable, "the connection to " + peer().to_string() + " broke: " + why});
 }
-
-void SimLink::note_arrival(const std::map<uint64_t, uint64_t>& arrivals) {
-  const auto found = arrivals.find(partner_);
-  if (found != arrivals.end()) last_arrival_ns_ = std::max(last_arrival_ns_, found->second);
-}
-
-const std::string& SimLink::host_name() const { return transport_.name; }
 
 void SimLink::transmit() {
   std::array<iovec, kMaxPieces> pieces;
   SimNetwork::Impl& net = transport_.net;
-  while (partner_ != 0 && in_flight_ < net.options.pipe_bytes) {
+  while (partner != 0) {
+    if (in_flight_ >= net.options.pipe_bytes) {
+      stopped_ = true;
+      return;
+    }
     const size_t count = gather(pieces.data(), pieces.size());
     if (count == 0) return;
-    Event event;
-    event.from = transport_.name;
-    event.to = peer_host;
-    event.link = partner_;
+    SimEvent* event = net.new_event(SimEvent::Kind::kBytes, transport_.host_at, peer_host);
+    event->link = partner;
+    event->sender = number;
     const size_t room = std::min(net.options.pipe_bytes - in_flight_, kMaxChunkBytes);
-    for (size_t i = 0; i < count && event.bytes.size() < room; ++i) {
+    for (size_t i = 0; i < count && event->bytes.size() < room; ++i) {
       const auto* from = static_cast<const std::byte*>(pieces[i].iov_base);
-      const size_t size = std::min(pieces[i].iov_len, room - event.bytes.size());
-      event.bytes.insert(event.bytes.end(), from, from + size);
+      const size_t size = std::min(pieces[i].iov_len, room - event->bytes.size());
+      event->bytes.insert(event->bytes.end(), from, from + size);
     }
     transport_.counters_.flushes.add(1);
-    in_flight_ += event.bytes.size();
-    const size_t size = event.bytes.size();
-    last_arrival_ns_ = net.post(std::move(event), last_arrival_ns_);
+    const size_t size = event->bytes.size();
+    in_flight_ += size;
+    last_arrival_ns = net.post(event, last_arrival_ns);
     sent(size);
   }
 }
 
-void SimLink::on_event(Event& event) {
+void SimLink::room_again(size_t size, SimLink& receiver) {
+  in_flight_ -= size;
+  if (!stopped_ || in_flight_ > transport_.net.options.pipe_bytes / 2) return;
+  stopped_ = false;
+  SimEvent* event = transport_.net.new_event(SimEvent::Kind::kSpace, receiver.transport_.host_at, transport_.host_at);
+  event->link = number;
+  event->sender = receiver.number;
+  receiver.last_arrival_ns = transport_.net.post(event, receiver.last_arrival_ns);
+}
+
+void SimLink::on_event(SimEvent& event) {
   switch (event.kind) {
-    case Event::Kind::kAnswer:
-      if (event.partner == 0) {
+    case SimEvent::Kind::kAnswer:
+      if (state() != State::kOpening) {
+        transport_.net.end_accepted(event);
+      } else if (event.sender == 0) {
         transport_.counters_.refused.add(1);
         fail({StatusCode::kUnavailable,
               "cannot connect to " + peer().to_string() + ": nobody listens there; does the server run?"});
-      } else if (state() == State::kOpening) {
+      } else {
         peer_host = event.from;
-        connected_to(event.partner, true);
+        connected_to(event.sender, true);
       }
       return;
-    case Event::Kind::kEnd:
-      partner_ = 0;
+    case SimEvent::Kind::kEnd:
+      partner = 0;
       fail(std::move(event.status));
       return;
-    case Event::Kind::kRequest:
+    case SimEvent::Kind::kSpace:
+      if (state() == State::kOpen || state() == State::kGreeting) transmit();
       return;
-    case Event::Kind::kBytes:
-      break;
+    case SimEvent::Kind::kBytes:
+      on_bytes(event);
+      return;
+    case SimEvent::Kind::kRequest:
+      return;
   }
-  const auto sender = transport_.net.links.find(partner_);
-  if (sender != transport_.net.links.end()) {
-    SimLink& from = *sender->second;
-    from.in_flight_ -= event.bytes.size();
-    if (from.state() == State::kOpen || from.state() == State::kGreeting) from.transmit();
-  }
+}
+
+void SimLink::on_bytes(const SimEvent& event) {
+  if (SimLink* sender = transport_.net.find(event.sender)) sender->room_again(event.bytes.size(), *this);
   Bytes rest(event.bytes);
   while (!rest.empty() && state() != State::kEnded) {
     const MutableBytes space = input_space();
@@ -248,30 +136,47 @@ void SimLink::on_event(Event& event) {
 
 // ---- SimTransport ---------------------------------------------------------------------------------------------------
 
-void SimListener::close() { transport_.remove(address_.port); }
+SimTransport::SimTransport(SimNetwork::Impl& network, uint32_t host_number, const TransportOptions& options)
+    : TransportBase(options), net(network), host_at(host_number) {
+  net.hosts[host_at].transports.push_back(this);
+}
+
+SimTransport::~SimTransport() {
+  if (!dead) net.remove(*this, false);
+  drop_links();
+}
+
+void SimListener::close() { transport.remove(*this); }
+
+void SimTransport::remove(const SimListener& listener) {
+  if (!dead) std::erase(net.hosts[host_at].listeners, &listener);
+  std::erase_if(listeners_, [&](const auto& owned) { return owned.get() == &listener; });
+}
 
 Result<Listener*> SimTransport::listen(const Address& address, std::span<const Share> shares) {
-  if (address.scheme != Scheme::kSim || address.host != name) {
-    return Status(StatusCode::kInvalidArgument, address.to_string() + " is no address of host " + name);
+  if (address.scheme != Scheme::kSim || address.host != host_name()) {
+    return Status(StatusCode::kInvalidArgument, address.to_string() + " is no address of host " + host_name());
   }
   for (const Share& share : shares) {
     if (share.handler == nullptr || dynamic_cast<SimTransport*>(share.transport) == nullptr) {
       return Status(StatusCode::kInvalidArgument, "a listening address is shared by sim transports with handlers only");
     }
   }
+  SimNetwork::Impl::Host& host = net.hosts[host_at];
   Address real = address;
   if (real.port == 0) {
-    while (listeners_.contains(next_port_)) ++next_port_;
-    real.port = next_port_++;
+    host.next_port = std::max(host.next_port, kFirstFreePort);
+    while (net.listener(host_at, host.next_port) != nullptr) ++host.next_port;
+    real.port = host.next_port++;
   }
-  if (listeners_.contains(real.port)) {
+  if (net.listener(host_at, real.port) != nullptr) {
     return Status(StatusCode::kUnavailable,
                   "port " + std::to_string(real.port) + " of " + real.host +
                       " is in use; close its listener, or choose another port (0 takes a free one)");
   }
-  const uint16_t port = real.port;
-  auto listener = std::make_unique<SimListener>(*this, std::move(real), shares);
-  return static_cast<Listener*>(listeners_.emplace(port, std::move(listener)).first->second.get());
+  listeners_.push_back(std::make_unique<SimListener>(*this, std::move(real), shares));
+  host.listeners.push_back(listeners_.back().get());
+  return static_cast<Listener*>(listeners_.back().get());
 }
 
 Result<Connection*> SimTransport::connect(const Address& address, Handler& handler) {
@@ -285,168 +190,124 @@ Result<Connection*> SimTransport::connect(const Address& address, Handler& handl
     return Status(StatusCode::kOverloaded,
                   "the transport has its maximum of " + std::to_string(options().max_connections) + " connections");
   }
-  SimLink& link = adopt_sim(std::make_unique<SimLink>(*this, handler, address, true));
-  Event event;
-  event.kind = Event::Kind::kRequest;
-  event.from = name;
-  event.to = address.host;
-  event.link = link.id;
-  event.port = address.port;
-  link.last_arrival_ns_ = net.post(std::move(event), 0);
+  const uint32_t to = net.host_number(address.host);
+  SimLink& link = adopt_sim(std::make_unique<SimLink>(*this, handler, address, true, to));
+  SimEvent* event = net.new_event(SimEvent::Kind::kRequest, host_at, to);
+  event->link = link.number;
+  event->sender = link.number;
+  event->port = address.port;
+  link.last_arrival_ns = net.post(event, 0);
   return static_cast<Connection*>(&link);
 }
 
-void SimTransport::on_request(Event& event) {
-  const auto listener = listeners_.find(event.port);
-  Event answer;
-  answer.kind = Event::Kind::kAnswer;
-  answer.from = name;
-  answer.to = event.from;
-  answer.link = event.link;
-  uint64_t arrival_ns = 0;
+void SimTransport::on_request(const SimEvent& event) {
+  SimListener* listener = net.listener(host_at, event.port);
   SimLink* accepted = nullptr;
-  if (listener != listeners_.end()) {
-    const Share share = listener->second->next();
+  if (listener != nullptr) {
+    const Share share = listener->next();
     auto& to = static_cast<SimTransport&>(*share.transport);
-    if (!to.full()) {
-      const Address peer{Scheme::kSim, event.from, 0};
-      accepted = &to.adopt_sim(std::make_unique<SimLink>(to, *share.handler, peer, false));
+    if (!to.dead && !to.full()) {
+      const Address peer{Scheme::kSim, net.hosts[event.from].name, 0};
+      accepted = &to.adopt_sim(std::make_unique<SimLink>(to, *share.handler, peer, false, event.from));
       accepted->connected_to(event.link, false);
-      answer.partner = accepted->id;
-      answer.from = to.name;  // where the connecting side sends from now on
+      if (&to != this) to.wake();  // it has a handshake to watch
     }
   }
-  arrival_ns = net.post(std::move(answer), 0);
-  if (accepted != nullptr) accepted->last_arrival_ns_ = arrival_ns;
+  // From where the accepted link sends from now on.
+  SimEvent* answer =
+      net.new_event(SimEvent::Kind::kAnswer, accepted == nullptr ? host_at : accepted->transport().host_at, event.from);
+  answer->link = event.link;
+  answer->sender = accepted == nullptr ? 0 : accepted->number;
+  const uint64_t arrival_ns = net.post(answer, 0);
+  if (accepted != nullptr) accepted->last_arrival_ns = arrival_ns;
+}
+
+void SimTransport::announce(uint64_t at_ns) {
+  if (at_ns >= announced_ns_ || !net.options.on_arrival) return;
+  announced_ns_ = at_ns;
+  net.options.on_arrival(host_name(), place(), at_ns);
+}
+
+void SimTransport::arrives(SimQueue::Entry entry) {
+  queue.put(entry);
+  if (waiting_) announce(entry.at_ns);
+}
+
+void SimTransport::poke() {
+  woken_.store(true, std::memory_order_relaxed);  // relaxed: see woken_
+  if (waiting_) announce(net.now());
+}
+
+void SimTransport::wake() {
+  woken_.store(true, std::memory_order_relaxed);  // relaxed: see woken_
+#ifdef LOAM_ENV_SIM
+  if (waiting_) sim_scheduler->wake(place());
+#endif
+}
+
+void SimTransport::wait(uint64_t timeout_ns) {
+  counters_.sleeps.add(1);
+#ifdef LOAM_ENV_SIM
+  if (net.options.now_ns && sim_scheduler != nullptr) {
+    const uint64_t from_ns = Env::now_ns();
+    const uint64_t until_ns = timeout_ns > kForever - from_ns ? kForever : from_ns + timeout_ns;
+    waiting_ = true;
+    // relaxed: see woken_
+    while (!dead && !due() && !woken_.load(std::memory_order_relaxed) && Env::now_ns() < until_ns) {
+      announced_ns_ = kForever;
+      announce(queue.first_ns());
+      sim_scheduler->block(place(), until_ns);
+    }
+    waiting_ = false;
+    woken_.store(false, std::memory_order_relaxed);
+    return;
+  }
+#endif
+  if (net.options.now_ns) return;
+  // Nothing to do now: the clock moves to the next thing that happens anywhere.
+  const uint64_t until_ns = timeout_ns > kForever - net.clock_ns ? kForever : net.clock_ns + timeout_ns;
+  const uint64_t next_ns = std::min(until_ns, net.next_event_ns());
+  if (next_ns != kForever) net.clock_ns = std::max(net.clock_ns, next_ns);
 }
 
 size_t SimTransport::poll(uint64_t timeout_ns) {
+  if (dead) return 0;
   counters_.polls.add(1);
+  const bool may_wait = timeout_ns > 0;
   size_t events = attend_links();
-  if (woken_.exchange(false, std::memory_order_relaxed) || wants_attention() || events > 0) timeout_ns = 0;
-  check_handshakes();
-  if (!due() && timeout_ns > 0) {
-    // Nothing to do now: the clock moves to the next thing that happens anywhere.
-    counters_.sleeps.add(1);
-    uint64_t next = timeout_ns > kForever - net.now ? kForever : net.now + timeout_ns;
-    for (const auto& [host, transport] : net.hosts) {
-      if (!transport->queue.empty()) next = std::min(next, transport->queue.begin()->first.first);
-    }
-    if (next != kForever) net.now = std::max(net.now, next);
+  // relaxed: see woken_
+  if (woken_.exchange(false, std::memory_order_relaxed) || events > 0) timeout_ns = 0;
+  const uint64_t handshake_ns = check_handshakes();
+  if (wants_attention()) timeout_ns = 0;
+  if (timeout_ns > 0 && !due()) {
+    wait(net.options.now_ns ? std::min(timeout_ns, handshake_ns) : timeout_ns);
     check_handshakes();
   }
-  while (due()) {
-    auto node = queue.extract(queue.begin());
-    Event& event = node.mapped();
+  while (!dead && due()) {
+    SimEvent* event = queue.take_first();
     ++events;
-    if (event.kind == Event::Kind::kRequest) {
-      on_request(event);
-    } else if (const auto link = net.links.find(event.link); link != net.links.end()) {
-      link->second->on_event(event);
+    if (event->kind == SimEvent::Kind::kRequest) {
+      on_request(*event);
+    } else if (SimLink* link = net.find(event->link)) {
+      link->on_event(*event);
+    } else if (event->kind == SimEvent::Kind::kAnswer) {
+      net.bounce(event);
+      continue;
     }
+    net.free_event(event);
   }
   events += attend_links();
   if (events == 0) counters_.empty_polls.add(1);
+#ifdef LOAM_ENV_SIM
+  idle_turns_ = events > 0 || may_wait ? 0 : idle_turns_ + 1;
+  if (idle_turns_ == kIdleTurns && sim_scheduler != nullptr) {
+    idle_turns_ = 0;
+    sim_scheduler->block(nullptr, Env::now_ns() + kIdleSleepNs);
+  }
+#else
+  static_cast<void>(may_wait);
+#endif
   return events;
 }
-
-}  // namespace
-
-// ---- SimNetwork -----------------------------------------------------------------------------------------------------
-
-uint64_t SimNetwork::Impl::post(Event event, uint64_t not_before_ns) {
-  if (is_cut(event.from, event.to)) {
-    held.push_back(std::move(event));
-    return not_before_ns;
-  }
-  const auto host = hosts.find(event.to);
-  if (host == hosts.end()) {
-    // Nobody there: a request is refused, the rest is lost as on a dead host.
-    if (event.kind != Event::Kind::kRequest) return not_before_ns;
-    Event refusal;
-    refusal.kind = Event::Kind::kAnswer;
-    refusal.from = event.to;
-    refusal.to = event.from;
-    refusal.link = event.link;
-    return post(std::move(refusal), not_before_ns);
-  }
-  uint64_t delay = draw_delay();
-  if (delay_hook) delay += delay_hook(event.from, event.to, event.bytes);
-  const uint64_t at = std::max(now + delay, not_before_ns);
-  host->second->queue.emplace(std::pair(at, sequence++), std::move(event));
-  return at;
-}
-
-SimNetwork::SimNetwork(const SimNetworkOptions& options) : impl_(std::make_unique<Impl>(options)) {
-  LOAM_CHECK(options.min_delay_ns <= options.max_delay_ns && options.pipe_bytes > 0, "options of a SimNetwork");
-}
-
-SimNetwork::~SimNetwork() { LOAM_CHECK(impl_->hosts.empty(), "a SimNetwork outlives its transports"); }
-
-Result<std::unique_ptr<Transport>> SimNetwork::make_transport(const std::string& host,
-                                                              const TransportOptions& options) {
-  LOAM_RETURN_IF_ERROR(check_options(options));
-  if (impl_->hosts.contains(host)) {
-    return Status(StatusCode::kInvalidArgument, "the simulated network has a host " + host + " already");
-  }
-  auto transport = std::make_unique<SimTransport>(*impl_, host, options);
-  impl_->hosts.emplace(host, transport.get());
-  return std::unique_ptr<Transport>(std::move(transport));
-}
-
-uint64_t SimNetwork::now_ns() const { return impl_->now; }
-
-void SimNetwork::advance_to(uint64_t now_ns) { impl_->now = std::max(impl_->now, now_ns); }
-
-uint64_t SimNetwork::next_event_ns() const {
-  uint64_t next = kForever;
-  for (const auto& [host, transport] : impl_->hosts) {
-    if (!transport->queue.empty()) next = std::min(next, transport->queue.begin()->first.first);
-  }
-  return next;
-}
-
-void SimNetwork::cut(const std::string& a, const std::string& b) {
-  impl_->cuts.insert(pair_of(a, b));
-  for (const std::string& host : {a, b}) {
-    const auto found = impl_->hosts.find(host);
-    if (found == impl_->hosts.end()) continue;
-    auto& queue = found->second->queue;
-    for (auto it = queue.begin(); it != queue.end();) {
-      if (pair_of(it->second.from, it->second.to) == pair_of(a, b)) {
-        impl_->held.push_back(std::move(it->second));
-        it = queue.erase(it);
-      } else {
-        ++it;
-      }
-    }
-  }
-}
-
-void SimNetwork::heal(const std::string& a, const std::string& b) {
-  impl_->cuts.erase(pair_of(a, b));
-  std::vector<Impl::Event> held;
-  held.swap(impl_->held);
-  std::map<uint64_t, uint64_t> last_arrival_ns;  // of each link: the order of its stream is kept
-  for (Impl::Event& event : held) {
-    if (pair_of(event.from, event.to) != pair_of(a, b)) {
-      impl_->held.push_back(std::move(event));
-      continue;
-    }
-    uint64_t& last = last_arrival_ns[event.link];
-    last = impl_->post(std::move(event), last);
-  }
-  for (const auto& [id, link] : impl_->links) link->note_arrival(last_arrival_ns);
-}
-
-void SimNetwork::drop_connections(const std::string& a, const std::string& b) {
-  std::vector<SimLink*> broken;
-  for (const auto& [id, link] : impl_->links) {
-    if (pair_of(link->host_name(), link->peer_host) == pair_of(a, b)) broken.push_back(link);
-  }
-  for (SimLink* link : broken) link->break_off("dropped by the network");
-}
-
-void SimNetwork::set_delay_hook(DelayHook hook) { impl_->delay_hook = std::move(hook); }
 
 }  // namespace loam::net

@@ -2,6 +2,8 @@
 
 #include "common/net/sim_transport.h"
 
+#include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -150,12 +152,224 @@ TEST(SimTransport, TheDelayHookSeesAndDelaysEveryChunk) {
   EXPECT_GE(chunks, 2u);
 }
 
-TEST(SimTransport, AHostExistsOnce) {
+TEST(SimTransport, TransportsOfAHostShareItsPorts) {
   SimNetwork network;
   auto first = std::move(network.make_transport("a")).value();
-  EXPECT_EQ(network.make_transport("a").code(), StatusCode::kInvalidArgument);
-  first.reset();
-  EXPECT_TRUE(network.make_transport("a").ok());
+  auto second = std::move(network.make_transport("a")).value();
+  auto client = std::move(network.make_transport("b")).value();
+  Recorder one, two, owner;
+  const std::vector<Transport::Share> shares = {{first.get(), &one}, {second.get(), &two}};
+  ASSERT_TRUE(second->listen(*Address::parse("sim://a:7"), shares).ok());
+  EXPECT_EQ(first->listen(*Address::parse("sim://a:7"), one).code(), StatusCode::kUnavailable);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(client->connect(*Address::parse("sim://a:7"), owner).ok());
+  for (int i = 0; i < 50; ++i) {
+    for (Transport* transport : {first.get(), second.get(), client.get()}) transport->poll(100'000);
+  }
+  EXPECT_EQ(one.connections.size(), 2u);
+  EXPECT_EQ(two.connections.size(), 2u);
+  EXPECT_EQ(owner.connections.size(), 4u);
+  second.reset();  // its connections end, the others stay, and nobody listens any more
+  for (int i = 0; i < 50; ++i) {
+    for (Transport* transport : {first.get(), client.get()}) transport->poll(100'000);
+  }
+  EXPECT_EQ(owner.closed.size(), 2u);
+  EXPECT_EQ(one.connections.size(), 2u);
+  ASSERT_TRUE(first->listen(*Address::parse("sim://a:7"), one).ok());
+}
+
+TEST(SimTransport, AKilledProcessIsNoticedLaterAndMayComeBack) {
+  bool late_messages = false, lost_messages = false;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Pair pair({.seed = seed});
+    pair.run(20);
+    ASSERT_TRUE(pair.connection->send(as_bytes("asked")).ok());
+    for (uint64_t i = 0; i < 1 + seed % 4; ++i) {
+      if (pair.network.next_event_ns() != kForever) pair.network.advance_to(pair.network.next_event_ns());
+      pair.client->poll(0);
+      pair.server->poll(0);
+    }
+    const bool served = !pair.served.messages.empty();
+    const size_t answered = pair.owner.messages.size();
+    pair.network.kill("a");
+    const uint64_t died_ns = pair.network.now_ns();
+    EXPECT_EQ(pair.server->poll(0), 0u);
+    EXPECT_TRUE(pair.owner.closed.empty());
+    for (int i = 0; i < 100 && pair.owner.closed.empty(); ++i) pair.client->poll(1'000'000);
+    ASSERT_EQ(pair.owner.closed.size(), 1u);
+    EXPECT_EQ(pair.owner.closed[0].code(), StatusCode::kUnavailable);
+    EXPECT_LE(pair.network.now_ns(), died_ns + 5'000'000 + 2 * 50'000);
+    // What the dead had sent arrives, what was sent to it does not.
+    EXPECT_EQ(pair.owner.messages.size(), served ? 1u : 0u);
+    late_messages = late_messages || pair.owner.messages.size() > answered;
+    lost_messages = lost_messages || !served;
+
+    auto next = std::move(pair.network.make_transport("a")).value();
+    Recorder again, owner;
+    again.when_messages = echo;
+    ASSERT_TRUE(next->listen(*Address::parse("sim://a:7"), again).ok());
+    Connection* connection = *pair.client->connect(pair.address, owner);
+    ASSERT_TRUE(connection->send(as_bytes("anew")).ok());
+    for (int i = 0; i < 50; ++i) {
+      next->poll(1'000'000);
+      pair.client->poll(1'000'000);
+    }
+    EXPECT_EQ(owner.messages, std::vector<std::string>{"anew"});
+  }
+  EXPECT_TRUE(late_messages);
+  EXPECT_TRUE(lost_messages);
+}
+
+TEST(SimTransport, ACutInOneDirectionStopsThatDirectionOnly) {
+  Pair pair;
+  pair.run(20);
+  pair.network.cut_one_way("a", "b");
+  ASSERT_TRUE(pair.connection->send(as_bytes("there")).ok());
+  pair.run(20);
+  EXPECT_EQ(pair.served.messages.size(), 1u);
+  EXPECT_TRUE(pair.owner.messages.empty());
+  pair.network.heal_all();
+  pair.run(20);
+  EXPECT_EQ(pair.owner.messages.size(), 1u);
+}
+
+TEST(SimTransport, AnExtraDelayHoldsForOneDirection) {
+  Pair pair({.seed = 5, .min_delay_ns = 100, .max_delay_ns = 100});
+  pair.run(20);
+  pair.network.set_extra_delay("a", "b", 7'000);
+  const uint64_t sent_ns = pair.network.now_ns();
+  uint64_t served_ns = 0, answered_ns = 0;
+  pair.served.when_messages = [&](Connection& connection, std::span<const Bytes> batch) {
+    served_ns = pair.network.now_ns();
+    echo(connection, batch);
+  };
+  pair.owner.when_messages = [&](Connection&, std::span<const Bytes>) { answered_ns = pair.network.now_ns(); };
+  ASSERT_TRUE(pair.connection->send(as_bytes("slow back")).ok());
+  pair.client->poll(0);
+  pair.run(20);
+  EXPECT_EQ(served_ns - sent_ns, 100u);
+  EXPECT_EQ(answered_ns - served_ns, 7'100u);
+}
+
+/// A reset while requests fly: true if the server got some of the dead connection's after the client was connected
+/// again.
+bool reset_in_flight(uint64_t seed, size_t& lost) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Pair pair({.seed = seed});
+  pair.run(20);
+  const size_t sent = 8;
+  for (size_t i = 0; i < sent; ++i) {
+    EXPECT_TRUE(pair.connection->send(as_bytes("old " + std::to_string(i))).ok());
+    pair.client->poll(0);
+  }
+  EXPECT_EQ(pair.network.reset("a", "b"), 1u);
+  Recorder again;
+  bool reconnected = false, late = false;
+  size_t old = 0;
+  pair.served.when_messages = [&](Connection&, std::span<const Bytes> batch) {
+    for (const Bytes message : batch) {
+      if (as_text(message) == "new") continue;
+      EXPECT_EQ(as_text(message), "old " + std::to_string(old)) << "a prefix of what was sent, in order";
+      ++old;
+      late = late || !again.connections.empty();
+    }
+  };
+  for (int i = 0; i < 200; ++i) {
+    pair.client->poll(100'000);
+    pair.server->poll(100'000);
+    if (pair.owner.closed.empty() || reconnected) continue;
+    reconnected = true;
+    Connection* connection = *pair.client->connect(pair.address, again);
+    EXPECT_TRUE(connection->send(as_bytes("new")).ok());
+  }
+  EXPECT_TRUE(reconnected);
+  EXPECT_EQ(pair.served.closed.size(), 1u);
+  EXPECT_EQ(pair.served.connections.size(), 1u);
+  EXPECT_EQ(again.connections.size(), 1u);
+  lost += sent - old;
+  return late;
+}
+
+TEST(SimTransport, AResetLetsTheTailArriveLate) {
+  size_t late = 0, lost = 0;
+  const size_t seeds = 200;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) late += reset_in_flight(seed, lost) ? 1 : 0;
+  EXPECT_GT(late, 10u);
+  EXPECT_GT(lost, seeds);
+  EXPECT_LT(lost, 7 * seeds);
+}
+
+TEST(SimTransport, AFullPipeGoesOnWhenTheReceiverHasRead) {
+  Pair pair({.seed = 9, .pipe_bytes = 4'096});
+  pair.run(20);
+  pair.owner.keep = false;
+  const std::string text(1'000, 'x');
+  for (int i = 0; i < 500; ++i) ASSERT_TRUE(pair.connection->send(as_bytes(text)).ok());
+  pair.run(3'000);
+  EXPECT_EQ(pair.owner.bytes, 500'000u);
+}
+
+/// Everything at once, at random: histories must be the same for one seed, and connections must not be mixed up.
+uint64_t random_faults(uint64_t seed) {
+  SimNetwork network({.seed = seed});
+  std::mt19937_64 random(seed);
+  const std::vector<std::string> names = {"a", "b", "c"};
+  std::vector<std::unique_ptr<Transport>> transports(names.size());
+  std::vector<std::unique_ptr<Recorder>> servers(names.size());
+  Recorder clients;
+  clients.keep = false;
+  const auto start = [&](size_t i) {
+    transports[i] = std::move(network.make_transport(names[i])).value();
+    servers[i] = std::make_unique<Recorder>();
+    servers[i]->keep = false;
+    servers[i]->when_messages = echo;
+    EXPECT_TRUE(transports[i]->listen(*Address::parse("sim://" + names[i] + ":7"), *servers[i]).ok());
+  };
+  for (size_t i = 0; i < names.size(); ++i) start(i);
+  for (int step = 0; step < 6'000; ++step) {
+    network.advance_to(network.now_ns() + random() % 20'000);
+    const size_t i = random() % names.size(), j = random() % names.size();
+    switch (random() % 200) {
+      case 0:
+        network.cut_one_way(names[i], names[j]);
+        break;
+      case 1:
+        network.heal_all();
+        break;
+      case 2:
+        network.reset(names[i], names[j]);
+        break;
+      case 3:
+        network.set_extra_delay(names[i], names[j], random() % 100'000);
+        break;
+      case 4:
+        network.drop_connections(names[i], names[j]);
+        break;
+      case 5:
+        clients.connections.clear();  // the dead process's end without a word
+        network.kill(names[i]);
+        start(i);
+        break;
+      default:
+        if (random() % 4 == 0) {
+          EXPECT_TRUE(transports[i]->connect(*Address::parse("sim://" + names[j] + ":7"), clients).ok());
+        }
+        for (Connection* connection : clients.connections) {
+          if (connection->is_open()) static_cast<void>(connection->send(as_bytes("hello")));
+        }
+        transports[i]->poll(random() % 200'000);
+    }
+  }
+  EXPECT_GT(clients.bytes, 1'000u);
+  return network.digest();
+}
+
+TEST(SimTransport, FaultsRepeatThemselves) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    EXPECT_EQ(random_faults(seed), random_faults(seed));
+  }
+  EXPECT_NE(random_faults(1), random_faults(2));
 }
 
 }  // namespace

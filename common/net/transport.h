@@ -37,7 +37,7 @@ namespace loam::net {
 class Connection;
 
 /// Version of the framing. An endpoint with another one is refused with kUnsupportedVersion at the handshake.
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 
 /// A frame with its header. 64 KiB: large enough that the header and the system call vanish, small enough that a
 /// window of them can be pinned for each verbs connection.
@@ -262,5 +262,11 @@ class Transport {
   virtual const TransportCounters& counters() const = 0;
   virtual const TransportOptions& options() const = 0;
 };
+
+/// A transport of the given kind for the calling thread: what processes of Loam make theirs with. In the simulator's
+/// kind of this library "sim" only: a transport of the running process, on the network that is installed
+/// (sim_transport.h). kInvalidArgument: a scheme that this build does not speak, or an option out of its range;
+/// kUnavailable: the process is out of file descriptors.
+Result<std::unique_ptr<Transport>> make_transport(Scheme scheme, const TransportOptions& options = {});
 
 }  // namespace loam::net

@@ -29,7 +29,6 @@ class TransportBase : public Transport {
   Link& adopt(std::unique_ptr<Link> link);
   size_t link_count() const { return links_.size(); }
   bool full() const { return links_.size() >= options_.max_connections; }
-  const std::unordered_map<const Link*, std::unique_ptr<Link>>& links() const { return links_; }
 
   /// Delivers, tells and flushes for all links that want it, until none does; destroys ended ones. Returns the number
   /// of handler calls that are not messages.

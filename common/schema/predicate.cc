@@ -40,6 +40,9 @@ Status check_predicate(const Predicate& predicate, const Schema& schema) {
       return invalid(where + ": the field is " + std::string(to_string(field.type)) + ", the operand " +
                      std::string(to_string(operand.type())));
     }
+    if (operand.type() == FieldType::kText && !is_utf8(operand.as_text())) {
+      return invalid(where + ": the operand is text that is not UTF-8");
+    }
   }
   return ok_status();
 }

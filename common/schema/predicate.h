@@ -68,8 +68,8 @@ struct Selection {
   bool empty() const { return all.empty(); }
   bool operator==(const Selection&) const = default;
 
-  /// kInvalidArgument: a field that does not exist, an operand of another type, too many or too few, NULL operands, a
-  /// text operator on another type, limits. Messages name the field.
+  /// kInvalidArgument: a field that does not exist, an operand of another type, too many or too few, NULL operands,
+  /// text that is not UTF-8, a text operator on another type, limits. Messages name the field.
   Status check(const Schema& schema) const;
   void encode(ByteWriter& out) const;
   /// kMalformed; knows the limits, not the schema: check() comes after it.

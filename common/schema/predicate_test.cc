@@ -111,6 +111,7 @@ TEST(Predicate, CheckRefuses) {
       [&] { return check(0, PredicateOp::kIsNull, {Value::int64(1)}); },
       [&] { return check(0, PredicateOp::kPrefix, {Value::text("a")}); },
       [&] { return check(1, PredicateOp::kContains, {Value::blob({})}); },
+      [&] { return check(1, PredicateOp::kEqual, {Value::text("\x9e")}); },
       [&] { return check(1, PredicateOp::kEqual, {Value::text(std::string(kMaxSelectionBytes, 'x'))}); },
       [&] { return Selection{{Clause{}}}.check(schema); },
       [&] {

@@ -1,5 +1,6 @@
 #include "common/schema/row.h"
 
+#include <algorithm>
 #include <string>
 
 namespace loam {
@@ -13,6 +14,22 @@ Status over_limit(size_t size) {
 }
 
 std::string quoted(const Field& field) { return "field '" + field.name + "'"; }
+
+/// A fixed-width field that is NULL has a slot of zeros: accessors give zero without looking at the bitmap.
+Status check_null_slots(const Schema& schema, Bytes row) {
+  const Bytes bitmap = row.subspan(schema.null_offset(), schema.null_bytes());
+  if (std::all_of(bitmap.begin(), bitmap.end(), [](std::byte b) { return b == std::byte{0}; })) return ok_status();
+  const RowView view(schema, row);
+  for (size_t field = 0; field < schema.size(); ++field) {
+    const size_t width = fixed_width(schema.field(field).type);
+    if (width == 0 || !view.is_null(field)) continue;
+    const Bytes slot = row.subspan(schema.layout(field).offset, width);
+    if (std::any_of(slot.begin(), slot.end(), [](std::byte b) { return b != std::byte{0}; })) {
+      return malformed(quoted(schema.field(field)) + " is NULL and not zero");
+    }
+  }
+  return ok_status();
+}
 
 }  // namespace
 
@@ -41,7 +58,7 @@ Status validate_row(const Schema& schema, Bytes row) {
     begin = end;
   }
   if (begin != row.size()) return malformed(std::to_string(row.size() - begin) + " bytes too many");
-  return ok_status();
+  return check_null_slots(schema, row);
 }
 
 Value RowView::value(size_t field) const {

@@ -15,8 +15,8 @@
 namespace loam {
 
 /// Checks bytes from the network: after ok, no accessor of RowView reads outside of them. kMalformed says what is
-/// wrong: size, end offsets, unused bits of the null bitmap, text that is not UTF-8; kInvalidArgument if the row is
-/// over kMaxRowBytes.
+/// wrong: size, end offsets, unused bits of the null bitmap, a NULL that is not empty or zero, text that is not UTF-8;
+/// kInvalidArgument if the row is over kMaxRowBytes.
 Status validate_row(const Schema& schema, Bytes row);
 
 /// Reads the fields of one validated row in place. Two pointers; pass by value. The schema and the bytes outlive it.

@@ -136,6 +136,24 @@ TEST(Row, MalformedRows) {
   EXPECT_EQ(with(schema.fixed_size(), 0xff), StatusCode::kMalformed);                       // not UTF-8
 }
 
+TEST(Row, ANullThatIsNotZeroIsMalformed) {
+  const Schema schema =
+      Schema::make({{"a", FieldType::kInt32, true}, {"b", FieldType::kFloat64, true}, {"c", FieldType::kInt16, false}})
+          .value();
+  RowBuilder builder(schema);
+  ASSERT_TRUE(builder.set_float64(1, 2.5).ok());
+  ASSERT_TRUE(builder.set_int16(2, 7).ok());
+  const Bytes built = builder.finish().value();
+  Buffer row(built.begin(), built.end());
+  ASSERT_TRUE(validate_row(schema, row).ok());
+  row[schema.layout(0).offset + 3] = std::byte{1};
+  EXPECT_EQ(validate_row(schema, row).code(), StatusCode::kMalformed);
+  row[schema.null_offset()] = std::byte{0};  // now it is a number
+  EXPECT_TRUE(validate_row(schema, row).ok());
+  row[schema.null_offset()] = std::byte{2};
+  EXPECT_EQ(validate_row(schema, row).code(), StatusCode::kMalformed);
+}
+
 TEST(Row, RandomBytesAreReadInBoundsIfTheyAreValid) {
   testing::Random random(testing::test_seed(std::random_device()()));
   size_t valid = 0;

@@ -7,11 +7,8 @@
 #include <exception>
 #include <utility>
 
-#include <boost/context/fiber.hpp>
-#include <boost/context/stack_context.hpp>
-#include <sys/mman.h>
-
 #include "common/base/assert.h"
+#include "common/testing/virtual_thread.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
@@ -19,8 +16,6 @@
 
 namespace loam::testing {
 namespace {
-
-namespace context = boost::context;
 
 // The explorer that lives, for the report of an assertion that fails during its schedule or the checks after it.
 Explorer* present = nullptr;
@@ -48,87 +43,13 @@ void watch_for_aborts() {
   static_cast<void>(once);
 }
 
-/// Stacks with a guard page, kept for the next schedule: a fresh one would cost 10 µs.
-class StackPool {
- public:
-  static StackPool& instance() {
-    static StackPool* const pool = new StackPool;  // never destroyed: abandoned stacks stay in use
-    return *pool;
-  }
-  context::stack_context take() {
-    if (free_.empty()) return fresh();
-    const context::stack_context stack = free_.back();
-    free_.pop_back();
-    return stack;
-  }
-  void give(context::stack_context stack) { free_.push_back(stack); }
-
- private:
-  static constexpr size_t kGuardBytes = 4096;
-
-  static context::stack_context fresh() {
-    const size_t bytes = Explorer::kStackBytes + kGuardBytes;
-    void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    LOAM_CHECK(base != MAP_FAILED && mprotect(base, kGuardBytes, PROT_NONE) == 0, "no memory for a virtual thread");
-    context::stack_context stack;
-    stack.size = Explorer::kStackBytes;
-    stack.sp = static_cast<std::byte*>(base) + bytes;
-    return stack;
-  }
-
-  std::vector<context::stack_context> free_;
-};
-
-struct PooledStacks {
-  context::stack_context allocate() { return StackPool::instance().take(); }
-  void deallocate(context::stack_context& stack) { StackPool::instance().give(stack); }
-};
-
-// Tells AddressSanitizer of every switch of stacks; nothing otherwise.
-struct SwitchNote {
-  void* fake_stack = nullptr;
-
-#ifdef __SANITIZE_ADDRESS__
-  void leave(const void* bottom, size_t size, bool for_good = false) {
-    __sanitizer_start_switch_fiber(for_good ? nullptr : &fake_stack, bottom, size);
-  }
-  void arrive(const void** from_bottom = nullptr, size_t* from_size = nullptr) {
-    __sanitizer_finish_switch_fiber(fake_stack, from_bottom, from_size);
-  }
-#else
-  void leave(const void*, size_t, bool = false) {}
-  void arrive(const void** = nullptr, size_t* = nullptr) {}
-#endif
-};
-
 }  // namespace
 
-struct Explorer::VirtualThread {
+struct Explorer::Thread {
   const char* name;
-  std::function<void()> body;
   int64_t priority = 0;
   uint64_t last_ran = 0;
-  bool finished = false;
-  context::fiber fiber;   // where it stands, while it does not run
-  context::fiber caller;  // run(), while it runs
-  const void* stack_bottom = nullptr;
-  SwitchNote note;
-  SwitchNote caller_note;
-  const void* caller_bottom = nullptr;
-  size_t caller_size = 0;
-
-  /// Called by run(): lets the thread run until it stops at a point or ends.
-  void resume() {
-    caller_note.leave(stack_bottom, kStackBytes);
-    fiber = std::move(fiber).resume();
-    caller_note.arrive();
-  }
-  /// Called in the thread: back to run().
-  void pause() {
-    note.leave(caller_bottom, caller_size);
-    caller = std::move(caller).resume();
-    note.arrive(&caller_bottom, &caller_size);
-  }
+  std::unique_ptr<VirtualThread> stack;
 };
 
 Explorer::Explorer(uint64_t seed, const ExploreOptions& options)
@@ -155,28 +76,15 @@ Explorer::~Explorer() {
 void Explorer::spawn(const char* name, std::function<void()> body) {
   LOAM_CHECK(current_ == kNobody, "threads are spawned before run()");
   LOAM_CHECK(threads_.size() < kMaxThreads, "at most Explorer::kMaxThreads virtual threads");
-  auto thread = std::make_unique<VirtualThread>();
-  VirtualThread* const t = thread.get();
-  t->name = name;
-  t->body = std::move(body);
-  t->priority = 1 + static_cast<int64_t>(random_.below(uint64_t{1} << 32));
-  PooledStacks stacks;
-  const context::stack_context stack = stacks.allocate();
-  t->stack_bottom = static_cast<std::byte*>(stack.sp) - stack.size;
-  const context::preallocated place(stack.sp, stack.size, stack);
-  t->fiber = context::fiber(std::allocator_arg, place, stacks, [this, t](context::fiber&& caller) {
-    t->note.arrive(&t->caller_bottom, &t->caller_size);
-    t->caller = std::move(caller);
+  auto thread = std::make_unique<Thread>();
+  thread->name = name;
+  thread->priority = 1 + static_cast<int64_t>(random_.below(uint64_t{1} << 32));
+  thread->stack = std::make_unique<VirtualThread>([this, name, body = std::move(body)] {
     try {
-      t->body();
-    } catch (const context::detail::forced_unwind&) {
-      throw;
+      body();
     } catch (const std::exception& e) {
-      check(false, std::string("an exception left virtual thread ") + t->name + ": " + e.what());
+      check(false, std::string("an exception left virtual thread ") + name + ": " + e.what());
     }
-    t->finished = true;
-    t->note.leave(t->caller_bottom, t->caller_size, true);
-    return std::move(t->caller);
   });
   threads_.push_back(std::move(thread));
   ++unfinished_;
@@ -188,10 +96,10 @@ void Explorer::run() {
   next_ = choose(Why::kEnd);
   while (unfinished_ > 0 && !livelock_) {
     current_ = next_;
-    VirtualThread& thread = *threads_[current_];
-    thread.resume();
+    VirtualThread& stack = *threads_[current_]->stack;
+    stack.resume();
     current_ = kNobody;
-    if (thread.finished) {
+    if (stack.finished()) {
       --unfinished_;
       next_ = choose(Why::kEnd);
     }
@@ -205,9 +113,7 @@ void Explorer::run() {
 }
 
 void Explorer::abandon() {
-  // Never unwound: a thread may stand inside a destructor. Kept reachable, so that it is no leak.
-  static auto* const abandoned = new std::vector<std::unique_ptr<VirtualThread>>;
-  for (auto& thread : threads_) abandoned->push_back(std::move(thread));
+  for (auto& thread : threads_) VirtualThread::abandon(std::move(thread->stack));
   threads_.clear();
   unfinished_ = 0;
 }
@@ -245,24 +151,24 @@ void Explorer::yield() { step("yield", Why::kYield); }
 
 void Explorer::step(const char* what, Why why) {
   if (current_ == kNobody || livelock_) return;
-  VirtualThread& thread = *threads_[current_];
+  Thread& thread = *threads_[current_];
   thread.last_ran = ++points_;
   now_ns_ += why == Why::kYield ? kYieldNs : kPointNs;
   if (points_ > options_.max_points) {
     check(false, "livelock: more than " + std::to_string(options_.max_points) + " points in one run");
     livelock_ = true;
-    thread.pause();  // never comes back
+    thread.stack->pause();  // never comes back
   }
   next_ = choose(why);
   if (next_ == current_) return;
   trace_[switches_++ % kTraceLength] = {points_, thread.name, what, threads_[next_]->name};
-  thread.pause();
+  thread.stack->pause();
 }
 
 size_t Explorer::choose(Why why) {
   candidates_.clear();
   for (size_t i = 0; i < threads_.size(); ++i) {
-    if (!threads_[i]->finished && !(why == Why::kYield && i == current_)) candidates_.push_back(i);
+    if (!threads_[i]->stack->finished() && !(why == Why::kYield && i == current_)) candidates_.push_back(i);
   }
   if (candidates_.empty()) return current_;  // alone, or the end of the run
   if (options_.policy == Policy::kExhaustive) return choose_exhaustive(why);

@@ -81,7 +81,6 @@ struct ExplorationAborted : std::runtime_error {
 class Explorer final : public SimScheduler {
  public:
   static constexpr size_t kMaxThreads = 16;
-  static constexpr size_t kStackBytes = size_t{128} << 10;
   static constexpr size_t kTraceLength = 48;
 
   explicit Explorer(uint64_t seed, const ExploreOptions& options = {});
@@ -112,7 +111,7 @@ class Explorer final : public SimScheduler {
 
  private:
   friend ExploreReport explore(const ExploreOptions& options, const std::function<void(Explorer&)>& scenario);
-  struct VirtualThread;
+  struct Thread;
   struct Switch {
     uint64_t at = 0;
     const char* from = nullptr;
@@ -143,7 +142,7 @@ class Explorer final : public SimScheduler {
   std::vector<uint64_t> change_at_;
   int64_t lowest_priority_ = 0;
 
-  std::vector<std::unique_ptr<VirtualThread>> threads_;
+  std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<size_t> candidates_;  // of the choice being made
   size_t current_ = kNobody;        // who runs; nobody: the caller of run()
   size_t next_ = kNobody;           // whom run() resumes

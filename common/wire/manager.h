@@ -269,10 +269,13 @@ struct RegisterNode {
   std::string admin_address;
   uint64_t capacity_bytes = 0;
   Incarnation incarnation{};  ///< 0: a new start
+  /// Drawn at random once in each process: who has not heard its incarnation, because the answer was lost, registers
+  /// again as the same start, not as another. 0: none was drawn.
+  uint64_t start = 0;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.address), v(m.admin_address), v(m.capacity_bytes), v(m.incarnation);
+    v(m.address), v(m.admin_address), v(m.capacity_bytes), v(m.incarnation), v(m.start);
   }
 };
 

@@ -8,6 +8,7 @@
 // Sequences (R3): they count per session and server. A reply carries its request's sequence.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <optional>
 #include <string>
@@ -92,6 +93,9 @@ class Encoder {
   ByteWriter& writer_;
 };
 
+/// Elements for which a list that is decoded takes memory before the first of them has been seen.
+inline constexpr size_t kFirstElements = 16;
+
 /// Reads fields. Views (string_view, Bytes) point into the message, whose bytes live until the transport's callback
 /// returns. Vectors are refilled in place: a struct that is decoded again and again stops allocating.
 class Decoder {
@@ -131,10 +135,11 @@ class Decoder {
   template <class T>
   void operator()(std::vector<T>& items) {
     const size_t count = reader_.get_count(1);
-    items.resize(count);
-    for (T& item : items) {
-      (*this)(item);
-      if (reader_.failed()) break;
+    // An element may take a hundred times the byte that it announces itself with: memory follows what has come.
+    items.resize(std::min(count, std::max(items.capacity(), kFirstElements)));
+    for (size_t i = 0; i < count && !reader_.failed(); ++i) {
+      if (i == items.size()) items.resize(std::min(count, 2 * i));
+      (*this)(items[i]);
     }
   }
   template <SelfCoded T>

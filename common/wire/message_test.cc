@@ -92,7 +92,7 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   scan.credits = 8;
   check_codec(scan);
   check_codec(ScanChunk{row});
-  check_codec(ScanDone{Status(), {1, 2, 3, 4, 5, 6, 7}});
+  check_codec(ScanDone{Status(), {1, 2, 3, 4, 5, 6, 7}, 8});
   check_codec(ScanCredit{4});
   check_codec(ScanCancel{});
 }
@@ -132,6 +132,45 @@ TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(TableInstalled{});
   check_codec(RemoveTable{TableId(7)});
   check_codec(TableRemoved{});
+}
+
+TEST(Message, AListTakesMemoryForWhatHasComeNotForWhatIsAnnounced) {
+  constexpr uint64_t kAnnounced = 1u << 20;
+  Buffer bytes;
+  ByteWriter writer(bytes);
+  writer.put(Opcode::kCatalog);
+  writer.put_varint(1);
+  writer.put_varint(12);  // version
+  writer.put_varint(kAnnounced);
+  bytes.resize(bytes.size() + kAnnounced);  // each table takes a byte at least; the first of these is none
+  ByteReader reader(bytes);
+  Envelope envelope;
+  ASSERT_TRUE(decode_envelope(reader, envelope).ok());
+  CatalogReply reply;
+  EXPECT_TRUE(decode_body(reader, reply) == StatusCode::kMalformed);
+  EXPECT_LE(reply.catalog.tables.capacity(), 64u);
+}
+
+TEST(Message, ALongListFillsTheMemoryThatItHad) {
+  RenewSession message{1, std::vector<uint64_t>(1'000, 7)};
+  Buffer bytes;
+  encode_message(message, 1, bytes);
+  RenewSession reused;
+  for (int i = 0; i < 2; ++i) {
+    const size_t capacity = reused.held.capacity();
+    ByteReader reader(bytes);
+    Envelope envelope;
+    ASSERT_TRUE(decode_envelope(reader, envelope).ok());
+    ASSERT_TRUE(decode_body(reader, reused).ok());
+    EXPECT_EQ(reused.held, message.held);
+    EXPECT_TRUE(i == 0 || reused.held.capacity() == capacity);
+  }
+  reused.held.resize(2'000);
+  ByteReader reader(bytes);
+  Envelope envelope;
+  ASSERT_TRUE(decode_envelope(reader, envelope).ok());
+  ASSERT_TRUE(decode_body(reader, reused).ok());
+  EXPECT_EQ(reused.held, message.held) << "what was longer before";
 }
 
 TEST(Message, UnknownOpcodeIsMalformed) {

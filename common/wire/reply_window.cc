@@ -1,7 +1,6 @@
 #include "common/wire/reply_window.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace loam::wire {
 
@@ -18,8 +17,8 @@ ReplyWindow::Found ReplyWindow::look_up(uint64_t sequence, Buffer& reply) {
   reply.resize(known.size);
   const size_t at = known.begin % limits_.bytes;
   const size_t first = std::min<size_t>(known.size, limits_.bytes - at);
-  std::memcpy(reply.data(), ring_.data() + at, first);
-  std::memcpy(reply.data() + first, ring_.data(), known.size - first);
+  std::copy_n(ring_.data() + at, first, reply.data());  // not memcpy: an empty answer has no address
+  std::copy_n(ring_.data(), known.size - first, reply.data() + first);
   return Found::kAnswered;
 }
 
@@ -34,8 +33,8 @@ void ReplyWindow::keep(uint64_t sequence, Bytes reply) {
   if (ring_.empty()) ring_.resize(limits_.bytes);
   const size_t at = running.begin % limits_.bytes;
   const size_t first = std::min(reply.size(), limits_.bytes - at);
-  std::memcpy(ring_.data() + at, reply.data(), first);
-  std::memcpy(ring_.data(), reply.data() + first, reply.size() - first);
+  std::copy_n(reply.data(), first, ring_.data() + at);
+  std::copy_n(reply.data() + first, reply.size() - first, ring_.data());
 }
 
 }  // namespace loam::wire

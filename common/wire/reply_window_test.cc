@@ -55,6 +55,15 @@ TEST(ReplyWindow, IsBoundedInBytes) {
   EXPECT_EQ(window.look_up(21, reply), Found::kForgotten);
 }
 
+TEST(ReplyWindow, AnEmptyAnswerIsAnAnswer) {
+  ReplyWindow window(kManagerReplyWindow);
+  Buffer reply;
+  ASSERT_EQ(window.look_up(1, reply), Found::kNew);
+  window.keep(1, Bytes());
+  EXPECT_EQ(window.look_up(1, reply), Found::kAnswered);
+  EXPECT_TRUE(reply.empty());
+}
+
 TEST(ReplyWindow, AnOvertakenAnswerIsNotKept) {
   ReplyWindow window(kManagerReplyWindow);
   Buffer reply;

@@ -264,10 +264,11 @@ struct ScanDone {
   static constexpr Opcode kOpcode = Opcode::kScanDone;
   Status status;
   ScanStatistics statistics;
+  uint64_t retry_after_ns = 0;  ///< as in Error
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.status), v(m.statistics);
+    v(m.status), v(m.statistics), v(m.retry_after_ns);
   }
 };
 

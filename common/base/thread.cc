@@ -1,0 +1,27 @@
+#include "common/base/thread.h"
+
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace loam {
+
+RealThread::RealThread(const std::string& name, std::function<void()> body, int nice)
+    : thread_([body = std::move(body), nice] {
+        // Linux: priorities are per thread. A container may refuse; then the thread is as eager as the others.
+        if (nice != 0) static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), nice));
+        body();
+      }) {
+  pthread_setname_np(thread_.native_handle(), name.c_str());
+}
+
+#ifndef LOAM_ENV_SIM
+void sleep_ns(uint64_t ns) { std::this_thread::sleep_for(std::chrono::nanoseconds(ns)); }
+uint64_t entropy() { return std::random_device{}() | uint64_t{std::random_device{}()} << 32; }
+#endif
+
+}  // namespace loam
