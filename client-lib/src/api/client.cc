@@ -13,7 +13,9 @@
 #include "client-lib/src/api/scan_impl.h"
 #include "client-lib/src/api/transaction_impl.h"
 #include "client-lib/src/core/backoff.h"
+#include "common/base/env.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/fiber/stack.h"
 #include "common/net/address.h"
 
@@ -46,9 +48,13 @@ Status check(const ClientOptions& options) {
 
 /// "program (4711 on host)".
 std::string default_name() {
+#ifdef LOAM_ENV_SIM
+  return sim_scheduler->process();
+#else
   char host[128] = "";
   if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
   return std::string(program_invocation_short_name) + " (" + std::to_string(getpid()) + " on " + host + ")";
+#endif
 }
 
 }  // namespace
@@ -58,14 +64,14 @@ std::string default_name() {
 void Task::Impl::end() {
   for (fiber::Event* event : waiting_) event->notify();
   waiting_.clear();
-  done_.store(1, std::memory_order_release);  // what the fiber did is seen by who finds it done
-  done_.notify_all();
+  done_.store(true, std::memory_order_release);  // what the fiber did is seen by who finds it done
+  ended_.happen();
 }
 
 void Task::Impl::join() {
   if (done()) return;
   if (!worker_.on_worker() || !fiber::FiberScheduler::in_fiber()) {
-    done_.wait(0, std::memory_order_acquire);  // pairs with end()
+    ended_.wait();
     return;
   }
   fiber::Event ended;
@@ -117,7 +123,7 @@ void Client::Impl::start_fiber(const std::shared_ptr<Task::Impl>& task, std::fun
 Task Client::Impl::spawn(std::function<void()> function) {
   auto task = std::make_shared<Task::Impl>(*worker_);
   // The library's own fibers have room kept for them, so that this one cannot be refused but for want of memory.
-  while (!worker_->call([&] { start_fiber(task, std::move(function)); })) usleep(kSpawnAgainNs / 1'000);
+  while (!worker_->call([&] { start_fiber(task, std::move(function)); })) sleep_ns(kSpawnAgainNs);
   return Task(std::move(task));
 }
 
@@ -208,8 +214,10 @@ Result<Transaction> Client::begin(const TransactionOptions& options) {
 
 Status Client::run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options) {
   Engine& engine = impl_->engine();
+  TransactionId id;  // of the last attempt
   const auto attempt = [&]() -> Status {
     LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(engine, options.read_only));
+    id = transaction.id();
     Status status = body(transaction);
     if (transaction.finished()) return status;
     if (status.ok()) return transaction.commit();
@@ -221,7 +229,11 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
     for (uint32_t tried = 1;; ++tried) {
       Status status = attempt();
       if (status.ok() || !worth_retrying(status.code()) || tried >= options.retry.max_attempts) return status;
-      if (status == StatusCode::kUnavailable && engine.records_lost()) return status;  // time does not mend that
+      if (status == StatusCode::kUnavailable && engine.records_lost() &&
+          !engine.catalog().undo_record_out_of_reach(id)) {
+        return status;  // time does not mend that, nor does another id
+      }
+      if (status == StatusCode::kUnavailable && engine.records_lost()) Env::probe("client.transaction.undo_was_away");
       const uint64_t wait_ns = std::max(retry_wait_ns(options.retry, status.code(), tried - 1, engine.random()),
                                         status == StatusCode::kOverloaded ? engine.overload_wait_ns() : 0);
       if (engine.worker().now_ns() + wait_ns >= last_start_ns) return status;

@@ -10,7 +10,9 @@
 #include <loam/client/client.h>
 
 #include "client-lib/src/driver/engine.h"
+#include "client-lib/src/driver/gate.h"
 #include "client-lib/src/driver/worker.h"
+#include "common/base/thread.h"
 #include "common/fiber/wait.h"
 
 namespace loam::client {
@@ -21,13 +23,14 @@ class Task::Impl {
   explicit Impl(Worker& worker) : worker_(worker) {}
 
   void join();
-  bool done() const { return done_.load(std::memory_order_acquire) != 0; }  // pairs with end()
+  bool done() const { return done_.load(std::memory_order_acquire); }  // pairs with end()
   /// On the worker's thread.
   void end();
 
  private:
   Worker& worker_;
-  std::atomic<uint32_t> done_{0};       // written once by the worker's thread
+  std::atomic<bool> done_{false};       // written once by the worker's thread
+  Happening ended_;                     // for other threads
   std::vector<fiber::Event*> waiting_;  // the worker's thread only; in the frames of the waiting fibers
 };
 

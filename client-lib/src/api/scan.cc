@@ -76,6 +76,7 @@ Status ScanRun::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) 
   statistics_.pages_total += done.statistics.pages_total;
   statistics_.records += done.statistics.records;
   statistics_.rows += done.statistics.rows;
+  if (done.status == StatusCode::kOverloaded) engine_.on_overload(done.retry_after_ns);
   on_done(number, done.status);
   return ok_status();
 }

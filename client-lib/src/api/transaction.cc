@@ -136,8 +136,7 @@ void Transaction::Impl::abort() {
   lease_.reset();
   if (read_only()) return;
   // Nothing was sent yet: the id is all there is to give back.
-  session_->manager().complete(id_, false, nullptr);
-  session_->manager().cleared(id_);
+  session_->manager().give_back(id_);
   engine_.counters().aborted.add(1);
   leave();
 }

@@ -1,5 +1,7 @@
 #include "client-lib/src/core/catalog_cache.h"
 
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "common/wire/system_tables.h"
@@ -74,6 +76,30 @@ TEST(CatalogCache, RefusesContradictions) {
     EXPECT_EQ(cache.install(bad, 1).code(), StatusCode::kMalformed);
     EXPECT_EQ(cache.catalog()->version, 1u);
   }
+}
+
+TEST(CatalogCache, KnowsWhichIdsCannotBeCommitted) {
+  const TransactionId here(7), there(8);
+  const auto shard = [](TransactionId id) { return wire::shard_of(wire::kTransactionTableId, Key(id.value)); };
+  ASSERT_NE(shard(here), shard(there));
+  wire::Catalog two = catalog(1, {});
+  two.nodes.push_back({NodeId(2), Incarnation(2), "tcp://127.0.0.1:2", ""});
+  two.shards.owners[shard(there)] = NodeId(2);
+  auto judged = [&, version = 1](wire::NodeState first, wire::NodeState second) mutable {
+    two.version = static_cast<uint64_t>(version++);
+    two.nodes[0].state = first;
+    two.nodes[1].state = second;
+    CatalogCache cache;
+    EXPECT_TRUE(cache.install(two, 1).ok());
+    EXPECT_FALSE(cache.undo_record_out_of_reach(TransactionId())) << "read-only transactions have no undo record";
+    return std::pair(cache.undo_record_out_of_reach(here), cache.undo_record_out_of_reach(there));
+  };
+  using enum wire::NodeState;
+  EXPECT_EQ(judged(kLive, kLive), std::pair(false, false));
+  EXPECT_EQ(judged(kLive, kLost), std::pair(false, true));
+  EXPECT_EQ(judged(kLive, kUnreachable), std::pair(false, true));
+  EXPECT_EQ(judged(kLost, kLive), std::pair(true, false));
+  EXPECT_EQ(judged(kLost, kUnreachable), std::pair(false, false)) << "no id is any better";
 }
 
 TEST(CatalogCache, ChecksNames) {

@@ -25,9 +25,11 @@ Status wrong_count() {
 
 }  // namespace
 
-RecoveryMachine::RecoveryMachine(RecoveryTask task, std::shared_ptr<const wire::Catalog> catalog)
+RecoveryMachine::RecoveryMachine(RecoveryTask task, std::shared_ptr<const wire::Catalog> catalog,
+                                 bool unreadable_is_lost)
     : task_(task),
       catalog_(std::move(catalog)),
+      unreadable_is_lost_(unreadable_is_lost),
       undo_id_{wire::kTransactionTableId, Key(task.id.value)},
       undo_node_(catalog_->shards.owner(undo_id_.table, undo_id_.key)) {}
 
@@ -143,6 +145,7 @@ void RecoveryMachine::after_read(const wire::ReadResult& result) {
   if (undo.ok() && !undo->index_entries.empty()) {
     undo = Status(StatusCode::kMalformed, "it names index entries, which this version does not know");
   }
+  if (!undo.ok() && unreadable_is_lost_) return report(false);
   if (!undo.ok()) {
     return finish(End::kUnreadable, {StatusCode::kMalformed, "the undo record of " + describe() + " cannot be read: " +
                                                                  std::string(undo.status().message())});

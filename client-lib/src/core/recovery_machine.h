@@ -42,7 +42,7 @@ struct RecoveryMessage {
 ///       ├─ committed ───────────────────────────────────────────────────────────┘
 ///       ├─ none (kFound, kUncleared) ──▶ over: kDone
 ///       ├─ any (kUncleared) ──▶ kClear
-///       └─ malformed ──▶ over: kUnreadable
+///       └─ malformed ──▶ over: kUnreadable; if the operator has accepted that: ──▶ kReport (aborted, nothing reverted)
 ///     a message that is refused or has no answer: over: kPostponed, as soon as no answer is awaited any more (reverts
 ///     at other nodes are completed first, R9); the next attempt is a new machine for rest(). kFenced: over: kFenced
 ///
@@ -72,8 +72,8 @@ class RecoveryMachine {
     kFenced,      ///< the recoverer itself is fenced
   };
 
-  /// `catalog` tells who owns what.
-  RecoveryMachine(RecoveryTask task, std::shared_ptr<const wire::Catalog> catalog);
+  /// `catalog` tells who owns what. With `unreadable_is_lost` a malformed undo record counts as one that was lost.
+  RecoveryMachine(RecoveryTask task, std::shared_ptr<const wire::Catalog> catalog, bool unreadable_is_lost = false);
   RecoveryMachine(const RecoveryMachine&) = delete;
   RecoveryMachine& operator=(const RecoveryMachine&) = delete;
 
@@ -132,6 +132,7 @@ class RecoveryMachine {
 
   RecoveryTask task_;
   const std::shared_ptr<const wire::Catalog> catalog_;
+  const bool unreadable_is_lost_;
   const wire::RecordId undo_id_;
   const NodeId undo_node_;
 

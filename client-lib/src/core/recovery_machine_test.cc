@@ -444,6 +444,22 @@ TEST_F(ReadMachine, LeavesAloneWhatNobodyCanRead) {
   EXPECT_NE(machine_.status().message().find("transaction 50"), std::string::npos) << machine_.status().to_string();
 }
 
+TEST_F(ReadMachine, EndsWhatNobodyCanReadWhenThatIsAccepted) {
+  RecoveryMachine machine({kId, kSession, Kind::kFound}, catalog(), true);
+  machine.start();
+  ASSERT_TRUE(machine.next(out_));
+  const Buffer row(7);
+  machine.on_read(std::vector<wire::ReadResult>{{StatusCode::kOk, Version(1), row}});
+  ASSERT_TRUE(machine.reporting());
+  EXPECT_FALSE(machine.committed());
+  EXPECT_FALSE(machine.next(out_)) << "nobody knows what to take back";
+  machine.acknowledged();
+  ASSERT_TRUE(machine.next(out_));
+  const auto& clear = std::get<wire::PlainWrite>(out_.message).operations.at(0);
+  EXPECT_EQ(clear.kind, wire::WriteKind::kRemove);
+  EXPECT_EQ(clear.expected, Version(1));
+}
+
 TEST_F(ReadMachine, DoesNotGuessAtIndexEntries) {
   UndoRecord record{kSession, UndoState::kAborted, some_records(), {}};
   record.index_entries.emplace_back(3);

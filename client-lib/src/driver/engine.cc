@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/env.h"
+#include "common/base/thread.h"
 #include "common/net/transport.h"
 
 namespace loam::client {
@@ -24,7 +26,7 @@ Engine::Engine(Worker& worker, const std::string& manager_address, ClientOptions
       manager_address_(manager_address),
       options_(std::move(options)),
       admission_(options_.max_transactions, options_.max_waiting_begins),
-      random_(std::random_device{}()) {
+      random_(entropy()) {
   worker_.set_hook(this);
 }
 
@@ -109,24 +111,38 @@ void Engine::spawn_own(std::function<void()> body, const std::function<void()>& 
 
 // ---- begins --------------------------------------------------------------------------------------------------------
 
+Status Engine::admit(uint64_t deadline_ns) {
+  const Gate::Entry entry = admission_.enter_by(deadline_ns);
+  if (entry == Gate::Entry::kEntered) return ok_status();
+  counters_.overloaded.add(1);
+  const std::string open = "this client has " + std::to_string(admission_.places()) + " transactions open";
+  if (entry == Gate::Entry::kTooMany) {
+    return {StatusCode::kOverloaded, open + " and " + std::to_string(admission_.waiting()) +
+                                         " more waiting to begin, the limit; try again later, with fewer fibers"};
+  }
+  return {StatusCode::kOverloaded, open + ", the limit, and none ended in time; finish some, or use fewer fibers"};
+}
+
 Result<Engine::Begun> Engine::begin(bool read_only) {
   const uint64_t deadline_ns = request_deadline();
-  if (!read_only) {
-    if (Status status = admission_.enter(deadline_ns); !status.ok()) {
-      counters_.overloaded.add(1);
-      return status;
-    }
-  }
+  if (!read_only) LOAM_RETURN_IF_ERROR(admit(deadline_ns));
   const auto refused = [&](Status status) {
     if (!read_only) admission_.leave();
     return status;
   };
-  for (;;) {
+  for (uint32_t drawn = 1;;) {
     auto session = this->session(deadline_ns);
     if (!session.ok()) return refused(session.status());
     Begun begun{std::move(session).value(), {}};
-    begun.answer = begun.session->manager().begin(read_only);
-    if (begun.answer.status.ok()) return begun;
+    ManagerSession& manager = begun.session->manager();
+    begun.answer = manager.begin(read_only);
+    if (begun.answer.status.ok()) {
+      const TransactionId id = begun.answer.id;
+      if (read_only || !catalog_.undo_record_out_of_reach(id) || drawn++ == kMaxDrawnIds) return begun;
+      Env::probe("client.begin.drawn_again");
+      manager.give_back(id);
+      continue;
+    }
     if (begun.session->status().ok() || worker_.now_ns() >= deadline_ns) return refused(begun.answer.status);
   }
 }

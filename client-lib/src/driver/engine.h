@@ -14,8 +14,8 @@
 #include <loam/client/table.h>
 
 #include "client-lib/src/core/catalog_cache.h"
-#include "client-lib/src/driver/admission.h"
 #include "client-lib/src/driver/counters.h"
+#include "client-lib/src/driver/gate.h"
 #include "client-lib/src/driver/outcomes.h"
 #include "client-lib/src/driver/session.h"
 #include "client-lib/src/driver/worker.h"
@@ -28,6 +28,9 @@ namespace loam::client {
 inline constexpr size_t kMaxClears = 4'096;
 /// Fibers for the library's own work and for calls of ordinary threads, beyond ClientOptions::max_fibers.
 inline constexpr size_t kReservedFibers = 1'024;
+/// Ids that one begin draws at most while some node is away: with half of the shards away, one of 65,536 begins gets
+/// an id that cannot be committed all the same.
+inline constexpr uint32_t kMaxDrawnIds = 16;
 /// Before a question to the commit manager is asked again whose answer was lost with the connection.
 inline constexpr uint64_t kAskAgainNs = 5'000'000;
 
@@ -74,13 +77,17 @@ class Engine final : private RoundHook {
     std::shared_ptr<Session> session;
     BeginAnswer answer;
   };
-  /// In a fiber. A session that ends meanwhile is replaced: nothing has happened under it.
+  /// In a fiber. A session that ends meanwhile is replaced: nothing has happened under it. An id whose undo record
+  /// belongs on a node that is away, as far as the catalog tells, is given back and another drawn: the caller has read
+  /// nothing yet, so the later snapshot is as good.
   Result<Begun> begin(bool read_only);
   /// A snapshot that lasts as long as the result. In a fiber.
   Result<std::shared_ptr<SnapshotLease>> lease_snapshot();
 
   uint64_t request_deadline() const { return worker_.now_ns() + options_.request_timeout_ns; }
   uint64_t commit_deadline() const { return worker_.now_ns() + options_.commit_timeout_ns; }
+  /// A server has refused something because it has too much to do; 0: it gave no advice.
+  void on_overload(uint64_t retry_after_ns);
   /// Servers that said kOverloaded want no new attempts for so long.
   uint64_t overload_wait_ns() const;
   /// Some shards answer nothing until an operator has acted: waiting is of no use.
@@ -91,7 +98,8 @@ class Engine final : private RoundHook {
   const ClientOptions& options() const { return options_; }
   EngineCounters& counters() { return counters_; }
   Gate& clears() { return clears_; }
-  Admission& admission() { return admission_; }
+  /// Of open transactions, and how many more may wait to begin.
+  Gate& admission() { return admission_; }
   Outcomes& outcomes() { return outcomes_; }
   uint64_t random() { return random_(); }
   /// Commits under way, the clearing of their undo records included.
@@ -107,6 +115,8 @@ class Engine final : private RoundHook {
   bool session_open() const { return session_open_.load(std::memory_order_relaxed); }
 
  private:
+  /// A place among the open transactions. kOverloaded.
+  Status admit(uint64_t deadline_ns);
   uint64_t before_poll() override;
   void after_poll(uint64_t now_ns) override;
   std::shared_ptr<Session> make_session();
@@ -114,7 +124,6 @@ class Engine final : private RoundHook {
   /// Opens sessions until one lives.
   void reopen();
   void on_session_end(const Session& session);
-  void on_overload(uint64_t retry_after_ns);
 
   Worker& worker_;
   const std::string manager_address_;
@@ -129,7 +138,7 @@ class Engine final : private RoundHook {
   bool reopening_ = false;
   bool closing_ = false;
   uint64_t overloaded_until_ns_ = 0;
-  Admission admission_;
+  Gate admission_;
   Outcomes outcomes_{*this};
   Gate clears_{kMaxClears};
   fiber::WaitGroup runs_;

@@ -185,8 +185,7 @@ void ManagerSession::Ticket::on_begun(const BeginAnswer& got) {
     if (got.id == TransactionId()) {
       session.release(got.snapshot_number);
     } else {
-      session.complete(got.id, false, nullptr);
-      session.cleared(got.id);
+      session.give_back(got.id);
     }
   }
   delete this;

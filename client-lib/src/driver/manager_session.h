@@ -71,6 +71,11 @@ class ManagerSession final : private Asker {
   void release(uint64_t snapshot_number);
   /// `waiter` may be null: nobody waits.
   void complete(TransactionId id, bool committed, CompletionWaiter* waiter, uint64_t delay_ns = 0);
+  /// An id under which nothing was written: nobody waits for its end.
+  void give_back(TransactionId id) {
+    complete(id, false, nullptr);
+    cleared(id);
+  }
   void cleared(TransactionId id) { cleared_.push_back(id); }
 
   /// In a fiber: request and answer.

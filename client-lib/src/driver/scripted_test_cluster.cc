@@ -4,44 +4,11 @@
 #include <utility>
 
 #include "common/net/tcp_transport.h"
-#include "common/wire/system_tables.h"
 
 namespace loam::client {
 namespace {
 
 using wire::Opcode;
-
-template <wire::Message M>
-Buffer encoded(const M& message, uint64_t sequence) {
-  Buffer out;
-  wire::encode_message(message, sequence, out);
-  return out;
-}
-
-template <wire::Message M>
-M decoded(ByteReader& reader) {
-  M message;
-  LOAM_CHECK(wire::decode_body(reader, message).ok(), "the client sent a message that does not decode");
-  return message;
-}
-
-/// Which of the two listeners a connection came to: both handlers are wrapped so that they know.
-class Tag final : public net::Handler {
- public:
-  Tag(net::Handler& owner, void* mark) : owner_(owner), mark_(mark) {}
-  void on_connected(net::Connection& connection) override {
-    connection.set_context(mark_);
-    owner_.on_connected(connection);
-  }
-  void on_messages(net::Connection& connection, std::span<const Bytes> messages) override {
-    owner_.on_messages(connection, messages);
-  }
-  void on_closed(net::Connection& connection, const Status& status) override { owner_.on_closed(connection, status); }
-
- private:
-  net::Handler& owner_;
-  void* mark_;
-};
 
 }  // namespace
 
@@ -49,7 +16,7 @@ ScriptedCluster::ScriptedCluster(net::TransportOptions options) {
   std::atomic<bool> ready{false};
   thread_ = std::thread([this, options, &ready] {
     transport_ = net::make_tcp_transport(options).value();
-    Tag manager(*this, this), node(*this, nullptr);
+    ListenerMark manager(*this, this), node(*this, nullptr);
     const net::Address any = net::Address::parse("tcp://127.0.0.1:0").value();
     manager_address_ = transport_->listen(any, manager).value()->address().to_string();
     node_address_ = transport_->listen(any, node).value()->address().to_string();
@@ -118,6 +85,17 @@ void ScriptedCluster::set_node(wire::NodeState state, Incarnation incarnation) {
   ++catalog_version_;
 }
 
+void ScriptedCluster::set_second_node(wire::NodeState state) {
+  const std::lock_guard lock(mutex_);
+  second_ = state;
+  ++catalog_version_;
+}
+
+bool ScriptedCluster::second_owns(TableId table, Key key) {
+  const uint16_t shard = wire::shard_of(table, key);
+  return shard % 2 != 0 && shard != wire::shard_of(kTable, Key(1));
+}
+
 void ScriptedCluster::set_lease(uint64_t lease_ns) {
   const std::lock_guard lock(mutex_);
   lease_ns_ = lease_ns;
@@ -129,8 +107,9 @@ ScriptedCluster::Seen ScriptedCluster::seen() const {
   for (const auto& [record, versions] : versions_) {
     if (!versions.empty()) now.rows[record] = versions.back().first;
   }
-  now.undo_records = static_cast<size_t>(std::count_if(
-      plain_.begin(), plain_.end(), [](const auto& p) { return p.first.table == wire::kTransactionTableId; }));
+  now.undo_records = static_cast<size_t>(std::count_if(plain_.rows().begin(), plain_.rows().end(), [](const auto& p) {
+    return p.first.table == wire::kTransactionTableId;
+  }));
   return now;
 }
 
@@ -250,19 +229,8 @@ wire::WriteResult ScriptedCluster::write(const wire::Write& message, const wire:
   return {StatusCode::kOk, Version(id)};
 }
 
-wire::WriteResult ScriptedCluster::plain_write(const wire::PlainWrite::Operation& operation) {
-  const auto found = plain_.find(operation.record);
-  const uint64_t present = found == plain_.end() ? 0 : found->second.version;
-  if (operation.expected != Version(present)) return {StatusCode::kConflict, Version(present)};
-  if (operation.kind == wire::WriteKind::kRemove) {
-    plain_.erase(found);
-    return {StatusCode::kOk, operation.expected};
-  }
-  plain_[operation.record] = {next_version_, Buffer(operation.row.begin(), operation.row.end())};
-  return {StatusCode::kOk, Version(next_version_++)};
-}
-
 Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& reader) {
+  if (auto answer = plain_.execute(envelope, reader)) return std::move(*answer);
   switch (envelope.opcode) {
     case Opcode::kAttach:
       if (decoded<wire::Attach>(reader).incarnation != incarnation_) {
@@ -300,24 +268,8 @@ Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& read
       }
       return encoded(reply, envelope.sequence);
     }
-    case Opcode::kPlainRead: {
-      wire::PlainReadReply reply;
-      for (const wire::RecordId& record : decoded<wire::PlainRead>(reader).records) {
-        const auto found = plain_.find(record);
-        reply.results.push_back(
-            found == plain_.end()
-                ? wire::ReadResult{StatusCode::kNotFound, {}, {}}
-                : wire::ReadResult{StatusCode::kOk, Version(found->second.version), found->second.row});
-      }
-      return encoded(reply, envelope.sequence);
-    }
-    case Opcode::kPlainWrite: {
-      wire::PlainWriteReply reply;
-      for (const auto& operation : decoded<wire::PlainWrite>(reader).operations) {
-        reply.results.push_back(plain_write(operation));
-      }
-      return encoded(reply, envelope.sequence);
-    }
+    case Opcode::kScan:
+      return encoded(wire::ScanDone{{StatusCode::kOverloaded, "too many scans"}, {}, kScanRetryNs}, envelope.sequence);
     default:
       return encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted node does not do that"}},
                      envelope.sequence);
@@ -336,6 +288,12 @@ wire::Catalog ScriptedCluster::catalog() const {
   catalog.nodes.push_back({NodeId(1), incarnation_, node_address_, "", node_state_});
   catalog.shards.version = 1;
   catalog.shards.owners.assign(wire::kVirtualShards, NodeId(1));
+  if (second_) {
+    // Port 1 is nobody's: connections are refused at once.
+    catalog.nodes.push_back({NodeId(2), Incarnation(2), "tcp://127.0.0.1:1", "", *second_});
+    for (size_t shard = 1; shard < wire::kVirtualShards; shard += 2) catalog.shards.owners[shard] = NodeId(2);
+    catalog.shards.owners[wire::shard_of(kTable, Key(1))] = NodeId(1);
+  }
   return catalog;
 }
 

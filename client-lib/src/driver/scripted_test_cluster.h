@@ -13,10 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include "client-lib/src/driver/scripted_test_server.h"
 #include "common/net/transport.h"
 #include "common/wire/manager.h"
 #include "common/wire/reply_window.h"
 #include "common/wire/storage.h"
+#include "common/wire/system_tables.h"
 
 namespace loam::client {
 
@@ -58,6 +60,13 @@ class ScriptedCluster final : private net::Handler {
   void drop_connections(bool manager);
   /// The node's state in the catalog, and its incarnation; the catalog has a new version.
   void set_node(wire::NodeState state, Incarnation incarnation);
+  /// A second node that nobody serves, in a new version of the catalog. It owns the odd shards, but not that of
+  /// kTable's key 1.
+  void set_second_node(wire::NodeState state);
+  /// Whether it owns the undo record of that id.
+  static bool at_second_node(TransactionId id) { return second_owns(wire::kTransactionTableId, Key(id.value)); }
+  /// What scans are told, all of which are refused with kOverloaded.
+  static constexpr uint64_t kScanRetryNs = 150'000'000;
   /// With the next sessions.
   void set_lease(uint64_t lease_ns);
 
@@ -89,10 +98,6 @@ class ScriptedCluster final : private net::Handler {
     net::Connection* connection;
     Buffer answer;
   };
-  struct Plain {
-    uint64_t version = 0;
-    Buffer row;
-  };
 
   void on_messages(net::Connection& connection, std::span<const Bytes> messages) override;
   void on_connected(net::Connection& connection) override;
@@ -106,19 +111,18 @@ class ScriptedCluster final : private net::Handler {
   Buffer execute(const wire::Envelope& envelope, ByteReader& reader);
   Buffer execute_manager(const wire::Envelope& envelope, ByteReader& reader);
   wire::WriteResult write(const wire::Write& message, const wire::Write::Operation& operation);
-  wire::WriteResult plain_write(const wire::PlainWrite::Operation& operation);
   wire::Catalog catalog() const;
+  static bool second_owns(TableId table, Key key);
 
   mutable std::mutex mutex_;
   Script script_;
   Seen seen_;
   std::vector<Held> held_;
   std::map<wire::RecordId, std::vector<std::pair<uint64_t, Buffer>>> versions_;  // oldest first; empty row: removed
-  std::map<wire::RecordId, Plain> plain_;
+  PlainRecords plain_;
   std::set<uint64_t> open_ids_;
   uint64_t next_id_ = 100;
   uint64_t next_number_ = 1;
-  uint64_t next_version_ = 1;
   std::optional<wire::ReplyWindow> manager_window_, node_window_;  // of the session
   std::map<const net::Connection*, uint64_t> last_sequence_;
   SessionId session_{6};
@@ -128,6 +132,7 @@ class ScriptedCluster final : private net::Handler {
   uint64_t lease_ns_ = 0;
   wire::NodeState node_state_ = wire::NodeState::kLive;
   Incarnation incarnation_{1};
+  std::optional<wire::NodeState> second_;
   wire::CatalogVersion catalog_version_ = 1;
 
   std::unique_ptr<net::Transport> transport_;

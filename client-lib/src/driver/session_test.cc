@@ -319,6 +319,60 @@ TEST_F(SessionTest, NodesThatLostTheirRecordsAreNamedAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(2));
 }
 
+TEST_F(SessionTest, UndoRecordsAreKeptOffANodeThatIsAway) {
+  prepare();
+  for (const auto state : {wire::NodeState::kLost, wire::NodeState::kUnreachable}) {
+    SCOPED_TRACE(wire::to_string(state));
+    cluster_.set_second_node(state);
+    ASSERT_TRUE(client_->open_table("t").ok()) << "the client has the new catalog";
+    const size_t begun = cluster_.seen().begun;
+    for (int i = 0; i < 50; ++i) {
+      ASSERT_TRUE(update().ok()) << "update " << i << ": one attempt is enough";
+    }
+    EXPECT_GT(cluster_.seen().begun, begun + 50) << "ids of the other node were given back";
+  }
+  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == cluster_.seen().begun; }));
+  EXPECT_TRUE(eventually([&] { return cluster_.seen().cleared.size() == cluster_.seen().begun; }));
+}
+
+TEST_F(SessionTest, WithEveryNodeAwayABeginDrawsOneId) {
+  prepare();
+  cluster_.set_second_node(wire::NodeState::kLost);
+  cluster_.set_node(wire::NodeState::kUnreachable, Incarnation(1));
+  ASSERT_TRUE(client_->open_table("t").ok());
+  const size_t begun = cluster_.seen().begun;
+  for (size_t i = 1; i <= 20; ++i) {
+    ASSERT_TRUE(client_->begin().ok());
+    EXPECT_EQ(cluster_.seen().begun, begun + i);
+  }
+}
+
+TEST_F(SessionTest, ACatalogBehindTheTimesCostsAnAttemptNotTheTransaction) {
+  prepare();
+  for (const bool heard_before_commit : {false, true}) {
+    SCOPED_TRACE(heard_before_commit);
+    cluster_.set_second_node(wire::NodeState::kLive);
+    ASSERT_TRUE(client_->open_table("t").ok()) << "the client has the new catalog";
+    const uint64_t retries = client_->statistics().retries;
+    bool met = false;
+    for (int i = 0; i < 1'000 && !met; ++i) {
+      const Status status = client_->run_transaction([&](Transaction& tx) {
+        if (!met && ScriptedCluster::at_second_node(tx.id())) {
+          met = true;
+          cluster_.set_second_node(wire::NodeState::kLost);
+          if (heard_before_commit) {
+            EXPECT_TRUE(client_->open_table("t").ok());
+          }
+        }
+        return tx.update(*table_, Key(1), {Value::int64(i)});
+      });
+      ASSERT_TRUE(status.ok()) << status.to_string();
+    }
+    EXPECT_TRUE(met);
+    EXPECT_GT(client_->statistics().retries, retries);
+  }
+}
+
 TEST_F(SessionTest, ReadsFollowANodeThatWasStartedAnew) {
   prepare();
   auto tx = client_->begin().value();
@@ -345,6 +399,22 @@ TEST_F(SessionTest, BeginsBeyondTheLimitWaitAndThenAreRefused) {
   EXPECT_TRUE(begun);
   EXPECT_EQ(client_->statistics().overloaded, 2u);
   EXPECT_TRUE(client_->begin({.read_only = true, .retry = {}}).ok()) << "read-only ones are not counted";
+}
+
+TEST_F(SessionTest, AScanThatIsTurnedAwayWaitsAsLongAsItIsTold) {
+  Query all;
+  all.with_key = true;
+  const auto started = std::chrono::steady_clock::now();
+  const Status status = client_->run_transaction(
+      [&](Transaction& tx) -> Status {
+        LOAM_ASSIGN_OR_RETURN(ScanStream stream, tx.scan(*table_, all));
+        return stream.collect().status();
+      },
+      {.read_only = true, .retry = {.max_attempts = 2}});
+  EXPECT_EQ(status.code(), StatusCode::kOverloaded) << status.to_string();
+  EXPECT_EQ(cluster_.count(Opcode::kScan), 2u);
+  EXPECT_GE(std::chrono::steady_clock::now() - started, std::chrono::nanoseconds(ScriptedCluster::kScanRetryNs));
+  EXPECT_EQ(client_->statistics().overloaded, 2u);
 }
 
 TEST_F(SessionTest, AManagerThatStaysAwayIsReported) {

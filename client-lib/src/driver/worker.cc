@@ -1,21 +1,15 @@
 #include "client-lib/src/driver/worker.h"
 
 #include <algorithm>
-#include <atomic>
-#include <future>
 #include <string>
 #include <utility>
-
-#include <pthread.h>
-
-#include "common/net/tcp_transport.h"
 
 namespace loam::client {
 namespace {
 
 /// Where an ordinary thread waits for its fiber.
 struct Call {
-  std::atomic<uint32_t> ended{0};
+  Happening ended;
   bool ran = false;
 };
 
@@ -26,9 +20,7 @@ class CallEnd {
   CallEnd(CallEnd&&) noexcept = default;
   CallEnd& operator=(CallEnd&&) = delete;
   ~CallEnd() {
-    if (call_ == nullptr) return;
-    call_->ended.store(1, std::memory_order_release);  // pairs with the acquire in Worker::call()
-    call_->ended.notify_all();
+    if (call_ != nullptr) call_->ended.happen();
   }
   void ran() { call_->ran = true; }
 
@@ -40,33 +32,32 @@ class CallEnd {
 
 Result<std::unique_ptr<Worker>> Worker::start(const WorkerOptions& options) {
   std::unique_ptr<Worker> worker(new Worker(options));
-  std::promise<Status> started;
-  std::future<Status> status = started.get_future();
-  worker->thread_ = std::thread([w = worker.get(), &started] {
-    if (Status made = w->set_up(); !made.ok()) return started.set_value(std::move(made));
-    started.set_value(ok_status());
-    w->scheduler_->run();
-    w->scheduler_.reset();
-    w->transport_.reset();
-  });
-  pthread_setname_np(worker->thread_.native_handle(), "loam-client");
-  if (Status made = status.get(); !made.ok()) {
+  worker->thread_ = Thread("loam-client", [w = worker.get()] { w->run(); });
+  worker->started_.wait();
+  if (!worker->set_up_.ok()) {
     worker->thread_.join();
-    return made;
+    return worker->set_up_;
   }
   return worker;
+}
+
+void Worker::run() {
+  set_up_ = set_up();
+  const bool ready = set_up_.ok();
+  started_.happen();
+  if (!ready) return;
+  scheduler_->run();
+  own_.store(nullptr, std::memory_order_relaxed);  // relaxed: see on_worker()
+  scheduler_.reset();
+  transport_.reset();
 }
 
 Worker::~Worker() { stop(); }
 
 Status Worker::set_up() {
-  if (options_.scheme != net::Scheme::kTcp) {
-    return {StatusCode::kInvalidArgument,
-            "this build connects by tcp:// only, not " + std::string(net::to_string(options_.scheme)) + "://"};
-  }
   net::TransportOptions transport;
   transport.spin_ns = options_.spin_ns;
-  LOAM_ASSIGN_OR_RETURN(transport_, net::make_tcp_transport(transport));
+  LOAM_ASSIGN_OR_RETURN(transport_, net::make_transport(options_.scheme, transport));
   fiber::SchedulerOptions scheduler;
   scheduler.stack_bytes = options_.stack_bytes;
   scheduler.max_fibers = options_.max_fibers;
@@ -74,6 +65,7 @@ Status Worker::set_up() {
   scheduler.wake = [t = transport_.get()] { t->wake(); };
   scheduler.on_long_hold = [this](const fiber::LongHold& hold) { warn_of_long_hold(hold); };
   scheduler_ = std::make_unique<fiber::FiberScheduler>(std::move(scheduler));
+  own_.store(scheduler_.get(), std::memory_order_relaxed);  // relaxed: see on_worker()
   return ok_status();
 }
 
@@ -110,7 +102,7 @@ bool Worker::call(const std::function<void()>& function) {
     function();
     end.ran();
   });
-  call->ended.wait(0, std::memory_order_acquire);
+  call->ended.wait();
   return call->ran;
 }
 
@@ -126,25 +118,6 @@ void Worker::stop() {
   if (!thread_.joinable()) return;
   scheduler_->stop();
   thread_.join();
-}
-
-void Gate::enter() {
-  if (free_ > 0) {
-    --free_;
-    return;
-  }
-  fiber::Event turn;
-  waiting_.push_back(&turn);
-  turn.wait();
-}
-
-void Gate::leave() {
-  if (waiting_.empty()) {
-    ++free_;
-    return;
-  }
-  waiting_.front()->notify();  // the place goes to the first that waits
-  waiting_.pop_front();
 }
 
 }  // namespace loam::client

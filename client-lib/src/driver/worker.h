@@ -1,16 +1,15 @@
 // The client's thread: fibers, and the transport that wakes them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string_view>
-#include <thread>
 
 #include "common/base/status.h"
+#include "common/base/thread.h"
 #include "common/fiber/scheduler.h"
-#include "common/fiber/wait.h"
 #include "common/net/transport.h"
 
 namespace loam::client {
@@ -52,7 +51,11 @@ class Worker {
   bool call(const std::function<void()>& function);
   /// A fiber from any thread; false as call(). `body` is destroyed uncalled then.
   void spawn(fiber::Task body);
-  bool on_worker() const { return std::this_thread::get_id() == thread_.get_id(); }
+  bool on_worker() const {
+    // relaxed: the worker's thread reads what it wrote; on any other, `own` is not the scheduler that runs anyway.
+    const fiber::FiberScheduler* own = own_.load(std::memory_order_relaxed);
+    return own != nullptr && fiber::FiberScheduler::current() == own;
+  }
   /// Ends the thread when no fiber lives any more.
   void stop();
 
@@ -66,30 +69,20 @@ class Worker {
  private:
   explicit Worker(const WorkerOptions& options) : options_(options) {}
   Status set_up();
+  void run();
   void run_round(uint64_t timeout_ns);
   void warn_of_long_hold(const fiber::LongHold& hold);
 
   const WorkerOptions options_;
-  std::thread thread_;
+  Thread thread_;
+  Happening started_;
+  Status set_up_;  // how it went; written before started_
   // The worker's thread only; the pointers do not change between start() and stop().
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<fiber::FiberScheduler> scheduler_;
+  std::atomic<const fiber::FiberScheduler*> own_{nullptr};  // scheduler_ while the thread runs, for others to compare
   RoundHook* hook_ = nullptr;
   uint64_t last_warning_ns_ = 0;
-};
-
-/// A number of places that fibers take and give back; whoever finds none waits, first come, first served. One thread.
-class Gate {
- public:
-  explicit Gate(size_t places) : free_(places) {}
-
-  /// May suspend.
-  void enter();
-  void leave();
-
- private:
-  size_t free_;
-  std::deque<fiber::Event*> waiting_;  // in the frames of the waiting fibers
 };
 
 }  // namespace loam::client

@@ -1,4 +1,3 @@
-#include <mutex>
 #include <utility>
 
 #include <loam/client/recoverer.h>
@@ -6,6 +5,7 @@
 #include "client-lib/src/driver/worker.h"
 #include "client-lib/src/recovery/recovery_engine.h"
 #include "common/base/assert.h"
+#include "common/base/thread.h"
 
 namespace loam::client {
 namespace {
@@ -43,7 +43,7 @@ class Recoverer::Impl {
   RecoveryEngine& engine() { return *engine_; }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   bool stopped_ = false;  // guarded by mutex_
   const std::unique_ptr<Worker> worker_;
   std::unique_ptr<RecoveryEngine> engine_;  // set before anybody else knows of it
@@ -54,6 +54,7 @@ Result<std::unique_ptr<Recoverer>> Recoverer::start(RecovererOptions options) {
              "a recoverer needs its callbacks");
   LOAM_CHECK(options.parallel > 0, "a recoverer that may not work on anything");
   WorkerOptions worker;
+  worker.scheme = options.scheme;
   worker.max_fibers = kMaxFibers;
   worker.stack_bytes = kStackBytes;
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<Worker> thread, Worker::start(worker));
@@ -82,6 +83,10 @@ void Recoverer::acknowledged(TransactionId id) {
 
 void Recoverer::scan() {
   impl_->post([impl = impl_.get()] { impl->engine().scan(); });
+}
+
+void Recoverer::accept_unreadable(TransactionId id) {
+  impl_->post([impl = impl_.get(), id] { impl->engine().accept_unreadable(id); });
 }
 
 void Recoverer::stop() { impl_->stop(); }

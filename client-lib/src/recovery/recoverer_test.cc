@@ -356,6 +356,26 @@ TEST_F(RecovererTest, LeavesWhatNobodyCanReadAndSaysSo) {
   ASSERT_FALSE(manager_.heard.notes.empty());
   EXPECT_NE(manager_.heard.notes[0].find("transaction 200"), std::string::npos) << manager_.heard.notes[0];
   EXPECT_EQ(nodes_.undo_records(), 1u);
+
+  // Given up, it ends, and a scan finds nothing that would be in the way.
+  const auto listed = [&](const std::vector<TransactionId>& ids) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (manager_.recoverer().statistics().unreadable_ids != ids) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  };
+  EXPECT_TRUE(listed({TransactionId(200)}));
+  manager_.heard.scanned.reset();
+  manager_.recoverer().accept_unreadable(TransactionId(101));  // no such
+  manager_.recoverer().accept_unreadable(TransactionId(200));
+  manager_.recoverer().scan();
+  ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.scanned.has_value(); }));
+  EXPECT_TRUE(manager_.heard.scanned->ok()) << manager_.heard.scanned->to_string();
+  EXPECT_EQ(manager_.outcome(200), false);
+  EXPECT_EQ(nodes_.undo_records(), 0u);
+  EXPECT_TRUE(listed({}));
 }
 
 TEST_F(RecovererTest, EndsWhenItIsFenced) {

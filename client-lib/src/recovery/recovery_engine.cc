@@ -79,6 +79,14 @@ void RecoveryEngine::scan() {
   scan_result_ = ok_status();
 }
 
+void RecoveryEngine::accept_unreadable(TransactionId id) {
+  const auto found = unreadable_.find(id);
+  if (closed_ || found == unreadable_.end()) return;
+  accepted_.insert(id);
+  queue_.push_back({found->second, 0});
+  unreadable_.erase(found);
+}
+
 void RecoveryEngine::close() {
   drop_all({StatusCode::kCancelled, "the recoverer was stopped"});
   while (!nodes_.empty() || !retired_.empty()) worker_.scheduler().sleep_for(1'000'000);
@@ -165,6 +173,7 @@ void RecoveryEngine::take_ended(const RecoveryRun& run) {
       ++counted_.cleared;
       options_.on_cleared(id);
       known_.erase(id);
+      accepted_.erase(id);
       scan_left_.erase(id);
       return;
     case End::kPostponed: {
@@ -180,7 +189,7 @@ void RecoveryEngine::take_ended(const RecoveryRun& run) {
     case End::kUnreadable:
       ++counted_.unreadable;
       note(std::string(machine.status().message()));
-      unreadable_.insert(id);
+      unreadable_.emplace(id, machine.rest());
       if (scan_left_.erase(id) != 0 && scan_result_.ok()) scan_result_ = machine.status();
       return;
     case End::kFenced:
@@ -210,7 +219,7 @@ void RecoveryEngine::start_runs() {
     const QueuedTask task = queue_.front();
     queue_.pop_front();
     auto& run = runs_[task.task.id];
-    run = std::make_unique<RecoveryRun>(*this, task, catalog_);
+    run = std::make_unique<RecoveryRun>(*this, task, catalog_, accepted_.contains(task.task.id));
     run->start();
     take_ended();  // it may have found its node paused
     if (closed_) return;
@@ -291,6 +300,11 @@ uint64_t RecoveryEngine::next_deadline_ns() const {
 void RecoveryEngine::update_levels() {
   counted_.queued = queue_.size() + later_.size();
   counted_.running = runs_.size();
+  ++counted_.rounds;
+  counted_.unreadable_ids.clear();
+  for (const auto& [id, task] : unreadable_) {
+    if (counted_.unreadable_ids.size() < kMaxUnreadableListed) counted_.unreadable_ids.push_back(id);
+  }
   counted_.waiting.clear();
   for (const auto& [id, node] : nodes_) {
     if (!node->parked().empty()) counted_.waiting[id] = node->parked().size();

@@ -5,7 +5,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "client-lib/src/recovery/recovery_node.h"
 #include "client-lib/src/recovery/recovery_run.h"
 #include "client-lib/src/recovery/transaction_scan.h"
+#include "common/base/thread.h"
 
 namespace loam::client {
 
@@ -40,6 +40,7 @@ class RecoveryEngine final : private RoundHook {
   void add(const std::vector<RecoveryTask>& tasks);
   void acknowledged(TransactionId id);
   void scan();
+  void accept_unreadable(TransactionId id);
   /// In a fiber: forgets everything and waits for the ends of the connections.
   void close();
   /// Any thread.
@@ -79,7 +80,8 @@ class RecoveryEngine final : private RoundHook {
   std::vector<std::unique_ptr<RecoveryNode>> retired_;  // until their connections have ended
 
   std::unordered_set<TransactionId> known_;  // every task from add() or a scan to its end, and what cannot be read
-  std::unordered_set<TransactionId> unreadable_;
+  std::map<TransactionId, RecoveryTask> unreadable_;
+  std::unordered_set<TransactionId> accepted_;  // unreadable, and an operator has given them up
   std::deque<QueuedTask> queue_;
   std::multimap<uint64_t, QueuedTask> later_;  // by the time of the next attempt
   std::unordered_map<TransactionId, std::unique_ptr<RecoveryRun>> runs_;
@@ -97,7 +99,7 @@ class RecoveryEngine final : private RoundHook {
   bool closed_ = false;
   RecovererStatistics counted_;
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   RecovererStatistics published_;  // guarded by mutex_
 };
 

@@ -15,8 +15,9 @@ class RecoveryEngine;
 /// One attempt. Owner: the engine, which is told by run_ended() and destroys it in a later round. Worker's thread only.
 class RecoveryRun final : private NodeCaller {
  public:
-  RecoveryRun(RecoveryEngine& engine, QueuedTask task, std::shared_ptr<const wire::Catalog> catalog)
-      : engine_(engine), attempts_(task.attempts), machine_(task.task, std::move(catalog)) {}
+  RecoveryRun(RecoveryEngine& engine, QueuedTask task, std::shared_ptr<const wire::Catalog> catalog,
+              bool unreadable_is_lost)
+      : engine_(engine), attempts_(task.attempts), machine_(task.task, std::move(catalog), unreadable_is_lost) {}
 
   void start();
   void acknowledged();

@@ -16,35 +16,10 @@ using wire::Opcode;
 template <wire::Message M>
 void answer(net::Connection* connection, const M& message, uint64_t sequence) {
   if (connection == nullptr) return;
-  Buffer out;
-  wire::encode_message(message, sequence, out);
-  static_cast<void>(connection->send(out));
+  static_cast<void>(connection->send(encoded(message, sequence)));
 }
 
-template <wire::Message M>
-M decoded(ByteReader& reader) {
-  M message;
-  LOAM_CHECK(wire::decode_body(reader, message).ok(), "the recoverer sent a message that does not decode");
-  return message;
-}
-
-/// Which listener a connection came to.
-class Tag final : public net::Handler {
- public:
-  Tag(net::Handler& owner, size_t node) : owner_(owner), node_(node) {}
-  void on_connected(net::Connection& connection) override {
-    connection.set_context(&node_);
-    owner_.on_connected(connection);
-  }
-  void on_messages(net::Connection& connection, std::span<const Bytes> messages) override {
-    owner_.on_messages(connection, messages);
-  }
-  void on_closed(net::Connection& connection, const Status& status) override { owner_.on_closed(connection, status); }
-
- private:
-  net::Handler& owner_;
-  size_t node_;
-};
+wire::RecordId undo_id(TransactionId id) { return {wire::kTransactionTableId, Key(id.value)}; }
 
 }  // namespace
 
@@ -53,10 +28,12 @@ ScriptedNodes::ScriptedNodes(uint64_t count) {
   thread_ = std::thread([this, count, &ready] {
     const auto transport = net::make_tcp_transport({}).value();
     const net::Address any = net::Address::parse("tcp://127.0.0.1:0").value();
-    std::vector<std::unique_ptr<Tag>> tags;
+    std::vector<size_t> numbers(count);  // what the marks point to
+    std::vector<std::unique_ptr<ListenerMark>> marks;
     for (size_t i = 0; i < count; ++i) {
-      tags.emplace_back(new Tag(*this, i));
-      const auto address = transport->listen(any, *tags.back()).value()->address().to_string();
+      numbers[i] = i;
+      marks.emplace_back(new ListenerMark(*this, &numbers[i]));
+      const auto address = transport->listen(any, *marks.back()).value()->address().to_string();
       nodes_.push_back({NodeId(i + 1), Incarnation(next_incarnation_++), address});
     }
     ready.store(true, std::memory_order_release);  // pairs with wait(): the nodes are set
@@ -98,8 +75,7 @@ void ScriptedNodes::restart(NodeId node) {
   const std::lock_guard lock(mutex_);
   nodes_[node.value - 1].incarnation = Incarnation(next_incarnation_++);
   ++version_;
-  std::erase_if(undo_,
-                [&](const auto& undo) { return owner({wire::kTransactionTableId, Key(undo.first.value)}) == node; });
+  undo_.erase_if([&](const wire::RecordId& record) { return owner(record) == node; });
   for (auto& [id, records] : written_) {
     std::erase_if(records, [&](const wire::RecordId& record) { return owner(record) == node; });
   }
@@ -108,13 +84,13 @@ void ScriptedNodes::restart(NodeId node) {
 void ScriptedNodes::leave(TransactionId id, wire::UndoState state, const std::vector<wire::RecordId>& named,
                           const std::vector<wire::RecordId>& written) {
   const std::lock_guard lock(mutex_);
-  undo_[id] = {next_version_++, UndoRecord{SessionId(1), state, named, {}}.encode().value()};
+  undo_.put(undo_id(id), UndoRecord{SessionId(1), state, named, {}}.encode().value());
   written_[id].insert(written.begin(), written.end());
 }
 
 void ScriptedNodes::leave_garbage(TransactionId id) {
   const std::lock_guard lock(mutex_);
-  undo_[id] = {next_version_++, Buffer(5)};
+  undo_.put(undo_id(id), Buffer(5));
 }
 
 std::set<wire::RecordId> ScriptedNodes::written(TransactionId id) const {
@@ -125,7 +101,7 @@ std::set<wire::RecordId> ScriptedNodes::written(TransactionId id) const {
 
 size_t ScriptedNodes::undo_records() const {
   const std::lock_guard lock(mutex_);
-  return undo_.size();
+  return undo_.rows().size();
 }
 
 // ---- the nodes' thread ---------------------------------------------------------------------------------------------
@@ -197,24 +173,9 @@ void ScriptedNodes::execute(net::Connection* connection, const Node& node, const
     }
     return answer(connection, wire::Error{{StatusCode::kUnavailable, "another incarnation"}}, sequence);
   }
-  if (envelope.opcode == Opcode::kPlainRead) {
-    wire::PlainReadReply reply;
-    for (const wire::RecordId& record : decoded<wire::PlainRead>(reader).records) {
-      const auto found = undo_.find(TransactionId(record.key.value));
-      if (found == undo_.end()) {
-        reply.results.push_back({StatusCode::kNotFound, {}, {}});
-      } else {
-        reply.results.push_back({StatusCode::kOk, Version(found->second.version), found->second.row});
-      }
-    }
-    return answer(connection, reply, sequence);
-  }
-  if (envelope.opcode == Opcode::kPlainWrite) {
-    wire::PlainWriteReply reply;
-    for (const auto& operation : decoded<wire::PlainWrite>(reader).operations) {
-      reply.results.push_back(plain_write(operation));
-    }
-    return answer(connection, reply, sequence);
+  if (const auto answered = undo_.execute(envelope, reader)) {
+    if (connection != nullptr) static_cast<void>(connection->send(*answered));
+    return;
   }
   if (envelope.opcode == Opcode::kRevert) {
     const auto message = decoded<wire::Revert>(reader);
@@ -230,24 +191,6 @@ void ScriptedNodes::execute(net::Connection* connection, const Node& node, const
   scan(connection, node, sequence, decoded<wire::Scan>(reader));
 }
 
-wire::WriteResult ScriptedNodes::plain_write(const wire::PlainWrite::Operation& operation) {
-  const TransactionId id(operation.record.key.value);
-  const auto found = undo_.find(id);
-  if (operation.kind == wire::WriteKind::kInsert) {
-    if (found != undo_.end()) return {StatusCode::kAlreadyExists, Version(found->second.version)};
-  } else if (found == undo_.end()) {
-    return {StatusCode::kConflict, Version()};
-  } else if (Version(found->second.version) != operation.expected) {
-    return {StatusCode::kConflict, Version(found->second.version)};
-  }
-  if (operation.kind == wire::WriteKind::kRemove) {
-    undo_.erase(found);
-    return {StatusCode::kOk, Version()};
-  }
-  undo_[id] = {next_version_, Buffer(operation.row.begin(), operation.row.end())};
-  return {StatusCode::kOk, Version(next_version_++)};
-}
-
 void ScriptedNodes::scan(net::Connection* connection, const Node& node, uint64_t sequence, const wire::Scan& message) {
   LOAM_CHECK(message.table == wire::kTransactionTableId && message.map_version == 1, "a scan of something else");
   ChunkBuilder chunk(message.query.partial_schema(wire::transaction_table_schema()));
@@ -257,9 +200,9 @@ void ScriptedNodes::scan(net::Connection* connection, const Node& node, uint64_t
     LOAM_CHECK(chunk.finish(bytes).ok(), "a chunk is too large");
     answer(connection, wire::ScanChunk{bytes}, sequence);
   };
-  for (const auto& [id, undo] : undo_) {
-    if (owner({message.table, Key(id.value)}) != node.id) continue;
-    chunk.append<uint64_t>(0, id.value);
+  for (const auto& [record, undo] : undo_.rows()) {
+    if (owner(record) != node.id) continue;
+    chunk.append<uint64_t>(0, record.key.value);
     chunk.append<int64_t>(1, 1);
     chunk.end_row();
     if (chunk.rows() == 100) send();

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "client-lib/src/core/undo_record.h"
+#include "client-lib/src/driver/scripted_test_server.h"
 #include "common/net/transport.h"
 #include "common/wire/catalog.h"
 #include "common/wire/storage.h"
@@ -62,10 +63,6 @@ class ScriptedNodes final : private net::Handler {
     Incarnation incarnation;
     std::string address;
   };
-  struct Undo {
-    uint64_t version = 0;
-    Buffer row;
-  };
 
   void on_messages(net::Connection& connection, std::span<const Bytes> messages) override;
   void on_connected(net::Connection&) override {}
@@ -74,16 +71,14 @@ class ScriptedNodes final : private net::Handler {
   bool serve(net::Connection& connection, Bytes message);
   static void refuse_operations(net::Connection& connection, const wire::Envelope& envelope, ByteReader& reader);
   void execute(net::Connection* connection, const Node& node, const wire::Envelope& envelope, ByteReader& reader);
-  wire::WriteResult plain_write(const wire::PlainWrite::Operation& operation);
   void scan(net::Connection* connection, const Node& node, uint64_t sequence, const wire::Scan& message);
   NodeId owner(wire::RecordId record) const;
 
   mutable std::mutex mutex_;
   Script script_;
   std::vector<Node> nodes_;
-  std::map<TransactionId, Undo> undo_;
+  PlainRecords undo_;  // of all nodes
   std::map<TransactionId, std::set<wire::RecordId>> written_;
-  uint64_t next_version_ = 1;
   uint64_t next_incarnation_ = 100;
   wire::CatalogVersion version_ = 1;
 

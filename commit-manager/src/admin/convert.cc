@@ -76,6 +76,7 @@ void fill(const RecoveryStatistics& from, admin::Recovery& to) {
   to.set_reverted(from.reverted);
   to.set_repeated(from.repeated);
   to.set_unreadable(from.unreadable);
+  for (const TransactionId id : from.unreadable_ids) to.add_unreadable_transactions(id.value);
   to.set_scans(from.scans);
   to.set_queued(from.queued);
   to.set_running(from.running);

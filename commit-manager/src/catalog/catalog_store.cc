@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/assert.h"
+#include "common/base/env.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::commit {
@@ -145,8 +146,9 @@ Result<CatalogStore::Registration> CatalogStore::register_node(const wire::Regis
                   "an address has 1 to " + std::to_string(kMaxAddressBytes) + " bytes, such as tcp://127.0.0.1:7401");
   }
   NodeStatus* node = find_address(request.address);
-  const bool new_start = request.incarnation.value == 0;
-  if (!new_start && (node == nullptr || node->info.incarnation != request.incarnation)) {
+  const bool unheard = node != nullptr && request.start != 0 && starts_[node->info.id.value - 1] == request.start;
+  const bool new_start = request.incarnation.value == 0 && !unheard;
+  if (request.incarnation.value != 0 && (node == nullptr || node->info.incarnation != request.incarnation)) {
     return refuse(StatusCode::kFenced, "incarnation " + std::to_string(request.incarnation.value) +
                                            " of the storage node at " + request.address +
                                            (node == nullptr ? " is not known" : " has been replaced by a newer one") +
@@ -158,13 +160,16 @@ Result<CatalogStore::Registration> CatalogStore::register_node(const wire::Regis
                     "the cluster has " + std::to_string(kMaxNodes) + " storage nodes, the limit");
     }
     nodes_.emplace_back();
+    starts_.emplace_back();
     node = &nodes_.back();
     node->info.id = NodeId(nodes_.size());
     node->info.address = request.address;
   }
+  if (request.incarnation.value == 0 && unheard) Env::probe("manager.node.answer_was_lost");
   if (new_start) {
     node->info.incarnation = Incarnation(++last_incarnation_);
     node->memory_lost = node->shards != 0;
+    starts_[node->info.id.value - 1] = request.start;
   }
   node->info.admin_address = request.admin_address;
   node->capacity_bytes = request.capacity_bytes;
@@ -205,7 +210,7 @@ void CatalogStore::save(DurableState& state) const {
   state.nodes.clear();
   for (const NodeStatus& node : nodes_) {
     state.nodes.push_back({node.info.id, node.info.incarnation, node.info.address, node.info.admin_address,
-                           node.capacity_bytes, node.memory_lost});
+                           node.capacity_bytes, node.memory_lost, starts_[node.info.id.value - 1]});
   }
   state.dealt = dealt_;
   state.shards = shards_;
@@ -224,6 +229,7 @@ void CatalogStore::restore(const DurableState& state) {
     node.info = {stored.id, stored.incarnation, stored.address, stored.admin_address, wire::NodeState::kLive};
     node.capacity_bytes = stored.capacity_bytes;
     node.memory_lost = stored.memory_lost;
+    starts_.push_back(stored.start);
     set_state(node, node.memory_lost ? wire::NodeState::kLost : wire::NodeState::kLive);
   }
   dealt_ = state.dealt;
@@ -269,6 +275,7 @@ void CatalogStore::check_invariants() const {
     bytes += encoded_bytes(found.table);
   }
   LOAM_CHECK(bytes == table_bytes_, "table bytes are counted");
+  LOAM_CHECK(starts_.size() == nodes_.size(), "each node has a start");
   std::vector<uint32_t> shards(nodes_.size() + 1);
   for (const NodeId owner : shards_.owners) ++shards.at(owner.value);
   for (size_t i = 0; i < nodes_.size(); ++i) {

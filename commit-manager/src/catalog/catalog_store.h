@@ -54,7 +54,8 @@ class CatalogStore {
     NodeId node;
     bool new_start = false;
   };
-  /// A storage node that has just started, or comes back with the incarnation that it has. kInvalidArgument,
+  /// A storage node that has just started, or comes back with the incarnation that it has; also one that comes again
+  /// because it has not heard which one that is. kInvalidArgument,
   /// kOverloaded; kFenced: that incarnation has been replaced, or is not known.
   Result<Registration> register_node(const wire::RegisterNode& request);
   /// Its lease has run out.
@@ -102,6 +103,7 @@ class CatalogStore {
   size_t table_bytes_ = 0;         // encoded
   std::vector<NodeStatus> nodes_;  // by id: node n is nodes_[n - 1]
   wire::ShardMap shards_;
+  std::vector<uint64_t> starts_;  // beside nodes_: what the process of the incarnation drew
   bool dealt_ = false;
 };
 

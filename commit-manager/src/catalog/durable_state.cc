@@ -13,7 +13,7 @@ namespace loam::commit {
 namespace {
 
 constexpr std::string_view kMagic = "LOAMCMST";
-constexpr uint32_t kFormat = 1;
+constexpr uint32_t kFormat = 2;
 constexpr size_t kHeaderBytes = 8 + 4 + 8 + 8;
 
 Status damaged(const std::string& why) {

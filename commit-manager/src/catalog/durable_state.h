@@ -20,10 +20,12 @@ struct DurableNode {
   std::string admin_address;
   uint64_t capacity_bytes = 0;
   bool memory_lost = false;  ///< R10; false again once the loss is accepted
+  uint64_t start = 0;        ///< what the incarnation's process drew (wire::RegisterNode)
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
     v(m.id), v(m.incarnation), v(m.address), v(m.admin_address), v(m.capacity_bytes), v(m.memory_lost);
+    v(m.start);
   }
 };
 

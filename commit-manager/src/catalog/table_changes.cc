@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/assert.h"
+#include "common/base/env.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::commit {
@@ -24,6 +25,7 @@ void TableChanges::create(const wire::CreateTable& request, CreateDone done) {
     if (!found->pending) return answer(wire::TableCreated{found->table, true, catalog_.version()});
     for (auto& [sequence, change] : changes_) {
       if (change.kind != Kind::kCreate || change.table.id != found->table.id) continue;
+      Env::probe("manager.table.created_together");
       change.creators.push_back(std::move(done));
       return;
     }
@@ -74,18 +76,17 @@ uint64_t TableChanges::start(Change change, NodeId informed) {
   for (const NodeStatus& node : catalog_.nodes()) {
     if (catalog_.reachable(node.info.id) && node.info.id != informed) change.awaited.push_back(node.info.id);
   }
-  const std::vector<NodeId> told = change.awaited;
-  const Kind kind = change.kind;
-  const wire::InstallTable install{change.table, catalog_.shards()};
-  changes_.emplace(sequence, std::move(change));
-  for (const NodeId node : told) {
-    if (kind == Kind::kDrop) {
-      nodes_.remove(node, sequence, wire::RemoveTable{install.table.id});
-    } else {
-      nodes_.install(node, sequence, install);
-    }
-  }
+  const Change& started = changes_.emplace(sequence, std::move(change)).first->second;
+  for (const NodeId node : started.awaited) tell(node, sequence, started);
   return sequence;
+}
+
+void TableChanges::tell(NodeId node, uint64_t sequence, const Change& change) {
+  if (change.kind == Kind::kDrop) {
+    nodes_.remove(node, sequence, wire::RemoveTable{change.table.id});
+  } else {
+    nodes_.install(node, sequence, wire::InstallTable{change.table, catalog_.shards()});
+  }
 }
 
 void TableChanges::acknowledge(NodeId node, uint64_t sequence, Status outcome) {
@@ -98,6 +99,14 @@ void TableChanges::acknowledge(NodeId node, uint64_t sequence, Status outcome) {
 
 void TableChanges::stop_awaiting(NodeId node) {
   for (auto& [sequence, change] : changes_) std::erase(change.awaited, node);
+}
+
+void TableChanges::tell_again(NodeId node) {
+  for (const auto& [sequence, change] : changes_) {
+    if (std::ranges::find(change.awaited, node) == change.awaited.end()) continue;
+    Env::probe("manager.table.told_again");
+    tell(node, sequence, change);
+  }
 }
 
 void TableChanges::settle() {
@@ -126,6 +135,7 @@ void TableChanges::finish(Change change) {
       break;
   }
   if (!change.failure.ok()) {
+    Env::probe("manager.table.create_undone");
     catalog_.remove(change.table.name);
     Change undo;
     undo.kind = Kind::kDrop;

@@ -26,7 +26,9 @@ class NodeChannel {
 };
 
 /// Makes creates and drops atomic across the cluster (R30): whoever asked is answered when every node whose lease ran
-/// at the start has acknowledged, has registered anew, which brings it the whole catalog, or has lost its lease.
+/// at the start has acknowledged or has lost its lease. A node that registers anew goes on serving by what it knew
+/// until it has read the answer, which brings it the whole catalog; it is told again behind that, and awaited as
+/// before.
 ///
 /// A create that a node refuses (for want of memory, say) is taken back everywhere and answered with the node's error.
 /// Creates of one name and definition that arrive meanwhile wait for the same change.
@@ -47,8 +49,10 @@ class TableChanges {
 
   /// A node's answer; `outcome` is ok, or its error. Passed over if nothing is awaited of it.
   void acknowledge(NodeId node, uint64_t sequence, Status outcome);
-  /// It has lost its lease, or has registered anew: nothing is awaited of it.
+  /// It has lost its lease: nothing is awaited of it. The catalog that it gets with the next one brings it everything.
   void stop_awaiting(NodeId node);
+  /// It has registered over another connection, and what was sent over the one before may be lost.
+  void tell_again(NodeId node);
   bool awaits(uint64_t sequence) const { return changes_.contains(sequence); }
   /// Finishes what waits for nobody any longer, and answers.
   void settle();
@@ -69,6 +73,7 @@ class TableChanges {
   };
 
   uint64_t start(Change change, NodeId informed = NodeId(0));
+  void tell(NodeId node, uint64_t sequence, const Change& change);
   void finish(Change change);
   Status has_room(const std::string& name) const;
 

@@ -1,6 +1,9 @@
 #include "commit-manager/src/catalog/table_changes.h"
 
+#include <map>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,6 +20,7 @@ struct Nodes final : NodeChannel {
     uint64_t sequence = 0;
     TableId table;
     bool install = false;
+    std::optional<std::set<TableId>> catalog = {};  // it is the answer to a registration
   };
   uint64_t next_sequence() override { return ++last_sequence; }
   void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) override {
@@ -47,15 +51,17 @@ TEST(TableChanges, AnswersComeFromSettleAlone) {
 }
 
 TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
-  // Invariant: a table that clients see is at every live node; after all is acknowledged, the nodes' tables are the
-  // catalog's.
+  // Invariants: a table that clients see is at every node that serves; one whose drop was answered is at none; after
+  // all is acknowledged, the nodes' tables are the catalog's.
   testing::Random random(testing::test_seed(21));
   for (int run = 0; run < 40; ++run) {
     const CoreOptions options;
     CatalogStore catalog(options);
     Nodes nodes;
     TableChanges changes(catalog, nodes);
-    std::map<NodeId, std::set<TableId>> at_node;
+    std::map<NodeId, std::set<TableId>> at_node;  // of those that serve: they have read an answer and hold a lease
+    std::set<NodeId> connected;
+    std::set<TableId> dropped;
     int asked = 0;
     int answered = 0;
     const auto deliver = [&](bool all) {
@@ -63,7 +69,11 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
       for (; count > 0; --count) {
         const Nodes::Told told = nodes.told.front();  // in order: as on connections
         nodes.told.erase(nodes.told.begin());
-        if (!at_node.contains(told.node)) continue;  // its connection went with it
+        if (!connected.contains(told.node)) continue;  // its connection went with it
+        if (told.catalog.has_value()) {
+          at_node[told.node] = *told.catalog;
+          continue;
+        }
         Status outcome;
         if (told.install && random.one_in(6)) {
           outcome = Status(StatusCode::kNoSpace, "full");
@@ -84,9 +94,12 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
           const auto node = catalog.register_node({address, "", 1});
           ASSERT_TRUE(node.ok());
           std::erase_if(nodes.told, [&](const Nodes::Told& told) { return told.node == node->node; });
-          changes.stop_awaiting(node->node);
-          at_node[node->node].clear();
-          for (const wire::TableInfo& table : catalog.catalog(true).tables) at_node[node->node].insert(table.id);
+          // What it serves until it has read the answer stays what it was.
+          connected.insert(node->node);
+          std::set<TableId> tables;
+          for (const wire::TableInfo& table : catalog.catalog(true).tables) tables.insert(table.id);
+          nodes.told.push_back({node->node, 0, TableId(0), false, std::move(tables)});
+          changes.tell_again(node->node);
           break;
         }
         case 1: {
@@ -95,6 +108,7 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
           catalog.node_unreachable(node);
           changes.stop_awaiting(node);
           at_node.erase(node);
+          connected.erase(node);
           break;
         }
         case 2:
@@ -105,16 +119,25 @@ TEST(TableChanges, RandomChangesKeepEveryNodeRight) {
               {name, TableKind::kTransactional, schema(random.one_in(4) ? FieldType::kInt32 : FieldType::kInt64)},
               [&](const Result<wire::TableCreated>&) { ++answered; });
           break;
-        case 5:
+        case 5: {
           ++asked;
-          changes.drop({name}, [&](const Result<wire::TableDropped>&) { ++answered; });
+          const CatalogStore::Found* found = catalog.find(name);
+          const TableId id = found == nullptr ? TableId(0) : found->table.id;
+          changes.drop({name}, [&, id](const Result<wire::TableDropped>& result) {
+            ++answered;
+            if (result.ok()) dropped.insert(id);
+          });
           break;
+        }
         default:
           deliver(false);
       }
       changes.settle();
       for (const wire::TableInfo& table : catalog.catalog(false).tables) {
         for (const auto& [node, tables] : at_node) ASSERT_TRUE(tables.contains(table.id)) << table.name;
+      }
+      for (const auto& [node, tables] : at_node) {
+        for (const TableId table : tables) ASSERT_FALSE(dropped.contains(table)) << "dropped, and served";
       }
       catalog.check_invariants();
     }

@@ -16,6 +16,7 @@ Status Core::Impl::get_catalog(Peer& peer, uint64_t sequence, ByteReader& reader
 Status Core::Impl::begin(Session& session, ByteReader& reader, uint64_t sequence, uint64_t now_ns) {
   LOAM_RETURN_IF_ERROR(decode(reader, begin_));
   if (restarting_) {
+    Env::probe("manager.begin.refused_while_restarting");
     refuse(session, sequence,
            {StatusCode::kUnavailable,
             "begin: the commit manager has restarted and recovers what was under way; it "
@@ -70,14 +71,17 @@ Status Core::Impl::release_snapshots(Session& session, ByteReader& reader) {
 Status Core::Impl::ask_outcomes(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::AskOutcomes request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
+  Env::probe("manager.outcome.asked");
   wire::Outcomes told;
   told.outcomes.reserve(request.ids.size());
   for (const TransactionId id : request.ids) {
     wire::Outcome outcome = transactions_.outcome(id);
     if (outcome == wire::Outcome::kForgotten) {
       if (const auto kept = outcomes_.find(id); kept.has_value()) {
+        Env::probe("manager.outcome.kept");
         outcome = *kept ? wire::Outcome::kCommitted : wire::Outcome::kAborted;
       } else if (restarting_ && id.value != 0 && id < options_.first_transaction) {
+        Env::probe("manager.outcome.pending_of_older_epoch");
         outcome = wire::Outcome::kPending;
       }
     }

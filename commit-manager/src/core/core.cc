@@ -5,6 +5,7 @@
 
 #include "commit-manager/src/core/core_impl.h"
 #include "common/base/assert.h"
+#include "common/base/env.h"
 
 namespace loam::commit {
 
@@ -98,6 +99,7 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
 Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelope, ByteReader& reader,
                                        uint64_t now_ns) {
   if (peer.session == nullptr) {
+    Env::probe("manager.session.request_after_end");
     if (peer.ended.value == 0) {
       return {StatusCode::kMalformed, std::string(to_string(envelope.opcode)) + " without a session; open one first"};
     }
@@ -132,10 +134,12 @@ Status Core::Impl::execute_once(Session& session, const wire::Envelope& envelope
     case Found::kRunning:
       return ok_status();
     case Found::kAnswered:
+      Env::probe("manager.request.answered_from_window");
       ++counts_.repeated;
       send_encoded(peer, out_);
       return ok_status();
     case Found::kForgotten: {
+      Env::probe("manager.request.forgotten");
       const Status status(StatusCode::kUnknownOutcome,
                           "request " + std::to_string(envelope.sequence) + " of session " +
                               std::to_string(session.id.value) + " came again after its answer was forgotten (" +
@@ -228,6 +232,7 @@ void Core::Impl::tick(uint64_t now_ns) {
   const uint64_t counted_ns = ticked_ns_ == 0 ? 0 : counted_gap_ns(options_);
   if (now_ns - ticked_ns_ > counted_ns) {
     const uint64_t away_ns = now_ns - ticked_ns_ - counted_ns;
+    if (ticked_ns_ != 0) Env::probe("manager.time.was_stopped");
     // Stopped and continued, or just started: what others have sent meanwhile has not been read yet.
     for (auto& [id, session] : sessions_) session.heard_ns = std::min(now_ns, session.heard_ns + away_ns);
     leases_.extend(away_ns, now_ns);
@@ -236,6 +241,10 @@ void Core::Impl::tick(uint64_t now_ns) {
   ticked_ns_ = now_ns;
   expire_nodes(now_ns);
   expire_sessions(now_ns);
+  if (closed_unfenced_ != 0 && now_ns - closed_since_ns_ >= kClosedUnfencedNs) {
+    Env::probe("manager.fence.for_closed_sessions");
+    fence_due_ = true;
+  }
   advance_fencing();
   outcomes_.expire(now_ns);
 }
@@ -261,8 +270,9 @@ void Core::Impl::publish(uint64_t now_ns) {
   counts_.publication_bytes = out_.size();
   republish_ = false;
   for (const auto& [node, peer] : node_peers_) {
-    if (!peers_.at(peer).doomed && !transmit(peer, out_)) {
+    if (!peers_.at(peer).doomed && (Env::rare("manager.publication.full_queue") || !transmit(peer, out_))) {
       // Its queue is full; the next publication replaces this one.
+      Env::probe("manager.publication.skipped");
       ++counts_.publications_skipped;
       republish_ = true;
     }
@@ -316,6 +326,7 @@ wire::Catalog Core::catalog() const { return impl_->catalog().catalog(false); }
 std::vector<NodeStatus> Core::nodes() const { return impl_->catalog().nodes(); }
 std::vector<Orphan> Core::orphans() const { return impl_->transactions().orphans(); }
 std::vector<SessionStatus> Core::sessions() const { return impl_->sessions(); }
+std::optional<bool> Core::outcome(TransactionId id) const { return impl_->outcome(id); }
 Statistics Core::statistics() const { return impl_->statistics(); }
 bool Core::ready() const { return impl_->ready(); }
 void Core::check_invariants() const { impl_->check_invariants(); }

@@ -53,6 +53,7 @@ class Core::Impl final : public NodeChannel {
 
   Statistics statistics() const;
   std::vector<SessionStatus> sessions() const;
+  std::optional<bool> outcome(TransactionId id) const { return outcomes_.find(id); }
   void check_invariants() const;
 
   const Status& durable_status() const { return durable_status_; }
@@ -175,6 +176,8 @@ class Core::Impl final : public NodeChannel {
   std::vector<SessionId> ending_;  ///< of ended_: their transactions are not orphans yet
   size_t fencing_ = 0;             ///< of ended_: not fenced everywhere
   bool fence_due_ = false;
+  size_t closed_unfenced_ = 0;    ///< sessions closed in order since the last fence
+  uint64_t closed_since_ns_ = 0;  ///< the first of them
   SessionId recoverer_;
   uint64_t recoverer_since_ns_ = 0;
   Outcomes outcomes_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "commit-manager/src/core/core_impl.h"
+#include "common/base/env.h"
 
 namespace loam::commit {
 
@@ -16,9 +17,10 @@ wire::FenceSet Core::Impl::fence_set() const {
   return fences;
 }
 
-/// One fence for all sessions that have ended since the last one.
+/// One fence for all sessions that have ended, in whatever way, since the last one.
 void Core::Impl::raise_fence() {
   fence_due_ = false;
+  closed_unfenced_ = 0;
   ++counts_.fences;
   const uint64_t sequence = next_sequence();
   for (auto& [id, ended] : ended_) {
@@ -46,6 +48,7 @@ void Core::Impl::advance_fencing() {
     const auto next = std::next(at);
     EndedSession& ended = at->second;
     if (!ended.fenced_everywhere && ended.fence != 0 && leases_.fenced_everywhere(ended.fence, now_ns_)) {
+      Env::probe("manager.fence.everywhere");
       ended.fenced_everywhere = true;
       --fencing_;
       outbox_.note("session " + std::to_string(at->first.value) + " is fenced everywhere; " +

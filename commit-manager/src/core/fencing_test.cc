@@ -55,6 +55,48 @@ TEST(Fencing, TheSetNamesAllButTheAlive) {
   EXPECT_EQ(h.call<NodeRegistered>(late, RegisterNode{"tcp://b:1", "", 1})->fences, fence->fences);
 }
 
+/// A client that closes with nothing left.
+SessionId close_session(CoreHarness& h) {
+  const PeerId peer = h.connect();
+  const SessionId id = h.call<wire::SessionOpened>(peer, OpenSession{"closes"})->session;
+  EXPECT_TRUE(h.call<wire::SessionClosed>(peer, CloseSession{}).ok());
+  return id;
+}
+
+TEST(Fencing, NodesHearOfClosedSessionsWithoutAnyDeath) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  h.run_for(1);
+  const SessionId closed = close_session(h);
+  close_session(h);
+  h.run_for(kClosedUnfencedNs - 1);
+  EXPECT_FALSE(h.newest<Fence>(node).ok()) << "not each alone";
+  h.post(node, RenewNode{});
+  h.run_for(kLease / 16);
+  const auto fence = h.newest<Fence>(node);
+  ASSERT_TRUE(fence.ok());
+  EXPECT_TRUE(fence->fences.fenced(closed));
+  EXPECT_EQ(fence->fences.watermark, SessionId(closed.value + 1));
+  h.run_for(kLease / 2);
+  EXPECT_EQ(h.core.statistics().fences, 1u) << "once is enough";
+  EXPECT_EQ(h.core.statistics().sessions_fencing, 0u);
+}
+
+TEST(Fencing, ManyClosedSessionsAreToldAtOnce) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  SessionId last;
+  for (size_t i = 1; i < kMaxClosedUnfenced; ++i) last = close_session(h);
+  EXPECT_FALSE(h.newest<Fence>(node).ok());
+  last = close_session(h);
+  const auto fence = h.newest<Fence>(node);
+  ASSERT_TRUE(fence.ok());
+  EXPECT_EQ(fence->fences, (wire::FenceSet{last, {}}));
+  lose_session(h);
+  h.run_for(kClosedUnfencedNs + kLease / 16);
+  EXPECT_EQ(h.core.statistics().fences, 2u) << "the one for the dead; nothing is left to tell";
+}
+
 TEST(Fencing, AnUnreachableNodeCountsWhenItsLeaseIsOver) {
   CoreHarness h;
   const PeerId a = h.node("tcp://a:1");

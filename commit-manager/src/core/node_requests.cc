@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "commit-manager/src/core/core_impl.h"
+#include "common/base/env.h"
 
 namespace loam::commit {
 
@@ -13,7 +14,8 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
     return {StatusCode::kMalformed, "a storage node registers twice on one connection"};
   }
   bool dealt = false;
-  if (peer.node.value == 0) {
+  const bool entered = peer.node.value == 0;
+  if (entered) {
     const auto registration = catalog_.register_node(request);
     if (!registration.ok()) {
       ++counts_.refused;
@@ -37,6 +39,7 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
   }
   send(peer, sequence, registered);
   if (restarting_ || !ended_.empty()) send_fence(peer.node);
+  if (entered) changes_.tell_again(peer.node);
   if (dealt) changes_.shards_dealt(peer.node);
   return ok_status();
 }
@@ -44,6 +47,7 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
 bool Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration) {
   const NodeId id = registration.node;
   if (Peer* before = peer_of(id); before != nullptr) {
+    Env::probe("manager.node.connected_anew");
     // Its process has started anew, or connected anew, and the end of the old connection has not been seen yet.
     before->node = NodeId(0);
     doom(*before, {StatusCode::kUnavailable, "the storage node has registered over another connection"}, false);
@@ -52,7 +56,6 @@ bool Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::R
   peer.register_sequence = sequence;
   node_peers_[id] = peer.id;
   leases_.registered(id, registration.new_start, now_ns_);
-  changes_.stop_awaiting(id);  // the registration brings it everything
   if (const auto loss = losses_.find(id); loss != losses_.end()) {
     const auto done = std::move(loss->second.done);
     losses_.erase(loss);
@@ -133,6 +136,7 @@ Status Core::Impl::node_error(Peer& peer, uint64_t sequence, Status error) {
     return loss_accepted(peer.node, sequence, std::move(error));
   }
   if (leases_.was_told(peer.node, sequence)) {
+    Env::probe("manager.node.refuses_fence");
     // It cannot fence, so it must not go on: without the connection its lease runs out.
     doom(peer, {error.code(), "the storage node refuses a fence: " + std::string(error.message())}, false);
   }
@@ -145,6 +149,7 @@ Status Core::Impl::loss_accepted(NodeId node, uint64_t sequence, Status outcome)
   const auto done = std::move(at->second.done);
   losses_.erase(at);
   if (outcome.ok()) {
+    Env::probe("manager.node.loss_accepted");
     catalog_.loss_told(node);
     outbox_.note("storage node " + std::to_string(node.value) + " serves its shards, empty: the loss was accepted");
   }
@@ -182,6 +187,7 @@ void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
 /// Whoever loses the lease loses the connection too: only a registration brings it everything that it has missed.
 void Core::Impl::expire_nodes(uint64_t now_ns) {
   for (const NodeId id : leases_.expire(now_ns)) {
+    Env::probe("manager.node.lease_expired");
     ++counts_.node_leases_expired;
     catalog_.node_unreachable(id);
     changes_.stop_awaiting(id);

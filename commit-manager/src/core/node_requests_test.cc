@@ -98,6 +98,46 @@ TEST(NodeRequests, ANewStartIsTheSameNodeWithoutItsRecords) {
   h.core.check_invariants();
 }
 
+TEST(NodeRequests, ARegistrationWhoseAnswerWasLostIsTheSameStart) {
+  CoreHarness h((CoreOptions()));
+  RegisterNode request{"tcp://a:1", "", 1};
+  request.start = 77;
+  const PeerId first = h.connect();
+  h.post(first, request);  // deals the shards out; nobody reads the answer
+  const PeerId second = h.connect();
+  const auto again = h.call<NodeRegistered>(second, request);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->incarnation, Incarnation(1));
+  EXPECT_FALSE(again->memory_lost) << "it has had no time to lose anything";
+  EXPECT_EQ(h.core.nodes()[0].info.state, wire::NodeState::kLive);
+  EXPECT_TRUE(h.outbox.closed.contains(first));
+
+  request.start = 78;
+  const auto other = h.call<NodeRegistered>(h.connect(), request);
+  EXPECT_EQ(other->incarnation, Incarnation(2)) << "another process";
+  EXPECT_TRUE(other->memory_lost);
+  EXPECT_EQ(h.call<NodeRegistered>(h.connect(), request)->incarnation, Incarnation(2));
+  EXPECT_EQ(h.core.nodes()[0].info.state, wire::NodeState::kLost) << "to come again does not mend a loss";
+  request.start = 0;
+  EXPECT_EQ(h.call<NodeRegistered>(h.connect(), request)->incarnation, Incarnation(3)) << "who draws nothing is new";
+  h.core.check_invariants();
+}
+
+TEST(NodeRequests, AStartIsKnownAgainAfterARestart) {
+  RecordingDurable durable;
+  RegisterNode request{"tcp://a:1", "", 1};
+  request.start = 77;
+  {
+    CoreHarness before({}, &durable);
+    before.post(before.connect(), request);
+  }
+  CoreHarness after({}, &durable, durable.state);
+  const auto again = after.call<NodeRegistered>(after.connect(), request);
+  ASSERT_TRUE(again.ok()) << again.error.to_string();
+  EXPECT_EQ(again->incarnation, Incarnation(1));
+  EXPECT_FALSE(again->memory_lost);
+}
+
 TEST(NodeRequests, RefusesBadRegistrations) {
   CoreHarness h;
   EXPECT_EQ(h.call<NodeRegistered>(h.connect(), RegisterNode{"", "", 1}).error.code(), StatusCode::kInvalidArgument);
@@ -164,6 +204,8 @@ TEST(NodeRequests, ANodeThatDiesDoesNotHangTheCreate) {
   const auto registered = h.call<NodeRegistered>(back, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
   ASSERT_TRUE(registered.ok());
   EXPECT_EQ(registered->catalog.tables.size(), 4u) << "the registration brings it the tables";
+  EXPECT_TRUE(h.outbox.sent[client].empty()) << "it serves by the old ones until it has read that";
+  acknowledge<InstallTable, TableInstalled>(h, back);
   EXPECT_TRUE(h.take<TableCreated>(client).ok());
   h.core.check_invariants();
 }
@@ -223,6 +265,24 @@ TEST(NodeRequests, DropTellsTheNodesAndWaits) {
   h.post(client, accounts(FieldType::kInt32));
   EXPECT_GT((acknowledge<InstallTable, TableInstalled>(h, node)), id) << "ids are never reused";
   EXPECT_FALSE(h.take<TableCreated>(client)->existed);
+}
+
+TEST(NodeRequests, ADropWaitsForANodeThatHasRegisteredAnew) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  const PeerId client = h.client();
+  h.post(client, accounts());
+  acknowledge<InstallTable, TableInstalled>(h, node);
+  ASSERT_TRUE(h.take<TableCreated>(client).ok());
+  h.post(client, DropTable{"accounts"});
+  h.core.peer_lost(node);  // and the message with it
+  const PeerId again = h.connect();
+  const auto registered = h.call<NodeRegistered>(again, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
+  ASSERT_TRUE(registered.ok());
+  EXPECT_EQ(registered->catalog.tables.size(), 2u);
+  EXPECT_TRUE(h.outbox.sent[client].empty()) << "its lease never ended: it serves the table until it has read that";
+  acknowledge<RemoveTable, TableRemoved>(h, again);
+  EXPECT_TRUE(h.take<TableDropped>(client).ok());
 }
 
 TEST(NodeRequests, AnswersOfASessionThatEndedGoNowhere) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "commit-manager/src/core/transactions.h"
+#include "common/base/env.h"
 
 namespace loam::commit {
 
@@ -16,6 +17,7 @@ void Transactions::keep_only(SessionId session, SessionLoad& load, uint64_t newe
   registered_.for_each([&](const Registered& registered) {
     if (registered.session == session && registered.id <= newest &&
         !std::binary_search(held.begin(), held.end(), registered.id)) {
+      Env::probe("manager.session.snapshot_dropped");
       dropped.push_back(registered.id);
     }
   });

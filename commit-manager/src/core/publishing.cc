@@ -6,6 +6,7 @@
 // is older than the young are listed exactly too, as far as the publication's size allows.
 #include "commit-manager/src/core/transactions.h"
 #include "common/base/assert.h"
+#include "common/base/env.h"
 
 namespace loam::commit {
 
@@ -47,7 +48,12 @@ OpenSnapshots::Slot Transactions::list_exactly(uint64_t now_ns, std::vector<OldS
     const bool held_down = entry.snapshot.base().value < old_mark_;
     if (young && !held_down) return at;
     bytes += 1 + encoded_bytes(entry.snapshot);
-    if (bytes > options_.max_publication_bytes || old.size() == kMaxOldSnapshots) return at;
+    if (bytes > options_.max_publication_bytes || old.size() == kMaxOldSnapshots ||
+        Env::rare("manager.publication.full")) {
+      Env::probe("manager.publication.cut");
+      return at;
+    }
+    Env::probe("manager.publication.lists_old_snapshot");
     old.push_back({entry.snapshot, entry.writers > 0});
   }
   return OpenSnapshots::kNone;

@@ -4,6 +4,7 @@
 
 #include "commit-manager/src/core/core_impl.h"
 #include "common/base/assert.h"
+#include "common/base/env.h"
 
 namespace loam::commit {
 
@@ -88,6 +89,7 @@ void Core::Impl::reserve_transactions(uint32_t count) {
 SessionId Core::Impl::open_recoverer(uint64_t now_ns) {
   now_ns_ = std::max(now_ns_, now_ns);
   if (recoverer_.value != 0) {
+    Env::probe("manager.recovery.recoverer_replaced");
     EndedSession& before = ended_[recoverer_];
     before.client_name = "recoverer";
     before.why = "another recoverer has taken over";
@@ -131,12 +133,14 @@ void Core::Impl::recovered(TransactionId id, bool committed, uint64_t now_ns) {
   now_ns_ = std::max(now_ns_, now_ns);
   const auto at = ended_.find(transactions_.orphan_of(id));
   if (at == ended_.end()) {
+    Env::probe("manager.recovery.of_earlier_epoch");
     // Of an earlier epoch: all that is known of it is what the recoverer says.
     if (id < options_.first_transaction) outcomes_.keep(id, committed, now_ns);
     return;
   }
   if (!at->second.fenced_everywhere || !at->second.open.contains(id)) return;
   LOAM_CHECK(transactions_.recover(id, committed), "what is handed to recovery is an open orphan");
+  Env::probe(committed ? "manager.recovery.committed" : "manager.recovery.aborted");
   ++(committed ? counts_.recovered_committed : counts_.recovered_aborted);
   at->second.open.erase(id);
   at->second.uncleared.insert(id);
@@ -157,6 +161,7 @@ void Core::Impl::recovery_scan_done(uint64_t now_ns) {
   if (!restarting_ || !durable_status_.ok()) return;
   now_ns_ = std::max(now_ns_, now_ns);
   restarting_ = false;
+  Env::probe("manager.recovery.restarted");
   republish_ = true;
   outbox_.note("everything of earlier epochs is recovered; begins are answered from now on");
   settle();

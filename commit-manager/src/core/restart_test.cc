@@ -245,7 +245,7 @@ TEST_F(RestartTest, RefusesDamagedStates) {
     ASSERT_FALSE(Core::check_state(flipped).ok()) << at;
   }
   Buffer newer = good;
-  newer[8] = std::byte{2};
+  newer[8] = std::byte(255);
   EXPECT_EQ(Core::check_state(newer).code(), StatusCode::kUnsupportedVersion);
   Buffer longer = good;
   longer.push_back(std::byte{0});

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "commit-manager/src/core/core_impl.h"
+#include "common/base/env.h"
 
 namespace loam::commit {
 
@@ -79,13 +80,16 @@ Status Core::Impl::new_session(Peer& peer, const wire::OpenSession& request) {
 Status Core::Impl::resume(Peer& peer, const wire::OpenSession& request) {
   const auto at = request.manager_epoch == options_.epoch ? sessions_.find(request.resume) : sessions_.end();
   if (at == sessions_.end()) {
+    Env::probe("manager.session.resumed_too_late");
     peer.ended = request.resume;  // what the client has sent behind this is refused in the same way
     return {StatusCode::kFenced, "session " + std::to_string(request.resume.value) + " of epoch " +
                                      std::to_string(request.manager_epoch) +
                                      " has ended; open another one, and ask what became of its commits"};
   }
   Session& session = at->second;
+  Env::probe("manager.session.resumed");
   if (session.peer.value != 0) {
+    Env::probe("manager.session.connected_anew");
     Peer& before = peers_.at(session.peer);
     before.session = nullptr;
     before.ended = session.id;
@@ -99,6 +103,7 @@ Status Core::Impl::resume(Peer& peer, const wire::OpenSession& request) {
 
 SessionId Core::Impl::next_session() {
   if (++last_session_ > session_bound_) {
+    Env::probe("manager.durable.session_bound_met");
     session_bound_ = last_session_ + options_.ids_ahead;
     unsaved_ = durable_ != nullptr;
   }
@@ -120,11 +125,15 @@ Status Core::Impl::close_session(Session& session, ByteReader& reader, uint64_t 
   LOAM_RETURN_IF_ERROR(decode(reader, request));
   Peer& peer = peers_.at(session.peer);
   if (session.load.open + session.load.uncleared != 0) {
+    Env::probe("manager.session.given_up");
     end_session(session, "given up by its client");
   } else {
-    // Fences name it like the dead, but nobody has to wait for one: it has answers to all that it sent.
+    // Fences name it like the dead, but nobody has to wait for one: it has answers to all that it sent. Only the nodes'
+    // windows of its answers wait for one.
     transactions_.keep_only(session.id, session.load, UINT64_MAX, {});
     drop_session(session);
+    if (closed_unfenced_++ == 0) closed_since_ns_ = now_ns_;
+    fence_due_ |= closed_unfenced_ >= kMaxClosedUnfenced;
   }
   send(peer, sequence, wire::SessionClosed{});
   return ok_status();
@@ -166,6 +175,7 @@ void Core::Impl::expire_sessions(uint64_t now_ns) {
     if (now_ns >= session.heard_ns + granted) over.push_back(&session);
   }
   for (Session* session : over) {
+    Env::probe("manager.session.expired");
     ++counts_.sessions_expired;
     end_session(*session, "its lease ran out: nothing was heard of it");
   }
@@ -173,6 +183,7 @@ void Core::Impl::expire_sessions(uint64_t now_ns) {
   for (const SessionId id : transactions_.overaged(now_ns)) {
     const auto at = sessions_.find(id);
     if (at == sessions_.end()) continue;  // it has just ended
+    Env::probe("manager.session.aged");
     ++counts_.sessions_aged;
     end_session(at->second, "one of its transactions is open for longer than the maximum age");
   }

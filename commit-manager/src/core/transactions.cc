@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/base/assert.h"
+#include "common/base/env.h"
 
 namespace loam::commit {
 
@@ -116,6 +117,7 @@ Status Transactions::check_outcome(SessionId session, const wire::Complete::Outc
     case State::kAborting:
       return refuse_outcome(outcome.id, "is named twice");
     case State::kCommitted:
+      Env::probe("manager.complete.was_complete");
       return outcome.committed ? ok_status() : refuse_outcome(outcome.id, "was committed and cannot be aborted");
     case State::kAborted:
       return outcome.committed ? refuse_outcome(outcome.id, "was aborted and cannot be committed") : ok_status();

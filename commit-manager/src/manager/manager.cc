@@ -1,11 +1,7 @@
 #include <algorithm>
 #include <atomic>
-#include <future>
 #include <optional>
-#include <thread>
 #include <utility>
-
-#include <pthread.h>
 
 #include <loam/commit/manager.h>
 
@@ -15,7 +11,8 @@
 #include "commit-manager/src/server/server.h"
 #include "commit-manager/src/store/state_file.h"
 #include "common/base/env.h"
-#include "common/net/tcp_transport.h"
+#include "common/base/thread.h"
+#include "common/net/transport.h"
 
 namespace loam::commit {
 
@@ -35,6 +32,7 @@ Status out_of_range(const std::string& option, const std::string& range) {
 
 Status ManagerOptions::check() const {
   LOAM_RETURN_IF_ERROR(net::Address::parse(listen).status());
+  if (!data.empty() && store != nullptr) return {StatusCode::kInvalidArgument, "option data: a store is given too"};
   if (core.client_lease_ns < kMinLeaseNs || core.client_lease_ns > kMaxLeaseNs) {
     return out_of_range("client-lease", "10 ms to 1 h");
   }
@@ -91,14 +89,14 @@ struct CommitManager::Parts {
   uint64_t started_ns = 0;
 
   // In the order of construction; stop() takes them down in the other.
-  std::unique_ptr<StateFile> file;  // null: nothing survives
+  std::unique_ptr<StateFile> file;  // if there is a data folder
   std::unique_ptr<net::Transport> transport;
   std::unique_ptr<Server> server;
   std::unique_ptr<RecoveryDriver> recovery;
   std::unique_ptr<AdminServer> admin;
   // Written by stop(), read by the server thread. Relaxed: wake() and join() order everything else.
   std::atomic<bool> stopping{false};
-  std::thread thread;
+  Thread thread;
 };
 
 Status CommitManager::Parts::start() {
@@ -110,33 +108,35 @@ Status CommitManager::Parts::start() {
     AdminBackend backend;
     backend.post = [this](std::function<void(Core&)> task) { return server->post(std::move(task)); };
     backend.statistics = [this](const Core& core) { return statistics(core); };
+    backend.accept_unreadable = [this](TransactionId id) { return recovery->accept_unreadable(id); };
     backend.address = [this] { return address; };
     backend.timeout_ns = options.admin_timeout_ns;
     LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, std::move(backend)));
     admin_address = admin->address();
     server->core().set_admin_address(admin_address);
   }
-  thread = std::thread([this] { serve(); });
-  pthread_setname_np(thread.native_handle(), "loam-commit");
+  thread = Thread("loam-commit", [this] { serve(); });
   return ok_status();
 }
 
 Status CommitManager::Parts::start_server(const net::Address& wanted) {
   net::TransportOptions transport_options;
   transport_options.spin_ns = options.spin_ns;
-  LOAM_ASSIGN_OR_RETURN(transport, net::make_tcp_transport(transport_options));
-  Bytes state;
+  LOAM_ASSIGN_OR_RETURN(transport, net::make_transport(wanted.scheme, transport_options));
+  Store* store = options.store;
   if (!options.data.empty()) {
     LOAM_ASSIGN_OR_RETURN(file, StateFile::open(options.data));
-    state = file->found();
-    if (const Status status = Core::check_state(state); !status.ok()) {
-      return {StatusCode::kInternal, "folder " + options.data + ": " + std::string(status.message())};
-    }
+    store = file.get();
   }
-  server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); }, file.get(), state);
+  const Bytes state = store == nullptr ? Bytes() : store->found();
+  if (const Status status = Core::check_state(state); !status.ok()) {
+    const std::string place = file == nullptr ? "the store" : "folder " + options.data;
+    return {StatusCode::kInternal, place + ": " + std::string(status.message())};
+  }
+  server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); }, store, state);
   LOAM_RETURN_IF_ERROR(server->core().durable_status());
-  recovery =
-      std::make_unique<RecoveryDriver>(run_recoverer, [] { return Env::now_ns(); }, [this] { transport->wake(); });
+  recovery = std::make_unique<RecoveryDriver>(
+      run_recoverer(wanted.scheme), [] { return Env::now_ns(); }, [this] { transport->wake(); });
   LOAM_ASSIGN_OR_RETURN(const net::Address bound, server->listen(wanted));
   address = bound.to_string();
   return ok_status();
@@ -193,10 +193,21 @@ const std::string& CommitManager::admin_address() const { return parts_->admin_a
 
 ManagerStatistics CommitManager::statistics() const {
   const Parts& parts = *parts_;
-  const auto answer = std::make_shared<std::promise<ManagerStatistics>>();
-  std::future<ManagerStatistics> future = answer->get_future();
-  if (!parts.server->post([&parts, answer](Core& core) { answer->set_value(parts.statistics(core)); })) return {};
-  return future.get();
+  struct Answer {
+    ManagerStatistics statistics;
+    Happening given;
+  };
+  const auto answer = std::make_shared<Answer>();
+  // Ends with the task, which has run by then or was dropped.
+  std::shared_ptr<void> end(nullptr, [answer](void*) { answer->given.happen(); });
+  if (!parts.server->post(
+          [&parts, answer, end = std::move(end)](Core& core) { answer->statistics = parts.statistics(core); })) {
+    return {};
+  }
+  answer->given.wait();
+  return answer->statistics;
 }
+
+bool CommitManager::post(std::function<void(Core&)> task) { return parts_->server->post(std::move(task)); }
 
 }  // namespace loam::commit

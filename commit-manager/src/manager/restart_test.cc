@@ -82,6 +82,54 @@ TEST_F(RestartTest, NeverGivesAnIdOrSessionTwice) {
   }
 }
 
+/// A disk that the test keeps.
+struct MemoryStore final : Store {
+  Bytes found() const override { return state; }
+  Status store(Bytes wanted) override {
+    if (full) return {StatusCode::kNoSpace, "the disk is full"};
+    state.assign(wanted.begin(), wanted.end());
+    return ok_status();
+  }
+  Buffer state;
+  bool full = false;
+};
+
+TEST_F(RestartTest, KeepsInAStoreWhatItWouldKeepInAFolder) {
+  MemoryStore store;
+  ManagerOptions wanted = options();
+  wanted.store = &store;
+  EXPECT_EQ(wanted.check().code(), StatusCode::kInvalidArgument) << "both a folder and a store";
+  wanted.data.clear();
+  uint64_t last_session = 0;
+  for (uint64_t round = 1; round <= 3; ++round) {
+    start(wanted);
+    if (HasFatalFailure()) return;
+    wire::SessionOpened opened;
+    const auto client = open_session(opened);
+    EXPECT_EQ(opened.manager_epoch, round);
+    EXPECT_GT(opened.session.value, last_session);
+    last_session = opened.session.value;
+    manager.reset();
+    ASSERT_TRUE(client->until([&] { return client->closed().has_value(); }));
+  }
+  store.full = true;
+  EXPECT_EQ(CommitManager::start(wanted).code(), StatusCode::kNoSpace);
+  store.full = false;
+  store.state.back() ^= std::byte{1};
+  const auto damaged = CommitManager::start(wanted);
+  EXPECT_EQ(damaged.code(), StatusCode::kInternal);
+  EXPECT_NE(damaged.status().message().find("store"), std::string_view::npos) << damaged.status().to_string();
+}
+
+TEST_F(RestartTest, StatisticsOfAStoppedManagerAreZero) {
+  start(options());
+  EXPECT_GT(manager->statistics().uptime_ns, 0u);
+  std::thread stopping([&] { manager->stop(); });
+  while (manager->statistics().uptime_ns > 0) std::this_thread::yield();  // until it is refused, or dropped
+  stopping.join();
+  EXPECT_EQ(manager->statistics().uptime_ns, 0u);
+}
+
 TEST_F(RestartTest, KeepsTables) {
   ManagerOptions with_admin = options();
   with_admin.admin_listen = "127.0.0.1:0";

@@ -1,5 +1,6 @@
 #include "commit-manager/src/manager/run_recoverer.h"
 
+#include <memory>
 #include <utility>
 
 namespace loam::commit {
@@ -13,6 +14,7 @@ class Running final : public RecoveryWorker {
   void add(std::vector<client::RecoveryTask> tasks) override { recoverer_->add(std::move(tasks)); }
   void acknowledged(TransactionId id) override { recoverer_->acknowledged(id); }
   void scan() override { recoverer_->scan(); }
+  void accept_unreadable(TransactionId id) override { recoverer_->accept_unreadable(id); }
   client::RecovererStatistics statistics() const override { return recoverer_->statistics(); }
 
  private:
@@ -21,10 +23,13 @@ class Running final : public RecoveryWorker {
 
 }  // namespace
 
-Result<std::unique_ptr<RecoveryWorker>> run_recoverer(client::RecovererOptions options) {
-  LOAM_ASSIGN_OR_RETURN(auto recoverer, client::Recoverer::start(std::move(options)));
-  std::unique_ptr<RecoveryWorker> running = std::make_unique<Running>(std::move(recoverer));
-  return running;
+StartRecovery run_recoverer(net::Scheme scheme) {
+  return [scheme](client::RecovererOptions options) -> Result<std::unique_ptr<RecoveryWorker>> {
+    options.scheme = scheme;
+    LOAM_ASSIGN_OR_RETURN(auto recoverer, client::Recoverer::start(std::move(options)));
+    std::unique_ptr<RecoveryWorker> running = std::make_unique<Running>(std::move(recoverer));
+    return running;
+  };
 }
 
 }  // namespace loam::commit

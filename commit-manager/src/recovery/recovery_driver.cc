@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/env.h"
 #include "common/base/log.h"
 
 namespace loam::commit {
@@ -31,17 +32,33 @@ void add(RecoveryStatistics& to, const client::RecovererStatistics& from) {
   to.queued = from.queued;
   to.running = from.running;
   to.waiting = from.waiting;
+  to.unreadable_ids = from.unreadable_ids;
+}
+
+bool fencing(const Core& core, SessionId session) {
+  for (const SessionStatus& one : core.sessions()) {
+    if (one.id == session) return one.state == SessionStatus::State::kFencing;
+  }
+  return false;
 }
 
 }  // namespace
 
 RecoveryDriver::RecoveryDriver(StartRecovery start, Clock clock, std::function<void()> wake)
-    : start_(std::move(start)), clock_(std::move(clock)), wake_(std::move(wake)) {}
+    : start_(std::move(start)), clock_(std::move(clock)) {
+  inbox_->wake = std::move(wake);
+}
 
-RecoveryDriver::~RecoveryDriver() = default;
+RecoveryDriver::~RecoveryDriver() {
+  const std::scoped_lock lock(inbox_->mutex);
+  inbox_->wake = nullptr;
+}
 
 void RecoveryDriver::step(Core& core, bool changed) {
   const uint64_t now_ns = clock_();
+  if (worker_ != nullptr && Env::rare("manager.recovery.recoverer_fails")) {
+    inbox_->leave({Note::Kind::kFailed, starts_, {}, false, {StatusCode::kFenced, "its time is over"}});
+  }
   take_notes(core, now_ns);
   check_wanted_ = check_wanted_ || changed;
   if (now_ns < next_deadline_ns()) return;
@@ -58,21 +75,18 @@ uint64_t RecoveryDriver::next_deadline_ns() const {
   return next;
 }
 
-void RecoveryDriver::leave(Note note) {
-  bool first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    first = notes_.empty();
-    notes_.push_back(std::move(note));
-  }
-  if (first) wake_();
+void RecoveryDriver::Inbox::leave(Note note) {
+  const std::scoped_lock lock(mutex);
+  if (!wake) return;
+  notes.push_back(std::move(note));
+  if (notes.size() == 1) wake();
 }
 
 void RecoveryDriver::take_notes(Core& core, uint64_t now_ns) {
   std::vector<Note> notes;
   {
-    const std::lock_guard lock(mutex_);
-    notes.swap(notes_);
+    const std::scoped_lock lock(inbox_->mutex);
+    notes.swap(inbox_->notes);
   }
   for (const Note& note : notes) take_note(core, note, now_ns);
   if (!notes.empty()) check_wanted_ = true;
@@ -82,6 +96,7 @@ void RecoveryDriver::take_note(Core& core, const Note& note, uint64_t now_ns) {
   const bool current = worker_ != nullptr && note.worker == starts_;
   switch (note.kind) {
     case Note::Kind::kRecovered:
+      if (!current) Env::probe("manager.recovery.told_by_replaced");
       core.recovered(note.id, note.committed, now_ns);
       if (current) worker_->acknowledged(note.id);
       break;
@@ -93,15 +108,20 @@ void RecoveryDriver::take_note(Core& core, const Note& note, uint64_t now_ns) {
       if (!current || !scanning_) break;
       scanning_ = false;
       if (!note.status.ok()) {
-        log_error("recovery: " + note.status.to_string() + "; nothing begins until they can be read");
+        log_error("recovery: " + note.status.to_string() +
+                  "; nothing begins until they can be read, or are given up: `loam recovery accept-unreadable`");
+        Env::probe("manager.recovery.scan_met_unreadable");
         scan_ns_ = now_ns + kRescanNs;
-      } else if (core.recovery_scan_due()) {
+      } else if (!core.recovery_scan_due()) {
+        Env::probe("manager.recovery.scan_in_vain");
+      } else {
         log_info("recovery: every transaction that was open before the restart is dealt with");
         core.recovery_scan_done(now_ns);
       }
       break;
     case Note::Kind::kFailed:
       if (!current) break;
+      Env::probe("manager.recovery.recoverer_failed");
       log_warning("recovery: the recoverer ends, another one follows: " + note.status.to_string());
       end_worker(now_ns);
       break;
@@ -109,6 +129,7 @@ void RecoveryDriver::take_note(Core& core, const Note& note, uint64_t now_ns) {
 }
 
 void RecoveryDriver::check(Core& core, uint64_t now_ns) {
+  if (gave_up(core, now_ns)) return;
   const bool scan_due = core.recovery_scan_due();
   scanning_ = scanning_ && scan_due;
   std::vector<client::RecoveryTask> tasks;
@@ -121,6 +142,7 @@ void RecoveryDriver::check(Core& core, uint64_t now_ns) {
   refresh_catalog(core, now_ns);
   if (scan) {
     scanning_ = true;
+    Env::probe("manager.recovery.scan");
     worker_->scan();
   }
   if (tasks.empty()) return;
@@ -132,20 +154,30 @@ void RecoveryDriver::check(Core& core, uint64_t now_ns) {
 bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   check_wanted_ = true;
   if (now_ns < start_ns_) return false;
+  if (left_ != SessionId() && fencing(core, left_)) {
+    start_ns_ = now_ns + kRestartNs;
+    return false;
+  }
+  left_ = {};
   start_ns_ = now_ns + kRetryStartNs;
   client::RecovererOptions options;
   options.session = core.open_recoverer(now_ns);
   if (options.session == SessionId()) return false;  // the state could not be stored: the manager stops
   options.manager_epoch = core.statistics().epoch;
+  session_ = options.session;
   const uint64_t number = ++starts_;
-  options.on_recovered = [this, number](TransactionId id, bool committed) {
-    leave({Note::Kind::kRecovered, number, id, committed, {}});
+  options.on_recovered = [inbox = inbox_, number](TransactionId id, bool committed) {
+    inbox->leave({Note::Kind::kRecovered, number, id, committed, {}});
   };
-  options.on_cleared = [this, number](TransactionId id) { leave({Note::Kind::kCleared, number, id, false, {}}); };
-  options.on_scan_done = [this, number](const Status& status) {
-    leave({Note::Kind::kScanDone, number, {}, false, status});
+  options.on_cleared = [inbox = inbox_, number](TransactionId id) {
+    inbox->leave({Note::Kind::kCleared, number, id, false, {}});
   };
-  options.on_failed = [this, number](const Status& status) { leave({Note::Kind::kFailed, number, {}, false, status}); };
+  options.on_scan_done = [inbox = inbox_, number](const Status& status) {
+    inbox->leave({Note::Kind::kScanDone, number, {}, false, status});
+  };
+  options.on_failed = [inbox = inbox_, number](const Status& status) {
+    inbox->leave({Note::Kind::kFailed, number, {}, false, status});
+  };
   options.on_note = [](std::string_view line) { log_info("recovery: " + std::string(line)); };
   auto started = start_(std::move(options));
   if (!started.ok()) {
@@ -159,11 +191,51 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
 void RecoveryDriver::end_worker(uint64_t now_ns) {
   add(ended_, worker_->statistics());
   worker_.reset();
+  forget_worker(now_ns);
+}
+
+void RecoveryDriver::forget_worker(uint64_t now_ns) {
   given_.clear();
   scanning_ = false;
+  watch_ns_ = 0;
   catalog_version_ = 0;
   catalog_ns_ = 0;
   start_ns_ = now_ns + kRestartNs;
+}
+
+bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {
+  if (worker_ == nullptr || (given_.empty() && !scanning_)) {
+    watch_ns_ = 0;
+    return false;
+  }
+  if (now_ns < watch_ns_) return false;
+  const bool first = std::exchange(watch_ns_, now_ns + kWatchNs) == 0;
+  const client::RecovererStatistics seen = worker_->statistics();
+  worker_->add({});  // a thread that works makes a round of it
+  const bool turned = std::exchange(rounds_, seen.rounds) != seen.rounds;
+  silent_looks_ = first || turned ? 0 : silent_looks_ + 1;
+  const uint64_t tasks = seen.committed + seen.aborted + seen.cleared + seen.reverted + seen.repeated + seen.unreadable;
+  const bool progress = std::exchange(ended_tasks_, tasks) != tasks;
+  // A scan takes as long as it takes, and what cannot be read waits for an operator.
+  const bool waits = scanning_ || !seen.waiting.empty() || given_.size() <= seen.unreadable_ids.size();
+  idle_looks_ = first || progress || waits ? 0 : idle_looks_ + 1;
+  if (silent_looks_ >= kSilentLooks) {
+    log_error("recovery: the recoverer's thread hangs; it is left where it is, and another one follows");
+    // To end it would be to wait for it. What it still says is told to the core, or to nobody.
+    static std::vector<std::unique_ptr<RecoveryWorker>>& hanging = *new std::vector<std::unique_ptr<RecoveryWorker>>;
+    hanging.push_back(std::move(worker_));
+    left_ = session_;
+    static_cast<void>(core.open_recoverer(now_ns));  // fences it
+    forget_worker(now_ns);
+    return true;
+  }
+  if (idle_looks_ >= kIdleLooks) {
+    log_error("recovery: the recoverer has " + std::to_string(given_.size()) +
+              " transactions and ends none, though no node is away; another one follows");
+    end_worker(now_ns);
+    return true;
+  }
+  return false;
 }
 
 void RecoveryDriver::refresh_catalog(const Core& core, uint64_t now_ns) {
@@ -176,10 +248,27 @@ void RecoveryDriver::refresh_catalog(const Core& core, uint64_t now_ns) {
   worker_->set_catalog(std::move(catalog));
 }
 
+Status RecoveryDriver::accept_unreadable(TransactionId id) {
+  std::vector<TransactionId> known;
+  if (worker_ != nullptr) known = worker_->statistics().unreadable_ids;
+  if (std::find(known.begin(), known.end(), id) == known.end()) {
+    return {StatusCode::kInvalidArgument, "transaction " + std::to_string(id.value) +
+                                              " has no undo record of which recovery knows that it cannot be read; "
+                                              "`loam status` lists those"};
+  }
+  log_warning("recovery: an operator has given up the undo record of transaction " + std::to_string(id.value) +
+              ", which cannot be read: the transaction counts as aborted, and what it has written stays");
+  worker_->accept_unreadable(id);
+  scan_ns_ = 0;  // a scan that this record held up is repeated at once
+  check_wanted_ = true;
+  return ok_status();
+}
+
 RecoveryStatistics RecoveryDriver::statistics() const {
   RecoveryStatistics all = ended_;
   all.queued = all.running = 0;
   all.waiting.clear();
+  all.unreadable_ids.clear();
   if (worker_ != nullptr) add(all, worker_->statistics());
   all.starts = starts_;
   return all;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <unordered_set>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include <loam/commit/manager.h>
 
 #include "common/base/status.h"
+#include "common/base/thread.h"
 
 namespace loam::commit {
 
@@ -25,6 +25,7 @@ class RecoveryWorker {
   virtual void add(std::vector<client::RecoveryTask> tasks) = 0;
   virtual void acknowledged(TransactionId id) = 0;
   virtual void scan() = 0;
+  virtual void accept_unreadable(TransactionId id) = 0;
   virtual client::RecovererStatistics statistics() const = 0;
 };
 
@@ -39,7 +40,8 @@ using StartRecovery = std::function<Result<std::unique_ptr<RecoveryWorker>>(clie
 ///
 /// Invariants: (1) the recoverer hears that an outcome is acknowledged after the core has it (R5); (2) what an earlier
 /// recoverer said after it was replaced is told to the core, since it was decided at the nodes, but acknowledged to
-/// nobody; (3) a scan that ends while none is due is repeated.
+/// nobody; (3) a scan that ends while none is due is repeated; (4) a recoverer that hangs is replaced: it can
+/// be left where it hangs, since the next one starts when the nodes refuse the session of this one.
 class RecoveryDriver {
  public:
   /// How soon after a change the core is asked what there is to do; and a lower bound between two questions.
@@ -57,6 +59,13 @@ class RecoveryDriver {
   /// While there is something to do, the recoverer hears of nodes that went or came so soon.
   static constexpr uint64_t kCatalogNs = 20'000'000;
 
+  /// While it has tasks, the recoverer is looked at so often.
+  static constexpr uint64_t kWatchNs = 1'000'000'000;
+  /// Looks in which its thread did not turn, and in which it ended nothing though no node is waited for; then it is
+  /// replaced. Looks and not times: a process that was stopped and continued is not at fault.
+  static constexpr uint32_t kSilentLooks = 30;
+  static constexpr uint32_t kIdleLooks = 120;
+
   using Clock = std::function<uint64_t()>;
 
   /// `wake` makes the server's thread call step() soon; called from any thread.
@@ -67,6 +76,9 @@ class RecoveryDriver {
 
   /// After every round of the server; `changed`: something was executed in it.
   void step(Core& core, bool changed);
+  /// An operator gives up a transaction whose undo record nobody can read: it ends as if the record had been lost.
+  /// kInvalidArgument: there is no such transaction.
+  Status accept_unreadable(TransactionId id);
   /// When step() has something to do, whatever else happens.
   uint64_t next_deadline_ns() const;
 
@@ -83,17 +95,28 @@ class RecoveryDriver {
     Status status;
   };
 
-  void leave(Note note);
+  /// What recoverers call back into. Outlives the driver where one of them hangs.
+  struct Inbox {
+    Mutex mutex;
+    std::vector<Note> notes;     // guarded by mutex
+    std::function<void()> wake;  // guarded by mutex; empty: the driver is gone
+
+    void leave(Note note);
+  };
+
+  /// Watches the recoverer; true if it was given up.
+  bool gave_up(Core& core, uint64_t now_ns);
   void take_notes(Core& core, uint64_t now_ns);
   void take_note(Core& core, const Note& note, uint64_t now_ns);
   void check(Core& core, uint64_t now_ns);
   bool start_worker(Core& core, uint64_t now_ns);
   void end_worker(uint64_t now_ns);
+  void forget_worker(uint64_t now_ns);
   void refresh_catalog(const Core& core, uint64_t now_ns);
 
   const StartRecovery start_;
   const Clock clock_;
-  const std::function<void()> wake_;
+  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
 
   // The server's thread only.
   uint64_t starts_ = 0;                      // the running worker's number
@@ -106,9 +129,14 @@ class RecoveryDriver {
   uint64_t catalog_ns_ = 0;  // not before
   wire::CatalogVersion catalog_version_ = 0;
   RecoveryStatistics ended_;  // of the workers before
-
-  std::mutex mutex_;  // guards notes_
-  std::vector<Note> notes_;
+  // Of the watch: since when, and what was seen last.
+  uint64_t watch_ns_ = 0;  // not before; 0: nothing was seen yet
+  SessionId session_;      // the worker's
+  SessionId left_;         // of one that hangs and was left, until it is fenced everywhere
+  uint64_t rounds_ = 0;
+  uint64_t ended_tasks_ = 0;
+  uint32_t silent_looks_ = 0;
+  uint32_t idle_looks_ = 0;
 
   std::unique_ptr<RecoveryWorker> worker_;  // last: its end calls back
 };

@@ -16,9 +16,11 @@ struct Record {
   client::RecovererOptions options;
   std::vector<client::RecoveryTask> tasks;
   std::vector<TransactionId> acknowledged;
+  std::vector<TransactionId> accepted;
   std::vector<wire::Catalog> catalogs;
   int scans = 0;
   bool running = true;
+  bool alive = true;  ///< its thread turns when something is given to it
   client::RecovererStatistics statistics;
 };
 
@@ -28,10 +30,12 @@ class FakeWorker final : public RecoveryWorker {
   ~FakeWorker() override { record_.running = false; }
   void set_catalog(wire::Catalog catalog) override { record_.catalogs.push_back(std::move(catalog)); }
   void add(std::vector<client::RecoveryTask> tasks) override {
+    if (record_.alive) ++record_.statistics.rounds;
     record_.tasks.insert(record_.tasks.end(), tasks.begin(), tasks.end());
   }
   void acknowledged(TransactionId id) override { record_.acknowledged.push_back(id); }
   void scan() override { ++record_.scans; }
+  void accept_unreadable(TransactionId id) override { record_.accepted.push_back(id); }
   client::RecovererStatistics statistics() const override { return record_.statistics; }
 
  private:
@@ -182,6 +186,83 @@ TEST_F(RecoveryDriverTest, AFailedRecovererIsFollowedByAnother) {
   EXPECT_TRUE(record(1).running) << "an old one's word";
 }
 
+constexpr uint64_t kUntilSilent = (RecoveryDriver::kSilentLooks + 2) * RecoveryDriver::kWatchNs;
+constexpr uint64_t kUntilIdle = (RecoveryDriver::kIdleLooks + 2) * RecoveryDriver::kWatchNs;
+
+TEST_F(RecoveryDriverTest, ARecovererWhoseThreadHangsIsLeftAndAnotherFollows) {
+  const TransactionId first = dead_client(1);
+  run_for(kBeyondLeaseNs);
+  ASSERT_EQ(records.size(), 1u);
+  record().alive = false;
+  const uint64_t end = harness->now_ns + kUntilSilent;
+  while (harness->now_ns < end) {
+    harness->run_for(20'000'000);
+    harness->post(node, wire::RenewNode{});
+    driver.step(harness->core, true);
+  }
+  EXPECT_EQ(records.size(), 1u) << "the node has not said yet that it refuses the first one";
+  run_for(2 * RecoveryDriver::kRestartNs);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_TRUE(record().running) << "nobody waits for the end of a thread that hangs";
+  EXPECT_GT(record(1).options.session, record().options.session) << "and the nodes refuse it";
+  ASSERT_EQ(record(1).tasks.size(), 1u);
+  record().options.on_recovered(first, true);  // it was only slow
+  run_to_rest();
+  EXPECT_EQ(harness->core.statistics().commits, 1u);
+  EXPECT_TRUE(record().acknowledged.empty());
+}
+
+TEST_F(RecoveryDriverTest, ARecovererThatEndsNothingIsReplaced) {
+  (void)dead_client(3);
+  run_for(kBeyondLeaseNs);
+  ASSERT_EQ(records.size(), 1u);
+  run_for(kUntilIdle / 2);
+  ++record().statistics.repeated;  // it tries
+  run_for(kUntilIdle * 3 / 4);
+  EXPECT_EQ(records.size(), 1u);
+  record().statistics.waiting[NodeId(1)] = 3;
+  run_for(2 * kUntilIdle);
+  EXPECT_EQ(records.size(), 1u) << "it waits for a node";
+  record().statistics.waiting.clear();
+  record().statistics.unreadable_ids = {TransactionId(1), TransactionId(2), TransactionId(3)};
+  run_for(2 * kUntilIdle);
+  EXPECT_EQ(records.size(), 1u) << "it waits for an operator";
+  record().statistics.unreadable_ids.pop_back();
+  run_for(kUntilIdle);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_FALSE(record().running);
+  EXPECT_EQ(record(1).tasks.size(), 3u);
+}
+
+TEST_F(RecoveryDriverTest, ThatTheManagerItselfStoodStillIsNobodysFault) {
+  (void)dead_client(1);
+  run_for(kBeyondLeaseNs);
+  record().alive = false;
+  for (uint32_t i = 0; i + 2 < RecoveryDriver::kSilentLooks; ++i) {
+    harness->now_ns += kUntilSilent;
+    driver.step(harness->core, false);
+  }
+  EXPECT_EQ(records.size(), 1u);
+}
+
+TEST_F(RecoveryDriverTest, NothingIsHeardOfARecovererThatOutlivesTheDriver) {
+  const auto orphan = std::make_unique<Record>();
+  {
+    RecoveryDriver other(
+        [&](client::RecovererOptions given) -> Result<std::unique_ptr<RecoveryWorker>> {
+          orphan->options = std::move(given);
+          std::unique_ptr<RecoveryWorker> worker = std::make_unique<FakeWorker>(*orphan);
+          return worker;
+        },
+        [this] { return harness->now_ns; }, [this] { ++wakes; });
+    (void)dead_client(1);
+    harness->run_for(kBeyondLeaseNs);
+    other.step(harness->core, true);
+  }
+  if (orphan->options.on_failed) orphan->options.on_failed({StatusCode::kFenced, "late"});
+  EXPECT_EQ(wakes, 0);
+}
+
 TEST_F(RecoveryDriverTest, TriesAgainIfARecovererCannotStart) {
   start_failure = Status(StatusCode::kUnavailable, "no descriptors");
   (void)dead_client(1);
@@ -223,6 +304,16 @@ TEST_F(RestartTest, ScansBeforeAnythingBegins) {
   EXPECT_EQ(record().scans, 1) << "not at once";
   run_for(RecoveryDriver::kRescanNs + 1'000'000'000);
   EXPECT_EQ(record().scans, 2);
+  record().options.on_scan_done({StatusCode::kMalformed, "one cannot be read"});
+  run_to_rest();
+  const TransactionId id(7);
+  EXPECT_EQ(driver.accept_unreadable(id).code(), StatusCode::kInvalidArgument) << "recovery does not know of it";
+  record().statistics.unreadable_ids = {id};
+  EXPECT_EQ(driver.statistics().unreadable_ids, std::vector{id});
+  EXPECT_TRUE(driver.accept_unreadable(id).ok());
+  EXPECT_EQ(record().accepted, std::vector{id});
+  run_to_rest();
+  EXPECT_EQ(record().scans, 3) << "it need not wait for its turn";
 
   record().options.on_scan_done(ok_status());
   run_to_rest();

@@ -39,7 +39,7 @@ void Server::close_connections() {
 
 bool Server::post(std::function<void(Core&)> task) {
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     if (!open_) return false;
     tasks_.push_back(std::move(task));
   }
@@ -49,7 +49,7 @@ bool Server::post(std::function<void(Core&)> task) {
 
 void Server::close_posts() {
   std::vector<std::function<void(Core&)>> dropped;
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   open_ = false;
   dropped.swap(tasks_);
 }
@@ -57,7 +57,7 @@ void Server::close_posts() {
 bool Server::run_tasks() {
   std::vector<std::function<void(Core&)>> tasks;
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     if (tasks_.empty()) return false;
     tasks.swap(tasks_);
   }

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include <loam/commit/core.h>
 
+#include "common/base/thread.h"
 #include "common/net/transport.h"
 
 namespace loam::commit {
@@ -18,8 +18,8 @@ namespace loam::commit {
 /// Connects the core to a transport: each connection is a peer; all messages of a frame are executed as one batch, and
 /// their answers leave together at the end of the poll round.
 ///
-/// Owner: CommitManager, which runs step() on a thread of its own; a simulator may call step() itself, with a clock of
-/// its own. Threads: everything is for the thread that calls step(), except post(), close_posts() and wake().
+/// Owner: CommitManager, which runs step() on a thread of its own. Threads: everything is for the thread that calls
+/// step(), except post(), close_posts() and wake().
 ///
 /// Invariants: a connection's context is the Link of its peer until the core or the network has ended it, then null;
 /// the core hears of the end of every peer exactly once, from whichever side it came.
@@ -75,7 +75,7 @@ class Server final : public net::Handler, public Outbox {
   uint64_t last_peer_ = 0;
   net::Listener* listener_ = nullptr;  // the transport's
 
-  std::mutex mutex_;  // guards tasks_ and open_
+  Mutex mutex_;  // guards tasks_ and open_
   std::vector<std::function<void(Core&)>> tasks_;
   bool open_ = true;
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include <loam/commit/core.h>
+#include <loam/commit/store.h>
 
 #include "common/base/bytes.h"
 #include "common/base/status.h"
@@ -23,7 +23,7 @@ namespace loam::commit {
 ///
 /// Owner: CommitManager. Threads: one at a time. After a failed store() what is on the disk is the old state or the new
 /// one, and nobody knows which: every later one fails too.
-class StateFile final : public Durable {
+class StateFile final : public Store {
  public:
   /// Makes the folder if only it is missing, takes the lock, and reads. kUnavailable: another manager has the folder;
   /// kInvalidArgument: it cannot be made or written; kInternal: the state cannot be
@@ -34,7 +34,7 @@ class StateFile final : public Durable {
   StateFile& operator=(const StateFile&) = delete;
 
   /// As it was found by open(); empty: a new cluster.
-  Bytes found() const { return found_; }
+  Bytes found() const override { return found_; }
 
   /// Blocks until the state is on the disk. kNoSpace: the disk is full; kInternal: another failure.
   Status store(Bytes state) override;

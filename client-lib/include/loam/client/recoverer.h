@@ -11,6 +11,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/net/address.h"
 #include "common/wire/catalog.h"
 
 namespace loam::client {
@@ -30,6 +31,8 @@ struct RecoveryTask {
 /// All callbacks come on the recoverer's own thread, one at a time, from start() to the return of stop(). They must not
 /// wait, and must not call stop(); they may call everything else.
 struct RecovererOptions {
+  /// Of the nodes' addresses: those of one cluster speak one protocol.
+  net::Scheme scheme = net::Scheme::kTcp;
   uint64_t manager_epoch = 0;
   /// The recoverer's own session: what it attaches to the nodes with, and what a later recoverer fences.
   SessionId session;
@@ -53,6 +56,9 @@ struct RecovererOptions {
   std::function<void(std::string_view)> on_note;
 };
 
+/// Of more an operator hears when these are dealt with.
+inline constexpr size_t kMaxUnreadableListed = 64;
+
 /// Counted since the start, but for the levels.
 struct RecovererStatistics {
   uint64_t committed = 0;   ///< open transactions whose mark stood
@@ -61,9 +67,12 @@ struct RecovererStatistics {
   uint64_t reverted = 0;    ///< records of aborted transactions, whether or not there was something to take back
   uint64_t repeated = 0;    ///< attempts that ended at a node that did not answer, or refused
   uint64_t unreadable = 0;  ///< undo records that are malformed: their transactions stay open
-  uint64_t scans = 0;       ///< of the transaction table, the repeated ones included
-  uint64_t queued = 0;      ///< level: tasks that wait for their turn
-  uint64_t running = 0;     ///< level: worked on now
+  /// Level: whose they are, the first kMaxUnreadableListed.
+  std::vector<TransactionId> unreadable_ids;
+  uint64_t rounds = 0;                 ///< of the recoverer's thread; each call from outside makes at least one
+  uint64_t scans = 0;                  ///< of the transaction table, the repeated ones included
+  uint64_t queued = 0;                 ///< level: tasks that wait for their turn
+  uint64_t running = 0;                ///< level: worked on now
   std::map<NodeId, uint64_t> waiting;  ///< level: tasks that wait for a node, where there are any
 };
 
@@ -95,6 +104,10 @@ class Recoverer {
   /// transaction that has an undo record. A node that cannot be scanned is waited for. Another call while a scan is
   /// under way begins it anew.
   void scan();
+
+  /// An operator gives up a transaction whose undo record nobody can read: it ends as one whose undo record was lost,
+  /// aborted, and what it has written stays as if it had been committed. Without effect for any other id.
+  void accept_unreadable(TransactionId id);
 
   /// Stops at the next step, whatever is under way. Blocks; no callback comes after it. The destructor does the same.
   void stop();

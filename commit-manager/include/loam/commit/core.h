@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,6 +53,10 @@ inline constexpr size_t kMaxPendingChanges = 1'024;
 /// Bytes of open snapshots that one publication lists exactly; the rest is covered by its floor (R13).
 inline constexpr size_t kMaxPublicationBytes = 256u << 10;
 
+/// Sessions that were closed in order and are still held by the storage nodes (their windows of answers), and for how
+/// long at most: then a fence names them, though nobody waits for it.
+inline constexpr size_t kMaxClosedUnfenced = 64;
+inline constexpr uint64_t kClosedUnfencedNs = 1'000'000'000;
 /// Outcomes of recovered transactions that are kept for their clients (R4); beyond, the oldest are forgotten.
 inline constexpr size_t kMaxOutcomes = 262'144;
 /// What a client that is refused with kOverloaded is advised to wait, and one that comes while the cluster starts or
@@ -302,6 +307,8 @@ class Core {
   std::vector<NodeStatus> nodes() const;
   std::vector<Orphan> orphans() const;
   std::vector<SessionStatus> sessions() const;
+  /// Whether a recovered transaction was committed, while that is kept for its client (R4).
+  std::optional<bool> outcome(TransactionId id) const;
   Statistics statistics() const;
   /// True once sessions are let in: the shard map is dealt out and every node has it.
   bool ready() const;

@@ -6,8 +6,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include <loam/commit/core.h>
+#include <loam/commit/store.h>
 
 #include "common/base/status.h"
 
@@ -23,6 +24,8 @@ struct ManagerOptions {
   /// Folder of what must survive a restart (R11), made if only it is missing; one manager's alone. Empty: nothing
   /// survives, the end of the manager is the cluster's end.
   std::string data;
+  /// Instead of `data`: what holds the state and outlives the manager.
+  Store* store = nullptr;
   /// How long the idle server thread looks for messages before it sleeps.
   uint64_t spin_ns = 20'000;
   /// An administrative request that waits for storage nodes is answered DEADLINE_EXCEEDED after this.
@@ -38,17 +41,18 @@ struct ManagerOptions {
 
 /// Of the recoverer: what became of the transactions of sessions that have ended. Since the start, but for the levels.
 struct RecoveryStatistics {
-  uint64_t starts = 0;                 ///< of recoverers; more than one if it was fenced or failed
-  uint64_t committed = 0;              ///< transactions that had passed their commit point
-  uint64_t aborted = 0;                ///< rolled back
-  uint64_t cleared = 0;                ///< undo records removed
-  uint64_t reverted = 0;               ///< records of rolled back transactions
-  uint64_t repeated = 0;               ///< attempts that ended at a node that did not answer
-  uint64_t unreadable = 0;             ///< undo records that cannot be read: their transactions stay open
-  uint64_t scans = 0;                  ///< of the transaction table (R11)
-  uint64_t queued = 0;                 ///< level
-  uint64_t running = 0;                ///< level
-  std::map<NodeId, uint64_t> waiting;  ///< level: transactions that wait for a node
+  uint64_t starts = 0;                        ///< of recoverers; more than one if it was fenced or failed
+  uint64_t committed = 0;                     ///< transactions that had passed their commit point
+  uint64_t aborted = 0;                       ///< rolled back
+  uint64_t cleared = 0;                       ///< undo records removed
+  uint64_t reverted = 0;                      ///< records of rolled back transactions
+  uint64_t repeated = 0;                      ///< attempts that ended at a node that did not answer
+  uint64_t unreadable = 0;                    ///< undo records that cannot be read: their transactions stay open
+  std::vector<TransactionId> unreadable_ids;  ///< level: whose, the first of them
+  uint64_t scans = 0;                         ///< of the transaction table (R11)
+  uint64_t queued = 0;                        ///< level
+  uint64_t running = 0;                       ///< level
+  std::map<NodeId, uint64_t> waiting;         ///< level: transactions that wait for a node
 };
 
 /// Counters and levels of a running commit manager.
@@ -69,9 +73,9 @@ struct ManagerStatistics {
 /// thread; the rest from any.
 class CommitManager {
  public:
-  /// Opens the data folder, listens on both addresses and serves. kInvalidArgument (an option, an address, a folder
-  /// that cannot be written), kUnavailable (a port or the folder is in use: the message names it), kInternal (the state
-  /// in the folder cannot be read).
+  /// Opens the data folder or reads the store, listens on both addresses and serves. kInvalidArgument (an option, an
+  /// address, a folder that cannot be written), kUnavailable (a port or the folder is in use: the message names it),
+  /// kInternal (the state found there cannot be read).
   static Result<std::unique_ptr<CommitManager>> start(const ManagerOptions& options);
   ~CommitManager();
   CommitManager(const CommitManager&) = delete;
@@ -88,6 +92,9 @@ class CommitManager {
 
   /// As of now; waits for the server thread. All zero after stop().
   ManagerStatistics statistics() const;
+  /// Runs `task` on the server's thread, between two of its rounds: what administration does. False: the manager has
+  /// stopped, the task will not run.
+  bool post(std::function<void(Core&)> task);
 
  private:
   struct Parts;
