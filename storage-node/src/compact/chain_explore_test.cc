@@ -284,7 +284,7 @@ void explore_one(const std::vector<Op>& ops, uint64_t schedules) {
 }
 
 TEST(ChainExploreTest, EveryPair) {
-  for (const auto& ops : kOps.combinations(2)) explore_one(ops, 150);
+  for (const auto& ops : kOps.combinations(2)) explore_one(ops, 3'200);
 }
 
 TEST(ChainExploreTest, EveryTripleWithTheCompactorBesides) {

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "common/base/env.h"
 #include "storage-node/src/compact/table_compactor.h"
 
 namespace loam::storage {
@@ -60,18 +61,23 @@ void Compactor::take_mail(ThreadContext& thread) {
   statistics_ = working_;
 }
 
+bool Compactor::waits() const {
+  return waiting_ != nullptr || std::ranges::any_of(tables_, [](const auto& table) { return table->waits(); });
+}
+
 bool Compactor::free_memory() {
   bool freed = false;
   for (const auto& table : tables_) freed |= table->free_retired(epochs_);
-  freed |= std::erase_if(tables_, [&](const auto& table) { return table->deserted(epochs_); }) > 0;
-  return freed;
+  if (std::erase_if(tables_, [&](const auto& table) { return table->deserted(epochs_); }) == 0) return freed;
+  Env::probe("node.compact.table_freed");
+  return true;
 }
 
 bool Compactor::start_job(ThreadContext& thread) {
   const auto jobs =
       std::ranges::count_if(tables_, [](const auto& table) { return table->phase() != TableCompactor::Phase::kIdle; });
   if (static_cast<size_t>(jobs) >= options_.max_jobs) return false;
-  const bool pressure = pool_.fill() > options_.pressure_fill;
+  const bool pressure = pool_.fill() > options_.pressure_fill || Env::rare("node.compact.pressure");
   const EpochGuard guard(thread.epochs());
   TableCompactor* best = nullptr;
   size_t most = 0;

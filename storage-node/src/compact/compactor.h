@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
-#include "common/memory/mutex.h"
+#include "common/base/thread.h"
 #include "common/memory/page_pool.h"
 #include "common/snapshot/publication.h"
 #include "storage-node/src/log/thread_context.h"
@@ -77,6 +77,9 @@ class Compactor {
   /// Looks at up to `budget` entries, and does at most a few constant pieces of work besides. Enters epoch guards of
   /// its own: the caller is in none. False: nothing to do but to wait (for epochs, pins, garbage).
   bool step(ThreadContext& thread, size_t budget);
+  /// For the stepping thread: there is something that only waits for an epoch or a pin, so that a step soon may do
+  /// something though nothing new comes. Otherwise only garbage, a publication or a dropped table makes work.
+  bool waits() const;
 
   CompactorStatistics statistics() const;
 

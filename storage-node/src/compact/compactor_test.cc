@@ -300,13 +300,13 @@ class PageChoiceTest : public ::testing::Test {
   void spoil_full_pages() {
     for (uint64_t key = 100; key < kKeys; key += 2) put(key);
   }
-  void run_one_job() {
+  CompactorStatistics run_one_job() {
     CompactorStatistics statistics;
     const CompactorOptions options{.dead_share = 0, .max_sources = 1};
     TableCompactor compactor(fixture_.table, options, statistics);
     {
       const EpochGuard guard(thread_);
-      ASSERT_GT(compactor.choose(1, false), 0u);
+      EXPECT_GT(compactor.choose(1, false), 0u);
     }
     compactor.begin(nullptr);
     while (compactor.phase() != TableCompactor::Phase::kIdle) {
@@ -318,6 +318,8 @@ class PageChoiceTest : public ::testing::Test {
     }
     const EpochGuard guard(thread_);
     EXPECT_EQ(fixture_.table->check_invariants(), "");
+    EXPECT_EQ(compactor.choose(1, false) > 0, statistics.jobs_without_room == 0) << "not again before the next turn";
+    return statistics;
   }
 
   TableFixture fixture_{{.kind = TableKind::kNonTransactional, .pages = 64, .page_bytes = 65536}};
@@ -341,6 +343,29 @@ TEST_F(PageChoiceTest, SmallPagesComeAlong) {
   EXPECT_FALSE(listed(2));
   EXPECT_TRUE(listed(3)) << "16 KiB are not small, and nothing in it is garbage";
   EXPECT_LT(sizes().size(), before);
+}
+
+TEST_F(PageChoiceTest, RemaindersAreNotRewrittenForThemselvesWhenThereIsNoRoomForMore) {
+  spoil_full_pages();
+  // All memory is taken but 16 KiB.
+  PagePool& pool = *fixture_.pool;
+  std::vector<std::pair<std::byte*, size_t>> taken;
+  const auto take = [&](size_t bytes) {
+    std::byte* const block = pool.allocate(bytes, Reserve::kCompactor);
+    if (block != nullptr) taken.emplace_back(block, bytes);
+    return block != nullptr;
+  };
+  std::byte* const page = pool.allocate(65536, Reserve::kCompactor);
+  for (size_t bytes = 65536; bytes >= Page::kMinPageBytes; bytes /= 2) {
+    while (take(bytes)) {
+    }
+  }
+  pool.release(page, 65536);
+  ASSERT_TRUE(take(32768) && take(16384));
+  EXPECT_EQ(run_one_job().jobs_without_room, 1u);
+  EXPECT_TRUE(listed(1));
+  EXPECT_TRUE(listed(2));
+  for (const auto& [block, bytes] : taken) pool.release(block, bytes);
 }
 
 }  // namespace

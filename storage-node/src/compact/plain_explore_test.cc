@@ -213,7 +213,7 @@ TEST(PlainExploreTest, TheRarestMeetingsWithTheCompactor) {
 }
 
 TEST(PlainExploreTest, EveryPair) {
-  for (const auto& ops : kOps.combinations(2)) explore_one(ops, 150);
+  for (const auto& ops : kOps.combinations(2)) explore_one(ops, 1'000);
 }
 
 TEST(PlainExploreTest, EveryTripleWithTheCompactorBesides) {

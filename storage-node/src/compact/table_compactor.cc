@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/assert.h"
+#include "common/base/env.h"
 #include "storage-node/src/compact/plan.h"
 #include "storage-node/src/version/chain.h"
 
@@ -221,6 +222,7 @@ void TableCompactor::plan() {
     const auto filled = static_cast<double>(source.page->filled_bytes());
     if (static_cast<double>(source.garbage_bytes) > options_.min_page_dead_share * filled) return false;
     rest(source.page);
+    Env::probe("node.compact.futile_walk");
     ++statistics_.futile_walks;
     return true;
   });
@@ -228,7 +230,9 @@ void TableCompactor::plan() {
   while (!sources_.empty() && !take_targets()) {
     // The one that needs most goes; those that are all garbage need nothing.
     sources_.erase(std::ranges::max_element(sources_, {}, &Source::kept_bytes));
+    if (std::ranges::all_of(sources_, &Source::small)) sources_.clear();  // alone they free nothing, again and again
     if (!sources_.empty()) continue;
+    Env::probe("node.compact.no_room");
     ++statistics_.jobs_without_room;
     look_again_ = false;  // not at once
     wake_ = std::min(wake_, turn_ + 1);
@@ -271,13 +275,17 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
     chain.collect(publication_.get(), &collected);
     statistics_.versions_collected += collected.versions;
     statistics_.tombstones_collected += collected.tombstones;
+    if (collected.versions > 0) Env::probe("node.compact.version_collected");
+    if (collected.tombstones > 0) Env::probe("node.compact.tombstone_collected");
   }
   Link link = entry.load_link();
   if (!link.live()) return;
   Entry* const copied = copy(entry, link);
+  Env::pause_point("node.compact.copied");
   for (;;) {
     Link seen = link;
     if (entry.compare_exchange_link(seen, {link.valid_to, copied, EntryState::kMoved})) break;
+    Env::probe("node.compact.move_lost");
     if (!seen.live()) {
       // Reverted, removed or replaced meanwhile. Nobody has seen the copy.
       Chain::kill_unlinked(copied);
@@ -288,6 +296,7 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
     copied->link.init(link.encode());
   }
   if (!link.open() || entry.tombstone()) Page::of(copied)->add_garbage(copied->size_bytes);
+  Env::pause_point("node.compact.moved");
   ++statistics_.entries_moved;
   statistics_.bytes_moved += entry.size_bytes;
   chain.refresh();
@@ -315,6 +324,8 @@ void TableCompactor::publish(ThreadContext& thread) {
   for (const Page* const page : targets_) {
     if (page->garbage_bytes() > 0) rest(page);  // superseded versions that are still seen
   }
+  Env::probe("node.compact.page_retired");
+  Env::pause_point("node.compact.published");
   statistics_.pages_rewritten += sources.size();
   statistics_.pages_waiting += sources.size();
   targets_.clear();
@@ -335,6 +346,7 @@ bool TableCompactor::free_retired(const EpochDomain& epochs) {
     retired_.pop_front();
     ++freed;
   }
+  if (freed > 0) Env::probe("node.compact.page_freed");
   statistics_.pages_freed += freed;
   statistics_.pages_waiting -= freed;
   return freed > 0;

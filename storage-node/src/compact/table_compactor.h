@@ -60,6 +60,8 @@ class TableCompactor {
   bool step(ThreadContext& thread, size_t budget);
   /// Frees retired pages whose time has come, a few at a time. True if it freed some.
   bool free_retired(const EpochDomain& epochs);
+  /// A job is under way, retired pages are not freed yet, or the table is to go.
+  bool waits() const { return phase_ != Phase::kIdle || !retired_.empty() || dropped_; }
 
   /// The table was dropped: no operation begins any more.
   void drop(uint64_t epoch) { dropped_ = true, dropped_epoch_ = epoch; }

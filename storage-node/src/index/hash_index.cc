@@ -4,6 +4,7 @@
 #include <bit>
 #include <string>
 
+#include "common/base/env.h"
 #include "storage-node/src/index/array.h"
 #include "storage-node/src/log/entry.h"
 
@@ -119,6 +120,7 @@ InsertOutcome HashIndex::insert(EpochThread& thread, Key key, Entry* head, Curso
     Array* const next = array->next.load(std::memory_order_acquire);
     uint64_t expected = SlotWord::empty().bits;
     if (next != nullptr) {
+      Env::probe("node.index.insert_met_migration");
       if (probe.slot != nullptr && probe.word == SlotWord::empty()) {
         // Seal (I5). Acquire and release: as every swap of a slot; a failure means that another took or sealed it.
         if (!probe.slot->compare_exchange_strong(expected, SlotWord::moved_empty().bits, std::memory_order_acq_rel,
@@ -166,6 +168,7 @@ bool HashIndex::change(Cursor& cursor, SlotWord desired) {
       cursor.head = seen.entry();  // the same key's: a slot never holds another (I1)
       return false;
     }
+    Env::probe("node.index.change_met_migration");
     if (seen.is_pointer()) finish_slot(*cursor.array, *cursor.slot, seen);  // frozen: on to the next array
     cursor = find_from(cursor.array, cursor.key, cursor.hash);
     if (cursor.head != head) return false;

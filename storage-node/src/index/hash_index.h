@@ -179,7 +179,8 @@ class HashIndex {
   bool erase(EpochThread& thread, Cursor& cursor);
 
   /// Background work: begins a migration that is due (an index that is only erased from shrinks here), moves up to
-  /// `budget` slots. True if more is left to do now; false also if the pool refuses.
+  /// `budget` slots. True if more is left that can be done now; false also if the pool refuses, or if what is left is
+  /// in the hands of another thread.
   bool step(EpochThread& thread, size_t budget);
 
   /// Off: no migration begins any more (for baselines that measure without growth). A running one completes.

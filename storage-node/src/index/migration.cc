@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/base/env.h"
 #include "storage-node/src/index/array.h"
 #include "storage-node/src/index/hash_index.h"
 #include "storage-node/src/log/entry.h"
@@ -46,6 +47,7 @@ bool HashIndex::copy(const Array& from, Slot& old_slot, SlotWord frozen) {
 /// Copies a FROZEN slot and makes it MOVED_FULL, for an operation that needs its key in the next array.
 void HashIndex::finish_slot(Array& from, Slot& slot, SlotWord frozen) {
   const bool copied = copy(from, slot, frozen);
+  Env::probe("node.index.slot_migrated");
   // Relaxed: a count.
   if (copied) from.next.load(std::memory_order_acquire)->copied_in.fetch_add(1, std::memory_order_relaxed);
   uint64_t expected = frozen.bits;
@@ -89,6 +91,7 @@ size_t HashIndex::move_chunk(Array& from, size_t begin, size_t count) {
   for (size_t i = 0; i < frozen; ++i) {
     __builtin_prefetch(&to.slot(to.home(hash(Key(pending[i].word.entry()->key)))), 1);
   }
+  if (frozen > 0) Env::pause_point("node.index.frozen");
   if (moved > 0) from.moved.fetch_add(moved, std::memory_order_acq_rel);  // pairs with finish()
   for (size_t i = 0; i < frozen; ++i) finish_slot(from, *pending[i].slot, pending[i].word);
   return moved + frozen;
@@ -116,6 +119,7 @@ bool HashIndex::help(EpochThread& thread, Array& from, size_t budget) {
 
 /// Moves every slot that is left without relying on anybody's count: whoever sleeps, this ends.
 void HashIndex::complete_alone(EpochThread& thread, Array& from) {
+  Env::probe("node.index.completed_alone");
   size_t moved = 0;
   for (size_t begin = 0; begin < from.capacity; begin += kChunk) moved += move_chunk(from, begin, kChunk);
   count_moves(moved);
@@ -131,6 +135,7 @@ void HashIndex::finish(EpochThread& thread, Array& from) {
                                         std::memory_order_relaxed)) {
     return;
   }
+  Env::probe("node.index.migrated");
   migrations_.fetch_add(1, std::memory_order_relaxed);  // a statistic
   thread.retire(&from, Array::destroy, &pool_);
 }
@@ -162,6 +167,7 @@ bool HashIndex::start_migration(Array& array, Reserve reserve) {
   if (!growth_enabled_.load(std::memory_order_relaxed)) return false;  // a hint
   Array* const fresh = Array::create(pool_, target_capacity(array), reserve);
   if (fresh == nullptr) {
+    Env::probe("node.index.growth_refused");
     growth_refused_.fetch_add(1, std::memory_order_relaxed);  // a statistic
     return array.next.load(std::memory_order_acquire) != nullptr;
   }
@@ -208,7 +214,11 @@ bool HashIndex::step(EpochThread& thread, size_t budget) {
       (!wants_migration(*array) || !start_migration(*array, Reserve::kWrite))) {
     return false;
   }
-  return help(thread, *array, budget) || wants_migration(*current_.load(std::memory_order_acquire));
+  // Relaxed: a thread that does not see its own progress in the count looks again a moment later.
+  const uint64_t before = array->moved.load(std::memory_order_relaxed);
+  if (!help(thread, *array, budget)) return wants_migration(*current_.load(std::memory_order_acquire));
+  // What is left may be in the hands of a thread that stands still: no reason to turn until it goes on.
+  return array->moved.load(std::memory_order_relaxed) != before;
 }
 
 void HashIndex::count_moves(size_t moves) {

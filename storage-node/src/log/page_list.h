@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/base/env.h"
+#include "common/base/thread.h"
 #include "common/memory/epoch.h"
-#include "common/memory/mutex.h"
 #include "storage-node/src/log/page.h"
 
 namespace loam::storage {

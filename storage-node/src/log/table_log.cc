@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/base/assert.h"
+#include "common/base/env.h"
 
 namespace loam::storage {
 
@@ -32,8 +33,12 @@ Entry* TableLog::append(ThreadContext& thread, const EntryImage& image, Reserve 
       if (Entry* const entry = append_to(*head, image)) return entry;
     }
     head = open_head(thread, writer, static_cast<Reserve>(c), entry_size(image.row.size()));
-    if (head != nullptr) return append_to(*head, image);
+    if (head != nullptr) {
+      if (c > 0) Env::probe("node.log.reserve_used");
+      return append_to(*head, image);
+    }
   }
+  Env::probe("node.log.no_space");
   return nullptr;
 }
 

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <utility>
 
+#include "common/base/env.h"
 #include "common/schema/row.h"
 
 namespace loam::storage {
@@ -18,6 +19,12 @@ bool changes_something(Opcode opcode) {
 
 /// Is answered, unlike those that accompany a scan.
 bool is_request(Opcode opcode) { return opcode != Opcode::kScanCredit && opcode != Opcode::kScanCancel; }
+
+/// Of a table that is empty for want of memory (RegistryView::waiting).
+StatusCode answer_of_waiting(Opcode reply) {
+  if (reply == Opcode::kRevertReply) return StatusCode::kOk;
+  return reply == Opcode::kReadReply || reply == Opcode::kPlainReadReply ? StatusCode::kNotFound : StatusCode::kNoSpace;
+}
 
 Status fenced_status(SessionId session) {
   return {StatusCode::kFenced,
@@ -44,6 +51,7 @@ void Executor::run(Peer& peer, std::span<const Bytes> messages) {
 
 void Executor::run_batch(Peer& peer, std::span<const Bytes> messages) {
   if (peer.attached() && !begin_session(peer, messages)) return;
+  Env::pause_point("node.batch.admitted");
   for (const Bytes message : messages) {
     Status status = decode(peer, message);
     if (status.ok()) continue;
@@ -62,6 +70,7 @@ bool Executor::begin_session(Peer& peer, std::span<const Bytes> messages) {
   Status status;
   if (view_->fences.fenced(session.id())) {
     status = fenced_status(session.id());
+    Env::probe("node.request.late_fenced_refused");
     ExecutorCounters::add(counters_.fenced, messages.size());
     for (const Bytes message : messages) {
       ByteReader reader(message);
@@ -70,6 +79,7 @@ bool Executor::begin_session(Peer& peer, std::span<const Bytes> messages) {
       if (is_request(envelope.opcode)) refuse(peer, envelope.sequence, status);
     }
   } else if (!session.speaks(peer.id())) {
+    Env::probe("node.request.of_older_connection");
     status = Status(StatusCode::kUnavailable, "a newer connection speaks for the session");
   } else {
     return true;
@@ -95,6 +105,7 @@ Status Executor::decode(Peer& peer, Bytes message) {
   }
   // Only now: what was executed before is answered as it was then.
   if (!serving_.ok() && is_request(envelope.opcode)) {
+    Env::probe("node.request.refused_unserved");
     ExecutorCounters::add(counters_.refused, 1);
     refuse(peer, envelope.sequence, serving_);
     return ok_status();
@@ -134,11 +145,14 @@ Status Executor::look_up(Peer& peer, uint64_t sequence, bool& done) {
     case wire::ReplyWindow::Found::kNew:
       return ok_status();
     case wire::ReplyWindow::Found::kRunning:
+      Env::probe("node.request.twice_in_batch");
       break;  // both came in this batch: it is answered once
     case wire::ReplyWindow::Found::kAnswered:
+      Env::probe("node.request.answered_from_window");
       send_reply(peer);
       break;
     case wire::ReplyWindow::Found::kForgotten: {
+      Env::probe("node.request.forgotten");
       Status forgotten(StatusCode::kUnknownOutcome, "request " + std::to_string(sequence) +
                                                         " came again too late: whether it was executed is not known "
                                                         "any more; open a new session");
@@ -163,6 +177,7 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
     return ok_status();
   }
   if (attach.incarnation != registry_.incarnation()) {
+    Env::probe("node.attach.other_incarnation");
     refuse(peer, sequence,
            {StatusCode::kUnavailable, "this storage node is incarnation " +
                                           std::to_string(registry_.incarnation().value) + ", not " +
@@ -170,6 +185,7 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
     return ok_status();
   }
   if (view_->fences.fenced(attach.session)) {
+    Env::probe("node.attach.fenced");
     ExecutorCounters::add(counters_.fenced, 1);
     Status fenced = fenced_status(attach.session);
     refuse(peer, sequence, fenced);
@@ -317,7 +333,7 @@ Status Executor::decode_scan(Peer& peer, const wire::Envelope& envelope, ByteRea
   // Writes that stand before the scan in this batch are in the page list that the query takes.
   execute_pending(peer);
   Status started = scans_.start(peer, envelope.sequence, std::move(scan));
-  if (!started.ok()) send(peer, envelope.sequence, wire::ScanDone{std::move(started), {}});
+  if (!started.ok()) send(peer, envelope.sequence, scan_done(std::move(started)));
   return ok_status();
 }
 
@@ -342,6 +358,7 @@ bool Executor::admit(Peer& peer, uint64_t sequence, size_t operations) {
 
 bool Executor::fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot) {
   if (registry_.publication().covers(snapshot)) return true;
+  Env::probe("node.request.snapshot_too_old");
   refuse(peer, sequence,
          {StatusCode::kSnapshotTooOld,
           "versions that this snapshot sees may have been collected; begin a new transaction"});
@@ -351,8 +368,13 @@ bool Executor::fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot) {
 const ServedTable* Executor::serve(Request& request, const wire::RecordId& record, TableKind kind,
                                    StatusCode if_dropped) {
   const std::shared_ptr<ServedTable>* table = view_->find(record.table);
-  if (table == nullptr) {
+  const auto waiting = view_->waiting.find(record.table);
+  if (table == nullptr && waiting == view_->waiting.end()) {
     add(request, if_dropped);
+  } else if (table == nullptr) {
+    const bool mine = waiting->second.kind == kind && view_->owns(record.table, record.key);
+    const StatusCode other = waiting->second.kind == kind ? StatusCode::kWrongShard : StatusCode::kWrongTableKind;
+    add(request, mine ? answer_of_waiting(request.reply) : other);
   } else if ((*table)->info.kind != kind) {
     add(request, StatusCode::kWrongTableKind);
   } else if (!view_->owns(record.table, record.key)) {

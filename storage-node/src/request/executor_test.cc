@@ -183,6 +183,10 @@ TEST_F(ExecutorTest, ScanMessagesReachTheScansAndErrorsAreAnswered) {
   scans.answer = Status(StatusCode::kOverloaded, "too many queries");
   run(peer, std::pair(uint64_t{2}, scan));
   EXPECT_TRUE(peer.answer<wire::ScanDone>(2).status == StatusCode::kOverloaded);
+  EXPECT_EQ(peer.answer<wire::ScanDone>(2).retry_after_ns, kScanRetryNs);
+  scans.answer = Status(StatusCode::kNoSuchTable, "no such table");
+  run(peer, std::pair(uint64_t{3}, scan));
+  EXPECT_EQ(peer.answer<wire::ScanDone>(3).retry_after_ns, 0u) << "waiting is of no use";
 }
 
 }  // namespace

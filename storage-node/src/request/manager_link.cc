@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/base/env.h"
+#include "common/base/thread.h"
 #include "common/wire/storage.h"
 
 namespace loam::storage {
@@ -21,14 +23,15 @@ ManagerLink::ManagerLink(Registry& registry, SessionTable& sessions, EpochThread
       sessions_(sessions),
       thread_(thread),
       identity_(std::move(identity)),
-      send_(std::move(send)) {}
+      send_(std::move(send)),
+      start_(entropy() | 1) {}
 
 void ManagerLink::connected(uint64_t now_ns) {
   asked_sequence_ = registered_sequence_ = ++sequence_;
   asked_ns_ = now_ns;
-  // Incarnation 0 until the first registration.
+  // Incarnation 0 until the first registration is answered.
   send(asked_sequence_, wire::RegisterNode{identity_.address, identity_.admin_address, identity_.capacity_bytes,
-                                           registry_.incarnation()});
+                                           registry_.incarnation(), start_});
 }
 
 void ManagerLink::disconnected() {
@@ -148,18 +151,21 @@ void ManagerLink::take_lease(uint64_t until_ns, uint64_t now_ns) {
     registry_.grant_lease(until_ns);
     return;
   }
+  Env::probe("node.lease.waits_at_barrier");
   lease_waits_ = true;
   answer_when_seen(0, Opcode::kNodeRenewed);
 }
 
 Result<bool> ManagerLink::step(uint64_t now_ns) {
   if (asked_sequence_ != 0 && now_ns - asked_ns_ > patience_ns() && registry_.in_service()) {
+    Env::probe("node.manager.silent");
     return Status(StatusCode::kTimeout, "it does not answer");
   }
   if (registered_ && lease_ns_ != 0 && asked_sequence_ == 0 && now_ns - asked_ns_ >= lease_ns_ / kRenewalsPerLease) {
     asked_sequence_ = ++sequence_;
     asked_ns_ = now_ns;
     send(asked_sequence_, wire::RenewNode{});
+    registry_.make_waiting(thread_);
   }
   if (pending_.empty()) return false;
   registry_.epochs().advance();
@@ -190,6 +196,7 @@ void ManagerLink::answer(const PendingAnswer& due) {
       return send(due.sequence, wire::LossAccepted{});
     case Opcode::kNodeRenewed:
       lease_waits_ = false;
+      Env::probe("node.lease.taken_up_again");
       return registry_.grant_lease(lease_until_ns_);
     case Opcode::kNodeRegistered:
       return sessions_.drop_fenced(due.fences);

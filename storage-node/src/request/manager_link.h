@@ -86,6 +86,7 @@ class ManagerLink {
   EpochThread& thread_;
   const NodeIdentity identity_;
   const std::function<void(Bytes)> send_;
+  const uint64_t start_;  // this process's own (wire::RegisterNode)
   bool registered_ = false;
   std::vector<PendingAnswer> pending_;
   uint64_t sequence_ = 0;             // of the last request

@@ -59,6 +59,22 @@ TEST_F(ManagerLinkTest, RegistersAndServes) {
   EXPECT_EQ(registry->publication().number, 1u);
 }
 
+TEST_F(ManagerLinkTest, WithoutAnAnswerItRegistersAsTheSameStart) {
+  link.connected(now_ns);
+  const auto first = manager.answer<wire::RegisterNode>(1);
+  link.disconnected();
+  link.connected(now_ns);
+  const auto second = manager.answer<wire::RegisterNode>(2);
+  EXPECT_NE(first.start, 0u);
+  EXPECT_EQ(second.start, first.start);
+  EXPECT_EQ(second.incarnation, Incarnation(0));
+  manager.sent.clear();
+  ManagerLink other(*registry, sessions, *epoch_thread, {"tcp://127.0.0.1:1", "", 1u << 20},
+                    [this](Bytes message) { static_cast<void>(manager.send(message)); });
+  other.connected(now_ns);
+  EXPECT_NE(manager.answer<wire::RegisterNode>(1).start, first.start) << "another process";
+}
+
 TEST_F(ManagerLinkTest, RefusedRegistrationIsTheReason) {
   link.connected(now_ns);
   EXPECT_TRUE(receive(1, wire::Error{Status(StatusCode::kOverloaded, "too many nodes")}) == StatusCode::kOverloaded);
@@ -129,6 +145,60 @@ TEST_F(ManagerLinkTest, ComesBackAsWhoItIsAndTakesWhatHasChanged) {
   EXPECT_FALSE(registry->view().owned[0]);
   EXPECT_TRUE(registry->view().fences.fenced(SessionId(9)));
   EXPECT_EQ(registry->publication().number, 1u) << "the old one stays";
+}
+
+TEST_F(ManagerLinkTest, AFullNodeComesBackWithoutTheTablesThatDoNotFit) {
+  register_node();
+  link.disconnected();
+  std::vector<std::byte*> taken;
+  while (std::byte* const block = pool->allocate(PagePool::kMinBlockBytes, Reserve::kWrite)) taken.push_back(block);
+  link.connected(now_ns);
+  wire::NodeRegistered answer = with_lease(1'000'000'000);
+  const wire::TableInfo made_meanwhile = install(3).table;
+  answer.catalog.tables.push_back(made_meanwhile);
+  ASSERT_TRUE(receive(2, answer).ok()) << "what it has, it goes on serving";
+  EXPECT_NE(served(kAccounts), nullptr);
+  EXPECT_EQ(served(made_meanwhile.id), nullptr);
+  while (link.step(now_ns).value()) {
+  }
+  ASSERT_TRUE(serving().ok());
+  registry->grant_lease(UINT64_MAX);  // batches go by the real clock
+
+  RecordingPeer client(5);
+  attach(client, 5);
+  const wire::RecordId record{made_meanwhile.id, Key(1)};
+  const Buffer one = row(1);
+  const wire::Write insert{TransactionId(11), Snapshot(Version(10)), {{wire::WriteKind::kInsert, record, one}}};
+  run(client, std::pair(uint64_t{1}, insert), std::pair(uint64_t{2}, wire::Read{Snapshot(Version(10)), {record}}),
+      std::pair(uint64_t{3}, wire::Revert{TransactionId(11), {record}}),
+      std::pair(uint64_t{4}, wire::PlainRead{{record}}));
+  EXPECT_EQ(client.answer<wire::WriteReply>(1).results[0].code, StatusCode::kNoSpace);
+  EXPECT_EQ(client.answer<wire::ReadReply>(2).results[0].code, StatusCode::kNotFound) << "nothing was ever put there";
+  EXPECT_EQ(client.answer<wire::RevertReply>(3).results[0].code, StatusCode::kOk);
+  EXPECT_EQ(client.answer<wire::PlainReadReply>(4).results[0].code, StatusCode::kWrongTableKind);
+
+  for (std::byte* const block : taken) pool->release(block, PagePool::kMinBlockBytes);
+  now_ns += answer.lease_ns / 2;
+  ASSERT_TRUE(link.step(now_ns).ok());
+  EXPECT_NE(served(made_meanwhile.id), nullptr) << "made with the next renewal";
+  run(client, std::pair(uint64_t{5}, insert));
+  EXPECT_EQ(client.answer<wire::WriteReply>(5).results[0].code, StatusCode::kOk);
+}
+
+TEST_F(ManagerLinkTest, ATableThatWaitsForMemoryCanBeDropped) {
+  register_node();
+  link.disconnected();
+  std::vector<std::byte*> taken;
+  while (std::byte* const block = pool->allocate(PagePool::kMinBlockBytes, Reserve::kWrite)) taken.push_back(block);
+  link.connected(now_ns);
+  wire::NodeRegistered answer = with_lease(1'000'000'000);
+  answer.catalog.tables.push_back(install(3).table);
+  ASSERT_TRUE(receive(2, answer).ok());
+  ASSERT_TRUE(receive(7, wire::RemoveTable{TableId(3)}).ok());
+  for (std::byte* const block : taken) pool->release(block, PagePool::kMinBlockBytes);
+  now_ns += answer.lease_ns / 2;
+  ASSERT_TRUE(link.step(now_ns).ok());
+  EXPECT_EQ(served(TableId(3)), nullptr);
 }
 
 TEST_F(ManagerLinkTest, ANewEpochsPublicationReplacesAnyOlder) {

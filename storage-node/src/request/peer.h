@@ -37,6 +37,16 @@ class Peer {
   std::shared_ptr<NodeSession> session_;
 };
 
+/// When a scan that a limit has turned away may try again: every scan that runs now has ended in a few passes over its
+/// pages.
+inline constexpr uint64_t kScanRetryNs = 50'000'000;
+
+/// The end of a scan, with the advice that belongs to it.
+inline wire::ScanDone scan_done(Status status, const wire::ScanStatistics& statistics = {}) {
+  const uint64_t retry_after_ns = status == StatusCode::kOverloaded ? kScanRetryNs : 0;
+  return {std::move(status), statistics, retry_after_ns};
+}
+
 /// Where scans go. Implemented by the node's scan threads and by tests.
 class ScanPort {
  public:

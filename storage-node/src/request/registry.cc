@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "common/base/env.h"
+
 namespace loam::storage {
 namespace {
 
@@ -50,18 +52,28 @@ Status Registry::enter_service(EpochThread& thread, const wire::NodeRegistered& 
                 std::to_string(this->incarnation().value)};
   }
   LOAM_RETURN_IF_ERROR(registered.fences.check());
+  if (in_service()) Env::probe("node.registration.second");
+  if (registered.memory_lost) Env::probe("node.registration.memory_lost");
   if (versions_ == nullptr) versions_ = std::make_unique<VersionSource>(incarnation);
   const RegistryView& before = *view_.load(std::memory_order_relaxed);  // relaxed: this thread wrote it
   auto next = copy_view();
   next->tables.clear();
+  next->waiting.clear();
   std::vector<std::shared_ptr<Table>> made;
   for (const wire::TableInfo& info : registered.catalog.tables) {
-    std::shared_ptr<ServedTable>& table = next->tables[info.id];
     if (const auto* kept = before.find(info.id); kept != nullptr) {
-      table = *kept;
+      next->tables[info.id] = *kept;
+      continue;
+    }
+    Result<std::shared_ptr<ServedTable>> table = make_table(info);
+    if (table.ok()) {
+      made.push_back((*table)->table);
+      next->tables[info.id] = std::move(table).value();
+    } else if (in_service() && table.code() == StatusCode::kNoSpace) {
+      Env::probe("node.registration.table_waits");
+      next->waiting[info.id] = info;
     } else {
-      LOAM_ASSIGN_OR_RETURN(table, make_table(info));
-      made.push_back(table->table);
+      return table.status();
     }
   }
   std::vector<TableId> dropped;
@@ -82,6 +94,26 @@ Status Registry::enter_service(EpochThread& thread, const wire::NodeRegistered& 
   return ok_status();
 }
 
+void Registry::make_waiting(EpochThread& thread) {
+  if (view_.load(std::memory_order_relaxed)->waiting.empty()) return;  // relaxed: this thread wrote it
+  auto next = copy_view();
+  std::vector<std::shared_ptr<Table>> made;
+  for (auto at = next->waiting.begin(); at != next->waiting.end();) {
+    Result<std::shared_ptr<ServedTable>> table = make_table(at->second);
+    if (!table.ok()) {
+      ++at;
+      continue;
+    }
+    made.push_back((*table)->table);
+    next->tables[at->first] = std::move(table).value();
+    at = next->waiting.erase(at);
+  }
+  if (made.empty()) return;
+  Env::probe("node.registration.waiting_table_made");
+  swap_view(thread, std::move(next));
+  for (auto& table : made) compactor_.add(std::move(table));
+}
+
 // Release: pairs with the acquire in lease_holds(): who finds the lease granted again sees the fences that came first.
 void Registry::grant_lease(uint64_t until_ns) { lease_until_ns_.store(until_ns, std::memory_order_release); }
 
@@ -91,7 +123,10 @@ void Registry::leave_service() {
 
 void Registry::fence(EpochThread& thread, const wire::FenceSet& fences) {
   auto next = copy_view();
-  if (fences_more(next->fences, fences)) return;
+  if (fences_more(next->fences, fences)) {
+    Env::probe("node.fence.late");
+    return;
+  }
   next->fences = fences;
   swap_view(thread, std::move(next));
 }
@@ -99,6 +134,7 @@ void Registry::fence(EpochThread& thread, const wire::FenceSet& fences) {
 void Registry::accept_loss(EpochThread& thread) {
   auto next = copy_view();
   next->memory_lost = false;
+  Env::probe("node.registration.loss_accepted");
   swap_view(thread, std::move(next));
 }
 
@@ -108,6 +144,7 @@ Status Registry::install(EpochThread& thread, const wire::TableInfo& table, cons
   if (next->find(table.id) == nullptr) {
     LOAM_ASSIGN_OR_RETURN(next->tables[table.id], make_table(table));
     made = next->tables[table.id]->table;
+    next->waiting.erase(table.id);
   }
   next->shards = shards;
   find_owned(*next, self());
@@ -118,14 +155,17 @@ Status Registry::install(EpochThread& thread, const wire::TableInfo& table, cons
 
 void Registry::remove(EpochThread& thread, TableId table) {
   auto next = copy_view();
-  if (next->tables.erase(table) == 0) return;
+  if (next->tables.erase(table) + next->waiting.erase(table) == 0) return;
   swap_view(thread, std::move(next));
   compactor_.drop(table);
 }
 
 void Registry::publish(EpochThread& thread, Publication publication) {
   const Publication* present = publication_.load(std::memory_order_relaxed);  // relaxed: this thread wrote it
-  if (!publication.newer_than(*present)) return;
+  if (!publication.newer_than(*present)) {
+    Env::probe("node.publication.late");
+    return;
+  }
   auto for_compactor = std::make_shared<const Publication>(publication);
   {
     const EpochGuard guard(thread);

@@ -30,6 +30,9 @@ struct ServedTable {
 /// One state of the registry. Immutable; valid as long as the reader's epoch guard.
 struct RegistryView {
   std::unordered_map<TableId, std::shared_ptr<ServedTable>> tables;
+  /// Tables that the commit manager has made while the node was away, and that there is no memory for. Nothing is in
+  /// them here: reads find nothing, writes get kNoSpace, until make_waiting().
+  std::unordered_map<TableId, wire::TableInfo> waiting;
   wire::ShardMap shards;
   std::bitset<wire::kVirtualShards> owned;  ///< shards of this node
   bool owns_all = false;
@@ -67,8 +70,11 @@ class Registry {
   // ---- control thread, each inside no guard -------------------------------------------------------------------------
 
   /// The node is registered, for the first time or again with the records that it has: takes tables, shards, fences and
-  /// publication as they are. kNoSpace if new tables do not fit, kInvalidArgument if it is told to be somebody else.
+  /// publication as they are. kNoSpace if the tables do not fit the first time; later, a node that is full goes on with
+  /// the tables that it has, and the others wait. kInvalidArgument if it is told to be somebody else.
   Status enter_service(EpochThread& thread, const wire::NodeRegistered& registered);
+  /// Makes the tables that wait, as far as there is memory now.
+  void make_waiting(EpochThread& thread);
   /// Requests are served until then, by Env's clock.
   void grant_lease(uint64_t until_ns);
   /// Requests are refused from the next batch on, for good: the node stops, or was replaced.

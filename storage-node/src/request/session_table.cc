@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "common/base/env.h"
+
 namespace loam::storage {
 
 Result<std::shared_ptr<NodeSession>> SessionTable::attach(SessionId session, PeerId peer) {
@@ -11,6 +13,7 @@ Result<std::shared_ptr<NodeSession>> SessionTable::attach(SessionId session, Pee
   {
     const std::scoped_lock lock(mutex_);
     if (given_up_.contains(session)) {
+      Env::probe("node.session.met_given_up");
       return Status(StatusCode::kUnknownOutcome,
                     "session " + std::to_string(session.value) +
                         " was away for so long that the storage node has forgotten what it did; open a new one");
@@ -18,7 +21,7 @@ Result<std::shared_ptr<NodeSession>> SessionTable::attach(SessionId session, Pee
     const auto at = sessions_.find(session);
     if (at != sessions_.end()) {
       found = at->second;
-    } else if (sessions_.size() >= kMaxSessions && !give_one_up()) {
+    } else if ((sessions_.size() >= kMaxSessions || Env::rare("node.session.crowded")) && !give_one_up()) {
       return Status(StatusCode::kOverloaded, "the storage node knows " + std::to_string(sessions_.size()) +
                                                  " sessions already, as many as it takes; try again");
     } else {
@@ -29,6 +32,7 @@ Result<std::shared_ptr<NodeSession>> SessionTable::attach(SessionId session, Pee
     if (before == 0 && found->windowed_.load(std::memory_order_relaxed)) away_.erase(found->away_);
   }
   if (before != 0 && before != peer) {
+    Env::probe("node.session.connected_anew");
     close_(before,
            {StatusCode::kUnavailable, "a newer connection speaks for session " + std::to_string(session.value)});
   }
@@ -71,6 +75,7 @@ void SessionTable::drop_fenced(const wire::FenceSet& fences) {
         continue;
       }
       // Relaxed, both: changed under this lock only.
+      Env::probe("node.session.dropped_fenced");
       ended.emplace_back(session.id(), session.current_.load(std::memory_order_relaxed));
       drop(*at->second);
       at = sessions_.erase(at);
@@ -88,6 +93,7 @@ bool SessionTable::give_one_up() {
   if (away_.empty() || given_up_.size() >= kMaxGivenUp) return false;
   NodeSession& longest = *away_.front();
   const SessionId id = longest.id();
+  Env::probe("node.session.given_up");
   given_up_.insert(id);
   drop(longest);
   sessions_.erase(id);

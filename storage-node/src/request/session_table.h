@@ -25,7 +25,7 @@
 #include "common/base/env.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
-#include "common/memory/mutex.h"
+#include "common/base/thread.h"
 #include "common/wire/fence_set.h"
 #include "common/wire/reply_window.h"
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/base/env.h"
 #include "common/base/status.h"
 #include "common/schema/chunk.h"
 #include "common/schema/query.h"
@@ -15,6 +16,8 @@ namespace loam::storage {
 
 /// A chunk is sent when it has grown to this.
 inline constexpr size_t kScanChunkBytes = size_t{256} << 10;
+/// In the simulator, whose tables are small, so that streams have many chunks.
+inline constexpr size_t kShortChunkBytes = 512;
 
 /// Role: turns selected rows into chunks of the query's partial schema: a projection row by row as they come, a top-k
 /// or aggregates after the last page. Owner: a query; one thread. The schema outlives it.
@@ -37,7 +40,7 @@ class Output {
   virtual bool drain() { return true; }
 
   /// The chunk should be sent before anything else happens.
-  bool full() const { return chunk_.bytes() >= kScanChunkBytes || chunk_.rows() + Block::kRows > kMaxChunkRows; }
+  bool full() const { return chunk_.bytes() >= chunk_bytes_ || chunk_.rows() + Block::kRows > kMaxChunkRows; }
   /// The limit is reached: no row more is wanted.
   virtual bool satisfied() const { return false; }
   ChunkBuilder& chunk() { return chunk_; }
@@ -46,6 +49,7 @@ class Output {
   explicit Output(ResultSchema schema) : chunk_(std::move(schema)) {}
 
   ChunkBuilder chunk_;
+  const size_t chunk_bytes_ = Env::rare("node.scan.short_chunks") ? kShortChunkBytes : kScanChunkBytes;
 };
 
 }  // namespace loam::storage

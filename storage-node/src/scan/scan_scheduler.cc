@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "common/base/env.h"
+
 namespace loam::storage {
 
 uint64_t ScanPass::choose_page() const {
@@ -20,6 +22,7 @@ uint64_t ScanPass::choose_page() const {
 bool ScanPass::step(size_t budget_bytes) {
   const uint64_t number = choose_page();
   if (number == ScanQuery::kNoPage) return false;
+  if (number < cursor_) Env::probe("node.scan.wrapped_around");
   cursor_ = number;
   walk(number, budget_bytes);
   return true;
@@ -35,6 +38,7 @@ void ScanPass::walk(uint64_t number, size_t budget_bytes) {
       together_.push_back(query.get());
     }
   }
+  if (together_.size() > 1) Env::probe("node.scan.shared_page");
   const Entry* const begin = page->begin();
   const Entry* const end = page->end();  // the fill mark, read once: nothing above it is touched (R22)
   const Entry* at = end;

@@ -1,10 +1,8 @@
 #include "storage-node/src/server/background_thread.h"
 
-#include <chrono>
-
-#include <pthread.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include <algorithm>
+#include <string>
+#include <utility>
 
 #include "common/base/log.h"
 #include "storage-node/src/index/hash_index.h"
@@ -16,8 +14,13 @@ constexpr size_t kEntriesPerStep = 256;
 constexpr size_t kSlotsPerStep = 256;
 constexpr size_t kZeroBytesPerStep = size_t{256} << 10;
 constexpr size_t kFreesPerStep = 64;
-/// Between two looks when there was nothing to do: short against the commit manager's publications (10 ms).
-constexpr auto kPause = std::chrono::milliseconds(1);
+/// Between two looks when there was nothing to do: short against the commit manager's publications (10 ms). Doubled
+/// with every look that finds the node idle, up to kMaxPauseNs: an idle node costs next to no wake-ups.
+constexpr uint64_t kPauseNs = 1'000'000;
+constexpr uint64_t kMaxPauseNs = 16'000'000;
+/// A pool that is this full is looked at every kPauseNs. One that is filled within a single longer pause is met at its
+/// end: that takes more than a network gives, or a pool of a few pages.
+constexpr double kPressureFill = 0.5;
 /// Below the network threads (0): they get the core first when both want it.
 constexpr int kNice = 5;
 /// A thread that has been inside one batch for so long holds all reclamation back.
@@ -32,8 +35,7 @@ BackgroundThread::BackgroundThread(Registry& registry, Compactor& compactor, Pag
 BackgroundThread::~BackgroundThread() { stop(); }
 
 void BackgroundThread::run() {
-  thread_ = std::thread([this] { loop(); });
-  pthread_setname_np(thread_.native_handle(), "loam-background");
+  thread_ = Thread("loam-background", [this] { loop(); }, kNice);
 }
 
 void BackgroundThread::stop() {
@@ -43,13 +45,16 @@ void BackgroundThread::stop() {
 }
 
 void BackgroundThread::loop() {
-  // Linux: priorities are per thread. It may be refused in a container; then the thread is as eager as the others.
-  static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice));
   EpochThread epoch_thread(epochs_, "background");
   ThreadContext context(epoch_thread, writer_);
   bool stall_logged = false;
+  uint64_t pause_ns = kPauseNs;
+  double fill = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {  // relaxed: see stop()
-    if (step(context)) continue;
+    if (step(context)) {
+      pause_ns = kPauseNs;
+      continue;
+    }
     EpochStall stall;
     const bool stalled = epochs_.stall(kStallNs, stall);
     if (stalled && !stall_logged) {
@@ -57,7 +62,10 @@ void BackgroundThread::loop() {
                 " ms; no memory is freed until it ends");
     }
     stall_logged = stalled;
-    std::this_thread::sleep_for(kPause);
+    const double before = std::exchange(fill, pool_.fill());
+    if (fill != before || fill > kPressureFill || compactor_.waits() || epoch_thread.pending() > 0) pause_ns = kPauseNs;
+    sleep_ns(pause_ns);
+    pause_ns = std::min(pause_ns * 2, kMaxPauseNs);
   }
 }
 

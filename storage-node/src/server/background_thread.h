@@ -2,8 +2,9 @@
 #pragma once
 
 #include <atomic>
-#include <thread>
+#include <cstdint>
 
+#include "common/base/thread.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
 #include "storage-node/src/compact/compactor.h"
@@ -12,7 +13,8 @@
 namespace loam::storage {
 
 /// Role: steps the compactor and index migrations, zeroes free pages, moves epochs on. Runs at a lower priority than
-/// the network threads, in small steps, and sleeps when there is nothing to do. Owner: the node. Threads: its own.
+/// the network threads, in small steps, and sleeps when there is nothing to do, longer while
+/// the node is idle. Owner: the node. Threads: its own.
 class BackgroundThread {
  public:
   /// `writer` is this thread's writer number towards tables.
@@ -32,7 +34,7 @@ class BackgroundThread {
   EpochDomain& epochs_;
   const size_t writer_;
   std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace loam::storage

@@ -4,10 +4,8 @@
 #include <chrono>
 #include <utility>
 
-#include <pthread.h>
-
+#include "common/base/env.h"
 #include "common/base/log.h"
-#include "common/net/tcp_transport.h"
 
 namespace loam::storage {
 namespace {
@@ -30,9 +28,8 @@ ControlThread::~ControlThread() { stop(); }
 Status ControlThread::start(const net::Address& manager, const NodeIdentity& identity, uint64_t timeout_ns) {
   net::TransportOptions options;
   options.spin_ns = 0;  // a message every few milliseconds is not worth a core
-  LOAM_ASSIGN_OR_RETURN(transport_, net::make_tcp_transport(options));
-  thread_ = std::thread([this, manager, identity] { loop(manager, identity); });
-  pthread_setname_np(thread_.native_handle(), "loam-control");
+  LOAM_ASSIGN_OR_RETURN(transport_, net::make_transport(manager.scheme, options));
+  thread_ = Thread("loam-control", [this, manager, identity] { loop(manager, identity); });
 
   std::unique_lock lock(mutex_);
   const bool answered =
@@ -87,7 +84,7 @@ void ControlThread::connect(const net::Address& manager, uint64_t now_ns) {
   } else if (connecting.code() == StatusCode::kInvalidArgument) {
     tell_start(connecting.status());
   } else {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     last_failure_ = connecting.status();
   }
 }
@@ -119,6 +116,7 @@ void ControlThread::on_messages(net::Connection& connection, std::span<const Byt
   last_error_.clear();
   connected_.store(true, std::memory_order_relaxed);  // relaxed: statistics
   if (was_registered_) {
+    Env::probe("node.manager.found_again");
     reconnects_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
     log_info("the commit manager at " + connection.peer().to_string() + " has this node back");
   }
@@ -134,11 +132,12 @@ void ControlThread::on_closed(net::Connection& connection, const Status& status)
     log_warning("no connection to the " + text + "; trying again");
     last_error_ = text;
   }
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   last_failure_ = Status(status.code(), text);
 }
 
 void ControlThread::end(const Status& status) {
+  Env::probe("node.manager.replaced_this_node");
   ended_ = true;
   registry_.leave_service();
   const Status why(status.code(),
@@ -150,7 +149,7 @@ void ControlThread::end(const Status& status) {
 }
 
 void ControlThread::tell_start(Status status) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   if (start_status_.has_value()) return;
   start_status_ = std::move(status);
   started_.notify_all();

@@ -2,15 +2,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "common/base/thread.h"
 #include "common/memory/epoch.h"
 #include "common/net/transport.h"
 #include "storage-node/src/request/manager_link.h"
@@ -68,9 +66,9 @@ class ControlThread : public net::Handler {
   std::string last_error_;  // said once
   // Any thread.
   std::atomic<bool> stopping_{false};
-  std::thread thread_;
-  std::mutex mutex_;
-  std::condition_variable started_;
+  Thread thread_;
+  Mutex mutex_;
+  Condition started_;
   std::optional<Status> start_status_;  // guarded by mutex_
   Status last_failure_;                 // guarded by mutex_: of the attempts before the first registration
   std::atomic<uint64_t> reconnects_{0};

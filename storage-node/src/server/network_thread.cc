@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include <pthread.h>
+#include "common/base/env.h"
 
 namespace loam::storage {
 
@@ -31,6 +31,7 @@ class NetworkThread::ConnectionPeer : public Peer {
 
   void send_or_keep(Buffer message) {
     if (waiting_.empty() && connection_.send(message).ok()) return;
+    Env::probe("node.scan.peer_reads_slowly");
     waiting_bytes_ += message.size();
     waiting_.push_back(std::move(message));
     if (waiting_bytes_ <= kMaxWaitingBytes) return;
@@ -71,8 +72,7 @@ void NetworkThread::set_scans(ScanPort& scans, PeerListener& listener) {
 }
 
 void NetworkThread::run() {
-  thread_ = std::thread([this] { loop(); });
-  pthread_setname_np(thread_.native_handle(), ("loam-net-" + std::to_string(number_)).c_str());
+  thread_ = Thread("loam-net-" + std::to_string(number_), [this] { loop(); });
 }
 
 void NetworkThread::stop() {
@@ -91,7 +91,7 @@ const ExecutorCounters* NetworkThread::counters() const {
 void NetworkThread::post(Outgoing outgoing) {
   bool first;
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     first = posted_.empty();
     posted_.push_back(std::move(outgoing));
   }
@@ -131,7 +131,7 @@ void NetworkThread::drain() {
 
 void NetworkThread::deliver_posted() {
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     delivering_.swap(posted_);
   }
   for (Outgoing& outgoing : delivering_) {

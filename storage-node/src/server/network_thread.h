@@ -5,13 +5,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "common/base/thread.h"
 #include "common/memory/epoch.h"
 #include "common/net/transport.h"
 #include "storage-node/src/request/executor.h"
@@ -92,7 +91,7 @@ class NetworkThread : public net::Handler, public Outbox {
   EpochDomain& epochs_;
   ScanPort* scans_ = nullptr;
   PeerListener* listener_ = nullptr;
-  std::thread thread_;
+  Thread thread_;
 
   // Its own thread only.
   std::unique_ptr<EpochThread> epoch_thread_;
@@ -106,7 +105,7 @@ class NetworkThread : public net::Handler, public Outbox {
   std::unique_ptr<Executor> executor_owner_;
   // Any thread.
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;
+  Mutex mutex_;
   std::vector<Outgoing> posted_;  // guarded by mutex_
 };
 

@@ -7,7 +7,7 @@
 #include "common/base/env.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
-#include "common/net/tcp_transport.h"
+#include "common/net/transport.h"
 #include "storage-node/src/admin/admin_server.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/index/hash_index.h"
@@ -24,6 +24,8 @@ namespace {
 
 constexpr unsigned kMaxNetworkThreads = 64;
 constexpr unsigned kMaxScanThreads = 64;
+/// A poll that spins for longer only takes a core from the others.
+constexpr uint64_t kMaxSpinNs = 1'000'000'000;
 
 Status out_of_range(const std::string& option, const std::string& range) {
   return {StatusCode::kInvalidArgument, "option " + option + " must be " + range};
@@ -57,19 +59,19 @@ Status NodeOptions::check() const {
   LOAM_RETURN_IF_ERROR(net::Address::parse(listen).status());
   if (!advertise.empty()) LOAM_RETURN_IF_ERROR(net::Address::parse(advertise).status());
   LOAM_RETURN_IF_ERROR(net::Address::parse(manager).status());
+  if (spin_ns > kMaxSpinNs) return out_of_range("spin", "0 to 1 s");
   if (network_threads == 0 || network_threads > kMaxNetworkThreads) {
-    return out_of_range("network_threads", "1 to " + std::to_string(kMaxNetworkThreads));
+    return out_of_range("network-threads", "1 to " + std::to_string(kMaxNetworkThreads));
   }
   if (scan_threads == 0 || scan_threads > kMaxScanThreads) {
-    return out_of_range("scan_threads", "1 to " + std::to_string(kMaxScanThreads));
+    return out_of_range("scan-threads", "1 to " + std::to_string(kMaxScanThreads));
   }
   if (!std::has_single_bit(page_bytes) || page_bytes < PagePool::kMinPageBytes ||
       page_bytes > PagePool::kMaxPageBytes) {
-    return out_of_range("page_bytes", "a power of two from " + std::to_string(PagePool::kMinPageBytes) + " to " +
-                                          std::to_string(PagePool::kMaxPageBytes));
+    return out_of_range("page", "a power of two from 4 KiB to 1 GiB");
   }
-  if (!(compact_dead_share > 0 && compact_dead_share < 1)) return out_of_range("compact_dead_share", "between 0 and 1");
-  if (max_queries == 0) return out_of_range("max_queries", "at least 1");
+  if (!(compact_dead_share > 0 && compact_dead_share < 1)) return out_of_range("compact-dead-share", "between 0 and 1");
+  if (max_queries == 0) return out_of_range("max-queries", "at least 1");
   return ok_status();
 }
 
@@ -83,6 +85,7 @@ struct StorageNode::Impl {
   Status start_network();
   void stop();
   NodeStatistics statistics();
+  std::string check_invariants();
 
   const NodeOptions options;
   const std::function<void(const Status&)> on_ended;
@@ -108,6 +111,7 @@ Status StorageNode::Impl::start() {
   pool_options.limit_bytes = options.memory_bytes;
   pool_options.page_size_bytes = options.page_bytes;
   pool_options.huge_pages = options.huge_pages;
+  pool_options.prefault = !Env::kSimulated;  // simulated nodes are many and short-lived
   LOAM_ASSIGN_OR_RETURN(pool, PagePool::create(pool_options));
   CompactorOptions compactor_options;
   compactor_options.dead_share = options.compact_dead_share;
@@ -133,19 +137,19 @@ Status StorageNode::Impl::start() {
 /// The node listens before it registers, since it tells the commit manager its address; until then it answers
 /// kUnavailable.
 Status StorageNode::Impl::start_network() {
+  LOAM_ASSIGN_OR_RETURN(const net::Address wanted, net::Address::parse(options.listen));
   net::TransportOptions transport_options;
   transport_options.spin_ns = options.spin_ns;
   std::vector<net::Transport::Share> shares;
   std::vector<Outbox*> outboxes;
   for (size_t i = 0; i < options.network_threads; ++i) {
-    LOAM_ASSIGN_OR_RETURN(auto transport, net::make_tcp_transport(transport_options));
+    LOAM_ASSIGN_OR_RETURN(auto transport, net::make_transport(wanted.scheme, transport_options));
     network.push_back(std::make_unique<NetworkThread>(i, options.network_threads, std::move(transport), *registry,
                                                       *sessions, epochs));
     shares.push_back({&network.back()->transport(), network.back().get()});
     outboxes.push_back(network.back().get());
   }
-  LOAM_ASSIGN_OR_RETURN(listener,
-                        network.front()->transport().listen(net::Address::parse(options.listen).value(), shares));
+  LOAM_ASSIGN_OR_RETURN(listener, network.front()->transport().listen(wanted, shares));
   address = listener->address().to_string();
   scans = std::make_unique<ScanService>(*registry, epochs, *pool, std::move(outboxes),
                                         ScanService::Options{options.scan_threads, options.max_queries});
@@ -209,6 +213,17 @@ NodeStatistics StorageNode::Impl::statistics() {
   return s;
 }
 
+std::string StorageNode::Impl::check_invariants() {
+  pool->check_invariants();
+  EpochThread thread(epochs, "check");
+  const EpochGuard guard(thread);
+  for (const auto& [id, table] : registry->view().tables) {
+    const std::string wrong = table->table->check_invariants();
+    if (!wrong.empty()) return "table " + table->info.name + ": " + wrong;
+  }
+  return {};
+}
+
 Result<std::unique_ptr<StorageNode>> StorageNode::start(const NodeOptions& options,
                                                         std::function<void(const Status&)> on_ended) {
   auto impl = std::make_unique<Impl>(options, std::move(on_ended));
@@ -223,5 +238,6 @@ void StorageNode::stop() { impl_->stop(); }
 const std::string& StorageNode::address() const { return impl_->address; }
 const std::string& StorageNode::admin_address() const { return impl_->admin_address; }
 NodeStatistics StorageNode::statistics() const { return impl_->statistics(); }
+std::string StorageNode::check_invariants() const { return impl_->check_invariants(); }
 
 }  // namespace loam::storage

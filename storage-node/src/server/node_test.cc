@@ -40,10 +40,15 @@ TEST(StorageNode, OptionsOutOfRangeAreNamed) {
   NodeOptions options = small();
   options.page_bytes = 3000;
   EXPECT_TRUE(start(options) == StatusCode::kInvalidArgument);
-  EXPECT_NE(start(options).message().find("page_bytes"), std::string_view::npos);
+  EXPECT_NE(start(options).message().find("option page "), std::string_view::npos);
   options = small();
   options.network_threads = 0;
-  EXPECT_NE(start(options).message().find("network_threads"), std::string_view::npos);
+  EXPECT_NE(start(options).message().find("network-threads"), std::string_view::npos);
+  options = small();
+  options.spin_ns = 1'000'000'000;
+  EXPECT_TRUE(options.check().ok());
+  ++options.spin_ns;
+  EXPECT_NE(start(options).message().find("option spin "), std::string_view::npos);
   options = small();
   options.listen = "127.0.0.1";
   EXPECT_TRUE(start(options) == StatusCode::kInvalidArgument) << start(options).to_string();

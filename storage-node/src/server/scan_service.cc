@@ -5,6 +5,8 @@
 #include <chrono>
 #include <string>
 
+#include "common/base/env.h"
+
 namespace loam::storage {
 
 ScanService::ScanService(Registry& registry, EpochDomain& epochs, PagePool& pool, std::vector<Outbox*> outboxes,
@@ -47,7 +49,7 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
   const size_t parts = std::min<size_t>(workers_.size(), scan.credits);
   ScanId id;
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     if (active_.size() >= options_.max_queries) {
       return {StatusCode::kOverloaded, "the storage node runs " + std::to_string(active_.size()) +
                                            " scan queries already, as many as it takes; try again"};
@@ -76,12 +78,17 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
 Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
   const RegistryView& view = registry_.view();
   const std::shared_ptr<ServedTable>* found = view.find(scan.table);
+  if (found == nullptr && view.waiting.contains(scan.table)) {
+    return Status(StatusCode::kNoSpace, "the storage node has no memory for table " + std::to_string(scan.table.value) +
+                                            " yet; remove records or drop tables, then try again");
+  }
   if (found == nullptr) {
     return Status(StatusCode::kNoSuchTable,
                   "table " + std::to_string(scan.table.value) + " was dropped or never existed");
   }
   const std::shared_ptr<ServedTable>& table = *found;
   if (scan.map_version != view.shards.version) {
+    Env::probe("node.scan.other_map");
     return Status(StatusCode::kWrongShard, "the scan names shard map " + std::to_string(scan.map_version) +
                                                ", this node has " + std::to_string(view.shards.version));
   }
@@ -116,7 +123,7 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
 }
 
 void ScanService::credit(Peer& peer, uint64_t sequence, uint32_t credits) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   const auto request = by_request_.find({peer.id(), sequence});
   if (request == by_request_.end()) return;  // it has just ended
   Active& active = active_.at(request->second);
@@ -131,15 +138,16 @@ void ScanService::credit(Peer& peer, uint64_t sequence, uint32_t credits) {
 }
 
 void ScanService::cancel(Peer& peer, uint64_t sequence) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   const auto request = by_request_.find({peer.id(), sequence});
   if (request != by_request_.end()) cancel_parts(request->second, {StatusCode::kCancelled, "cancelled by the client"});
 }
 
 void ScanService::peer_gone(PeerId peer) {
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   for (auto request = by_request_.lower_bound({peer, 0}); request != by_request_.end() && request->first.first == peer;
        ++request) {
+    Env::probe("node.scan.client_gone");
     cancel_parts(request->second, {StatusCode::kCancelled, "the client is gone"});
   }
 }
@@ -154,7 +162,7 @@ void ScanService::send_chunk(ScanId id, size_t part, Bytes bytes) {
   PeerId peer;
   uint64_t sequence;
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     Active& active = active_.at(id);
     ++active.outstanding[part];
     ++active.statistics.chunks;
@@ -171,7 +179,7 @@ void ScanService::send_chunk(ScanId id, size_t part, Bytes bytes) {
 void ScanService::part_done(ScanId id, const Status& status, const wire::ScanStatistics& statistics) {
   Active ended;
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     Active& active = active_.at(id);
     active.statistics.pages += statistics.pages;
     active.statistics.pages_total += statistics.pages_total;
@@ -179,6 +187,7 @@ void ScanService::part_done(ScanId id, const Status& status, const wire::ScanSta
     active.statistics.rows += statistics.rows;
     active.statistics.elapsed_ns = std::max(active.statistics.elapsed_ns, statistics.elapsed_ns);
     if (!status.ok() && active.status.ok()) {
+      Env::probe("node.scan.failed");
       active.status = status;
       cancel_parts(id, {StatusCode::kCancelled, "another part of the scan failed"});
     }
@@ -189,9 +198,9 @@ void ScanService::part_done(ScanId id, const Status& status, const wire::ScanSta
   }
   finished_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
   Outgoing outgoing{ended.peer, {}, {}};
-  wire::encode_message(wire::ScanDone{std::move(ended.status), ended.statistics}, ended.sequence, outgoing.message);
+  wire::encode_message(scan_done(std::move(ended.status), ended.statistics), ended.sequence, outgoing.message);
   outbox_of(ended.peer).post(std::move(outgoing));
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(mutex_);
   if (active_.empty()) idle_.notify_all();
 }
 

@@ -2,17 +2,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <loam/storage/node.h>
 
+#include "common/base/thread.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
 #include "storage-node/src/request/peer.h"
@@ -92,8 +91,8 @@ class ScanService : public ScanPort, public PeerListener {
   std::vector<std::unique_ptr<PartSink>> sinks_;
   std::vector<std::unique_ptr<ScanWorker>> workers_;  // part p of every scan runs on workers_[p]
 
-  std::mutex mutex_;
-  std::condition_variable idle_;
+  Mutex mutex_;
+  Condition idle_;
   // Guarded by mutex_.
   std::unordered_map<ScanId, Active> active_;
   std::map<std::pair<PeerId, uint64_t>, ScanId> by_request_;

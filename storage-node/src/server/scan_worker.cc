@@ -4,9 +4,7 @@
 #include <string>
 #include <utility>
 
-#include <pthread.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include "common/base/env.h"
 
 namespace loam::storage {
 namespace {
@@ -29,14 +27,13 @@ ScanWorker::ScanWorker(Registry& registry, EpochDomain& epochs, PagePool& pool, 
 ScanWorker::~ScanWorker() { stop(); }
 
 void ScanWorker::run(size_t number) {
-  thread_ = std::thread([this, number] { loop(number); });
-  pthread_setname_np(thread_.native_handle(), ("loam-scan-" + std::to_string(number)).c_str());
+  thread_ = Thread("loam-scan-" + std::to_string(number), [this, number] { loop(number); }, kNice);
 }
 
 void ScanWorker::stop() {
   if (!thread_.joinable()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     stopping_ = true;
   }
   posted_.notify_one();
@@ -45,15 +42,13 @@ void ScanWorker::stop() {
 
 void ScanWorker::post(Command command) {
   {
-    const std::lock_guard lock(mutex_);
+    const std::scoped_lock lock(mutex_);
     commands_.push_back(std::move(command));
   }
   posted_.notify_one();
 }
 
 void ScanWorker::loop(size_t number) {
-  // Linux: priorities are per thread. It may be refused in a container; then scans are as eager as requests.
-  static_cast<void>(setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice));
   EpochThread thread(epochs_, "scan " + std::to_string(number));
   bool busy = false;
   while (take_commands(!busy)) {
@@ -85,6 +80,7 @@ bool ScanWorker::step(EpochThread& thread, uint64_t now_ns) {
     }
   }
   if (!registry_.lease_holds(now_ns)) {
+    Env::probe("node.scan.without_lease");
     scheduler_.cancel_all({StatusCode::kUnavailable, "scan: the storage node's lease has run out; try again"}, now_ns);
   }
   if (pool_.fill() > kPressureFill) scheduler_.cancel_blocked(kBlockedUnderPressureNs, now_ns);

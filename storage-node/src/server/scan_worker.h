@@ -2,13 +2,11 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <set>
-#include <thread>
 #include <vector>
 
+#include "common/base/thread.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
 #include "storage-node/src/request/registry.h"
@@ -44,14 +42,14 @@ class ScanWorker {
   Registry& registry_;
   EpochDomain& epochs_;
   PagePool& pool_;
-  std::thread thread_;
+  Thread thread_;
   // The scan thread only.
   ScanScheduler scheduler_;
   std::set<TableId> tables_;  // of queries that may be under way
   std::vector<Command> taken_;
   // Any thread.
-  std::mutex mutex_;
-  std::condition_variable posted_;
+  Mutex mutex_;
+  Condition posted_;
   std::vector<Command> commands_;  // guarded by mutex_
   bool stopping_ = false;          // guarded by mutex_
   std::atomic<uint64_t> pages_{0};

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "common/base/assert.h"
+#include "common/base/env.h"
 
 namespace loam::storage {
 namespace {
@@ -90,6 +91,7 @@ void execute(ThreadContext& thread, std::span<PointOperation> operations) {
   for (size_t at = 0; at < operations.size(); at += kBatchGroup) {
     const auto group = operations.subspan(at, std::min(kBatchGroup, operations.size() - at));
     find_group(group, cursors);
+    Env::pause_point("node.batch.looked_up");
     for (size_t i = 0; i < group.size(); ++i) run(thread, group[i], cursors[i]);
   }
 }

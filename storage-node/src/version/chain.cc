@@ -1,6 +1,7 @@
 #include "storage-node/src/version/chain.h"
 
 #include "common/base/assert.h"
+#include "common/base/env.h"
 
 namespace loam::storage {
 namespace {
@@ -94,6 +95,7 @@ void Chain::link(Entry* claimed, Entry* entry) {
   for (;;) {
     point_unlinked(entry, resolve_moved(claimed));
     if (index_.replace(cursor_, entry)) return;
+    Env::probe("node.write.claimed_has_moved");
     // Only the compactor changes the slot of a claimed version: to the version's copy (C3).
     LOAM_CHECK(cursor_.found() && cursor_.head->valid_from == claimed->valid_from,
                "the slot of a claimed version leads elsewhere");
@@ -114,7 +116,10 @@ void Chain::reopen(Entry* entry, Version id) {
   for (;;) {
     entry = resolve_moved(entry);
     Link link = entry->load_link();
-    if (link.state == EntryState::kMoved) continue;
+    if (link.state == EntryState::kMoved) {
+      Env::probe("node.revert.reopened_has_moved");
+      continue;
+    }
     if (!link.live() || link.valid_to != id.value) return;
     if (entry->compare_exchange_link(link, {kOpen, link.address, EntryState::kLive})) return;
   }

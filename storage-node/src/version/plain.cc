@@ -1,5 +1,6 @@
 // Operations on non-transactional tables (R21). The steps and their argument stand in chain.h.
 #include "common/base/assert.h"
+#include "common/base/env.h"
 #include "storage-node/src/log/page.h"
 #include "storage-node/src/version/chain.h"
 #include "storage-node/src/version/table.h"
@@ -22,7 +23,10 @@ ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
   Chain chain(*index_, thread, found);
   // Mends and publishes what it meets: a version that a reader has seen is one that later scans see.
   const Chain::Newest newest = chain.newest();
-  if (chain.helped() > 0) count(counters.helped, chain.helped());
+  if (chain.helped() > 0) {
+    Env::probe("node.plain_read.helped");
+    count(counters.helped, chain.helped());
+  }
   if (newest.entry == nullptr) return {StatusCode::kNotFound, {}, {}};
   return {StatusCode::kOk, newest.entry->version(), newest.entry->row()};
 }
@@ -52,9 +56,14 @@ WriteOutcome Table::plain_put(ThreadContext& thread, Key key, Version expected, 
           thread, {EntryKind::kPut, key, version, sequence, {kPending, nullptr, EntryState::kLive}, row}, reserve);
       if (entry == nullptr) return give_up(StatusCode::kNoSpace, {});
     }
+    Env::pause_point("node.plain_write.appended");
     if (newest.entry != nullptr) {
       Link seen = newest.link;
-      if (!newest.entry->compare_exchange_link(seen, {entry->valid_from, entry, EntryState::kReplaced})) continue;
+      if (!newest.entry->compare_exchange_link(seen, {entry->valid_from, entry, EntryState::kReplaced})) {
+        Env::probe("node.plain_write.lost");
+        continue;
+      }
+      Env::pause_point("node.plain_write.replaced");
       chain.link_successor(entry);
       Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
       break;
@@ -82,7 +91,12 @@ WriteOutcome Table::plain_remove(ThreadContext& thread, Key key, Version expecte
       count(counters.conflicts);
       return {StatusCode::kConflict, version_of_newest(newest)};
     }
-    if (!Chain::kill(newest.entry, newest.link)) continue;
+    Env::pause_point("node.plain_remove.found");
+    if (!Chain::kill(newest.entry, newest.link)) {
+      Env::probe("node.plain_remove.lost");
+      continue;
+    }
+    Env::pause_point("node.plain_remove.killed");
     Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
     chain.newest();  // unlinks
     count(counters.writes);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/assert.h"
+#include "common/base/env.h"
 #include "storage-node/src/log/page.h"
 
 namespace loam::storage {
@@ -34,6 +35,7 @@ Table::Table(const TableOptions& options, const TableResources& resources, std::
 Table::~Table() = default;
 
 void Table::kill_lost(Counters& counters, Entry* entry) {
+  Env::probe("node.write.appended_in_vain");
   Chain::kill_unlinked(entry);
   Page::of(entry)->add_garbage(entry->size_bytes);
   count(counters.lost_races);

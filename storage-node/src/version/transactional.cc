@@ -1,5 +1,6 @@
 // Operations on transactional tables. The steps and their argument stand in chain.h.
 #include "common/base/assert.h"
+#include "common/base/env.h"
 #include "storage-node/src/log/page.h"
 #include "storage-node/src/version/chain.h"
 #include "storage-node/src/version/table.h"
@@ -33,6 +34,7 @@ ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const S
   Chain chain(*index_, thread, found);
   Entry* entry = chain.cursor().head;
   if (entry != nullptr && !entry->load_link().live()) {
+    Env::probe("node.read.met_frozen_head");
     entry = chain.newest().entry;
     count(counters.helped, chain.helped());
   }
@@ -43,6 +45,7 @@ ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const S
       if (entry->tombstone()) return {StatusCode::kNotFound, entry->version(), {}};
       return {StatusCode::kOk, entry->version(), entry->row()};
     }
+    if (!link.live()) Env::probe("node.read.passed_frozen");
     entry = link.address;
   }
   return {StatusCode::kNotFound, {}, {}};
@@ -79,11 +82,17 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
   };
   for (;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
-    if (newest.entry != nullptr && newest.entry->version() == version) return give_up(StatusCode::kOk, version);  // R3
+    if (newest.entry != nullptr && newest.entry->version() == version) {
+      Env::probe("node.write.repeated");
+      return give_up(StatusCode::kOk, version);  // R3
+    }
     const StatusCode verdict = judge_write(newest, request.insert, request.snapshot, request.transaction);
     if (verdict != StatusCode::kOk) return give_up(verdict, version_of_newest(newest));
     if (entry == nullptr) {
       const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
+      if (request.reserve == Reserve::kWrite && Env::rare("node.write.no_space")) {
+        return give_up(StatusCode::kNoSpace, {});
+      }
       entry = log_.append(
           thread, {request.kind, request.key, version, sequence, {kOpen, newest.entry, EntryState::kLive}, request.row},
           request.reserve);
@@ -91,8 +100,12 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
     } else {
       Chain::point_unlinked(entry, newest.entry);
     }
+    Env::pause_point("node.write.appended");
     if (newest.entry != nullptr) {
-      if (!Chain::claim(newest, version)) continue;
+      if (!Chain::claim(newest, version)) {
+        Env::probe("node.write.claim_lost");
+        continue;
+      }
       Env::pause_point("node.write.claimed");
       chain.link(newest.entry, entry);
       if (!newest.entry->tombstone()) Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
@@ -101,12 +114,16 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
     const InsertOutcome inserted = chain.insert(entry, request.reserve);
     if (inserted == InsertOutcome::kInserted) break;
     if (inserted == InsertOutcome::kNoSpace) return give_up(StatusCode::kNoSpace, {});
+    Env::probe("node.write.insert_lost");
   }
   Env::pause_point("node.write.linked");
   // A tombstone counts from the beginning: it goes as soon as everybody sees it.
   if (entry->tombstone()) Page::of(entry)->add_garbage(entry->size_bytes);
   count(counters.writes);
-  if (chain.helped() > 0) count(counters.helped, chain.helped());
+  if (chain.helped() > 0) {
+    Env::probe("node.write.helped_unlink");
+    count(counters.helped, chain.helped());
+  }
   return {StatusCode::kOk, version};
 }
 
@@ -117,14 +134,24 @@ WriteOutcome Table::revert(ThreadContext& thread, Key key, TransactionId transac
   Chain chain(*index_, thread, key);
   for (;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
-    if (newest.entry == nullptr || newest.entry->version() < version) return {StatusCode::kOk, version};
+    if (newest.entry == nullptr || newest.entry->version() < version) {
+      Env::probe("node.revert.found_nothing");
+      return {StatusCode::kOk, version};
+    }
     if (newest.entry->version() > version) {
+      Env::probe("node.revert.found_newer");
       return {stands_below(newest, version) ? StatusCode::kConflict : StatusCode::kOk, newest.entry->version()};
     }
     if (!newest.link.open()) return {StatusCode::kConflict, version};
-    if (!Chain::kill(newest.entry, newest.link)) continue;
+    Env::pause_point("node.revert.found");
+    if (!Chain::kill(newest.entry, newest.link)) {
+      Env::probe("node.revert.kill_lost");
+      continue;
+    }
+    Env::pause_point("node.revert.killed");
     if (!newest.entry->tombstone()) Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
     chain.newest();  // unlinks
+    Env::pause_point("node.revert.unlinked");
     if (newest.link.address != nullptr) Chain::reopen(newest.link.address, version);
     count(counters.reverts);
     return {StatusCode::kOk, version};

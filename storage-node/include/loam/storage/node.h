@@ -106,6 +106,9 @@ class StorageNode {
   const std::string& admin_address() const;
 
   NodeStatistics statistics() const;
+  /// Looks through every table, its chains and pages, and the page pool: what is wrong, or nothing. Slow; only while
+  /// nobody writes (tests, the simulator).
+  std::string check_invariants() const;
 
  private:
   struct Impl;
