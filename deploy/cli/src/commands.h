@@ -18,6 +18,7 @@ void add_get(CLI::App& app, Context& context);
 void add_import(CLI::App& app, Context& context);
 void add_node(CLI::App& app, Context& context);
 void add_put(CLI::App& app, Context& context);
+void add_recovery(CLI::App& app, Context& context);
 void add_scan(CLI::App& app, Context& context);
 void add_stats(CLI::App& app, Context& context);
 void add_status(CLI::App& app, Context& context);

@@ -31,6 +31,7 @@ int parse_and_run(int argc, char** argv) {
   add_status(app, context);
   add_stats(app, context);
   add_node(app, context);
+  add_recovery(app, context);
   add_doctor(app, context);
   add_demo(app, context);
   add_demo_client(app, context);

@@ -100,7 +100,14 @@ void print_sessions(const Json& sessions) {
 }
 
 // What an operator has to do, if anything.
-void print_advice(const Json& nodes) {
+void print_advice(const Json& status, const Json& nodes) {
+  const Json recovery = status["manager"].value("recovery", Json::object());
+  for (const Json& id : recovery.value("unreadable_transactions", Json::array())) {
+    std::cout << fmt::format(
+        "\nThe undo record of transaction {} cannot be read: the transaction stays open, and after a restart of the "
+        "commit manager nothing begins. `loam recovery accept-unreadable {}` gives it up.\n",
+        id.get<uint64_t>(), id.get<uint64_t>());
+  }
   for (const Json& node : nodes) {
     if (text(node, "state") == "lost") {
       std::cout << fmt::format(
@@ -127,7 +134,7 @@ int run(const Context& context) {
     print_manager(*status);
     print_nodes(nodes);
     print_sessions((*status)["sessions"]);
-    print_advice(nodes);
+    print_advice(*status, nodes);
   }
   const bool good = (*status)["ready"].get<bool>() &&
                     std::all_of(nodes.begin(), nodes.end(), [](const Json& node) { return node["live"].get<bool>(); });

@@ -133,11 +133,11 @@ class OthersTest(ClusterTest):
                      ["table", "drop"], ["put"], ["get"], ["delete"], ["import"], ["scan"], ["stats"], ["doctor"],
                      ["demo"], ["completion"], ["version"], ["cluster"], ["cluster", "up"], ["cluster", "down"],
                      ["cluster", "status"], ["cluster", "start"], ["cluster", "stop"], ["status"], ["node"],
-                     ["node", "list"], ["node", "accept-loss"]):
+                     ["node", "list"], ["node", "accept-loss"], ["recovery"], ["recovery", "accept-unreadable"]):
             result = loam(*path, "--help")
             self.assertEqual(result.returncode, 0, path)
             self.assertIn("Usage: loam", result.stdout, path)
-            if path and path not in (["table"], ["completion"], ["cluster"], ["node"]):
+            if path and path not in (["table"], ["completion"], ["cluster"], ["node"], ["recovery"]):
                 self.assertIn("--json", result.stdout, path)
 
     def test_completion_knows_every_subcommand(self):

@@ -161,6 +161,8 @@ class LossTest(LocalClusterTest):
         self.bad(1, self.loam("node", "accept-loss", 1, "--yes"), says="storage node 1 is live: it has lost nothing")
         self.bad(1, self.loam("node", "accept-loss", 9, "--yes"), says="there is no storage node 9")
         self.bad(2, self.loam("node", "accept-loss", "two", "--yes"), says="two")
+        self.bad(1, self.loam("recovery", "accept-unreadable", 5, "--yes"), says="transaction 5 has no undo record of")
+        self.bad(2, self.loam("recovery", "accept-unreadable", 5, stdin=""), says="say --yes to do it")
         accepted = self.objects(self.loam("node", "accept-loss", 2, "--yes", "--json"))
         self.assertEqual(accepted, [{"accepted": 2, "shards": 512}])
         self.assertEqual(self.node_states(), ["live", "live"])

@@ -205,6 +205,7 @@ class Parser {
     if (text.find_first_of("%_") != std::string_view::npos) {
       return tokens_.error(pattern, "LIKE knows a '%' at the beginning and at the end, and no '_'");
     }
+    if (!is_utf8(text)) return tokens_.error(pattern, "text that is not UTF-8");
     PredicateOp op = PredicateOp::kEqual;
     if (open_begin && open_end) op = PredicateOp::kContains;
     if (open_begin && !open_end) op = text.empty() ? PredicateOp::kContains : PredicateOp::kSuffix;

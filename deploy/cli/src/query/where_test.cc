@@ -153,6 +153,7 @@ TEST_F(WhereTest, PointsAtEveryMistake) {
   }
   EXPECT_TRUE(parse("q = 1").starts_with("--where, column 1: ")) << parse("q = 1");
   EXPECT_NE(parse("q = 1").find("order by"), std::string::npos) << "names the fields there are: " << parse("q = 1");
+  EXPECT_TRUE(parse("t like '\x9e%'").starts_with("--where, column 8: text that is not UTF-8"));
   EXPECT_TRUE(parse("b = 40000").starts_with("--where, column 5: b: ")) << parse("b = 40000");
   EXPECT_TRUE(parse("a = 1.5").starts_with("--where, column 5: a: ")) << parse("a = 1.5");
 }
