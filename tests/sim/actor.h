@@ -1,0 +1,116 @@
+// A client fiber's hands: the public API, with everything that is done and seen told to the oracle.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <loam/client/client.h>
+
+#include "common/testing/random.h"
+#include "tests/sim/oracle.h"
+
+namespace loam::sim {
+
+/// Fields of every table of the workload.
+struct RowFields {
+  static constexpr uint16_t kTag = 0;    ///< int64: unique in the run
+  static constexpr uint16_t kValue = 1;  ///< int64
+  static constexpr uint16_t kNote = 2;   ///< text, NULL allowed
+};
+const Schema& row_schema();
+/// The same with one field more, for those who create a table otherwise than others.
+const Schema& other_schema();
+
+/// What all fibers of one client process share.
+struct Process {
+  client::Client& client;
+  Oracle& oracle;
+  uint32_t number = 0;
+  uint32_t note_bytes = 0;
+  uint32_t wide_note_bytes = 0;
+  uint64_t max_age_ns = 0;  // of transactions; 0: not judged
+  uint32_t tags = 0;        // given out
+  uint32_t objects = 0;     // counters made
+  // A session, by how many had been fenced before, of which a transaction was told kSnapshotTooOld, and when.
+  std::optional<std::pair<uint64_t, Moment>> too_old = std::nullopt;
+
+  uint64_t next_tag() { return uint64_t{number} << 32 | ++tags; }
+  /// An answer that this call may have in a cluster with faults; anything else is a violation.
+  bool expected(std::string_view call, const Status& status);
+};
+
+/// One transaction. Of a fiber of its process, not after the end of its Transaction.
+class Tracked {
+ public:
+  /// After Client::begin() for what begin_called() gave.
+  Tracked(Process& process, client::Transaction& transaction, TransactionNumber number);
+
+  /// Nothing: not answered; the transaction cannot go on.
+  std::optional<Seen> get(const client::Table& table, Key key);
+  std::vector<std::optional<Seen>> get_many(const client::Table& table, std::span<const Key> keys);
+  /// The same by get_async(): all are asked for before the first is waited for.
+  std::vector<std::optional<Seen>> get_at_once(const client::Table& table, std::span<const Key> keys);
+  std::optional<Seen> get_for_update(const client::Table& table, Key key);
+  /// False: refused at once.
+  bool insert(const client::Table& table, Key key, int64_t value, testing::Random& random);
+  bool update(const client::Table& table, Key key, int64_t value, testing::Random& random);
+  bool remove(const client::Table& table, Key key);
+  /// All rows, their sum or those from `least` on, in this transaction's snapshot.
+  bool scan(const client::Table& table);
+  bool sum(const client::Table& table);
+  bool select(const client::Table& table, int64_t least);
+  bool has_written(TableId table) const { return written_.contains(table); }
+
+  Status commit();
+  /// By abort(), or by leaving the transaction unfinished to its end, which is near.
+  void abort(bool by_call);
+  /// For run_transaction(), which commits by itself.
+  void commit_called();
+  void commit_returned(const Status& status);
+  TransactionNumber number() const { return number_; }
+  /// The first error of a call, that a body of run_transaction() returns.
+  const Status& failure() const { return failure_; }
+
+ private:
+  std::optional<Seen> told(const client::Table& table, Key key, const Result<client::Record>& record, Moment asked);
+  bool write(WriteKind kind, const client::Table& table, Key key, int64_t value, testing::Random* random);
+  void failed(const client::Table& table, const Status& status, Moment asked);
+  bool session_lasts() const { return process_.client.statistics().fenced == session_; }
+
+  Process& process_;
+  client::Transaction& transaction_;
+  const TransactionNumber number_;
+  std::set<TableId> written_;
+  const uint64_t session_;  // how many of the client's had been fenced before
+  const uint64_t begun_ns_;
+  Moment asked_ = 0;  // for the commit
+  uint64_t asked_ns_ = 0;
+  Status failure_;
+};
+
+/// Runs `body` by Client::run_transaction(); each attempt is a transaction of the oracle's. The body is given up when
+/// it returns false.
+Status run_tracked(Process& process, const std::function<bool(Tracked&)>& body);
+/// The same by begin() and commit(), once.
+Status begin_tracked(Process& process, bool read_only, const std::function<bool(Tracked&)>& body);
+
+/// Several scans in one snapshot, outside of transactions: all rows and the sum of each table, and a selection.
+bool scan_snapshot(Process& process, std::span<const client::Table> tables, int64_t least);
+
+/// One get; one write. Nothing: not answered.
+std::optional<Seen> plain_get(Process& process, client::PlainTable& table, Key key);
+/// One scan of the whole table.
+bool plain_scan(Process& process, const client::Table& table);
+Status plain_write(Process& process, client::PlainTable& table, Key key, PlainModel::Kind kind, uint64_t expected);
+
+/// Rows of a projection of (tag, value) with key and version.
+std::vector<ScannedRow> rows_of(const std::vector<std::shared_ptr<const Chunk>>& chunks);
+
+}  // namespace loam::sim

@@ -1,0 +1,129 @@
+// A simulated cluster: the product's processes on a world and a network, and the faults that befall them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <loam/client/client.h>
+#include <loam/commit/manager.h>
+#include <loam/storage/node.h>
+
+#include "common/net/sim_transport.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/oracle.h"
+#include "tests/sim/plan.h"
+#include "tests/sim/workload.h"
+#include "tests/sim/world.h"
+
+namespace loam::sim {
+
+/// Role: starts the processes of a plan, restarts those that died, carries out faults, and plays the operator who
+/// accepts losses. Owner: the run. Threads: the simulator's one.
+class Cluster {
+ public:
+  Cluster(const Plan& plan, World& world, Oracle& oracle);
+  ~Cluster();
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  /// The commit manager and the storage nodes.
+  void start_servers();
+  /// The clients with their load; and from now on the faults of the plan but those in `without` (by their index).
+  void start_load(const std::vector<size_t>& without);
+  /// A client process of the simulator's own that runs `body` once, and ends.
+  void run_client(const std::string& name, std::function<void(client::Client&)> body);
+  /// No fault any more; who is dead is started again soon, and every loss is accepted.
+  void calm();
+  /// Clients finish what they have begun, and end.
+  void stop_load() { stopping_ = true; }
+
+  /// The clients have got enough done since calm().
+  bool progressed() const;
+  bool load_ended() const;
+  /// Nothing is open, nothing waits for recovery, every node serves. Looked at by the operator every few milliseconds.
+  bool quiet() const { return quiet_; }
+  /// What keeps it from being quiet.
+  const std::string& unrest() const { return unrest_; }
+  /// How many of the plan's faults took place.
+  uint64_t faults_done() const { return faults_done_; }
+  /// Asks every node to look through its memory; what is wrong there is a violation ("structure"). And asks the commit
+  /// manager what became of the transactions that were recovered.
+  void check_structures();
+  bool structures_checked() const;
+  /// No thread stands still any more that a fault has stopped in the middle of something.
+  bool all_threads_run() const { return world_.world_ns() > stalled_until_ns_; }
+  WorkloadShape shape() const;
+  /// The operator knows where records lie.
+  bool mapped() const { return !shards_.owners.empty(); }
+  /// Names of processes, and hosts of their addresses.
+  static std::string name_of(Role role, uint32_t nodes);
+
+ private:
+  struct Slot {
+    ProcessNumber process = 0;
+    uint32_t number = 0;  // of a client's process, for the oracle
+    bool ended = false;   // a client that has finished
+    // Of a storage node: while it runs and has been registered.
+    storage::StorageNode* node = nullptr;
+    NodeId node_id;
+    uint64_t started_ns = 0;
+    std::vector<size_t> losses;  // that nobody has accepted
+    bool check_wanted = false;
+    // Faults of this role that wait for a pause point.
+    struct Armed {
+      uint64_t countdown = 0;
+      bool crash = false;
+      uint64_t stall_ns = 0;
+      const Fault* trap = nullptr;  // sprung when the thread stands still
+    };
+    std::vector<Armed> armed;
+    uint64_t jitter_until_ns = 0;
+    uint64_t jitter_one_in = 0;
+  };
+
+  void start_role(Role role);
+  void restart_later(Role role);
+  void manager_main(Role role);
+  void node_main(Role role);
+  void client_main(Role role, uint32_t number);
+  void lose(Slot& slot);
+  void operate(commit::CommitManager& manager);
+  void accept_loss(commit::Core& core, const commit::NodeStatus& node);
+  void judge(const commit::Statistics& now);
+  void on_crash(ProcessNumber process);
+  PauseDecision on_pause_point(ProcessNumber process, std::string_view name);
+  PauseDecision stall(uint64_t ns);
+  void spring(const Fault& trap);
+  void carry_out(const Fault& fault);
+  void cut(const Fault& fault, bool both);
+  void delay(const Fault& fault, uint64_t ns);
+  net::SimNetworkOptions network_options();
+  Role role_of(ProcessNumber process) const;
+  std::string name(Role role) const { return name_of(role, plan_.nodes); }
+  std::string address(Role role) const { return "sim://" + name(role) + ":7400"; }
+
+  const Plan& plan_;
+  World& world_;
+  Oracle& oracle_;
+  net::SimNetwork network_;
+  SimDisk disk_;
+  std::vector<Slot> slots_;
+  uint32_t client_numbers_ = 0;
+  uint64_t faults_done_ = 0;
+  uint64_t rare_until_ns_ = 0;
+  uint64_t rare_one_in_ = 0;
+  uint64_t stalled_until_ns_ = 0;
+  bool faulty_ = false;
+  bool calm_ = false;
+  bool stopping_ = false;
+  uint64_t progress_at_calm_ = 0;
+  wire::ShardMap shards_;
+  bool quiet_ = false;
+  bool outcomes_wanted_ = false;
+  std::string unrest_ = "the commit manager has not answered";
+};
+
+}  // namespace loam::sim

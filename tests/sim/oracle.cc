@@ -1,0 +1,74 @@
+#include "tests/sim/oracle.h"
+
+#include <mutex>
+#include <utility>
+
+namespace loam::sim {
+
+Oracle::Oracle(std::function<uint64_t()> now_ns)
+    : verdict_(std::move(now_ns)),
+      transactions_(verdict_, losses_),
+      plain_(verdict_, losses_),
+      tables_(verdict_),
+      counters_(verdict_, losses_) {}
+
+bool Oracle::failed() const {
+  const std::lock_guard lock(verdict_.mutex());
+  return verdict_.failed();
+}
+
+const std::string& Oracle::message() const { return verdict_.message(); }
+std::string_view Oracle::invariant() const { return verdict_.invariant(); }
+
+void Oracle::violate(std::string_view invariant, std::string_view text) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.violate(invariant, text);
+}
+
+Moment Oracle::now() {
+  const std::lock_guard lock(verdict_.mutex());
+  return verdict_.next();
+}
+
+void Oracle::client_crashed(uint32_t process) {
+  ++crashes_;
+  transactions_.client_crashed(process);
+  plain_.client_crashed(process);
+}
+
+size_t Oracle::node_lost(Losses::Owned owned) {
+  const std::lock_guard lock(verdict_.mutex());
+  return losses_.add(std::move(owned), verdict_.next());
+}
+
+size_t Oracle::node_lost(NodeId node, wire::ShardMap map) {
+  return node_lost([node, map = std::move(map)](TableId table, Key key) { return map.owner(table, key) == node; });
+}
+
+void Oracle::loss_accepted(size_t loss) {
+  const std::lock_guard lock(verdict_.mutex());
+  losses_.accept(loss, verdict_.next());
+}
+
+void Oracle::final_check() { transactions_.final_check(); }
+
+OracleStatistics Oracle::statistics() const {
+  const std::lock_guard lock(verdict_.mutex());
+  OracleStatistics statistics;
+  statistics.transactions = transactions_.begun_count();
+  statistics.commits = transactions_.commits();
+  statistics.aborts = transactions_.aborts();
+  statistics.unknown = transactions_.unknown();
+  statistics.resolved = transactions_.resolved();
+  statistics.reads = transactions_.reads();
+  statistics.scans = transactions_.scans();
+  statistics.plain_writes = plain_.writes();
+  statistics.counter_numbers = counters_.numbers();
+  statistics.tables_created = tables_.tables_created();
+  statistics.crashes = crashes_;
+  statistics.progress =
+      statistics.commits + statistics.reads + statistics.scans + statistics.plain_writes + statistics.counter_numbers;
+  return statistics;
+}
+
+}  // namespace loam::sim

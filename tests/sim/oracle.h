@@ -1,0 +1,106 @@
+// The judge of a simulated run: is told what clients do and see, and says which promise of Loam was broken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "common/wire/catalog.h"
+#include "tests/sim/invariants.h"
+#include "tests/sim/losses.h"
+#include "tests/sim/plain_model.h"
+#include "tests/sim/table_model.h"
+#include "tests/sim/transaction_model.h"
+#include "tests/sim/verdict.h"
+
+namespace loam::sim {
+
+/// Counted since the start of the run.
+struct OracleStatistics {
+  uint64_t transactions = 0;  ///< begun, read-only ones included
+  uint64_t commits = 0;       ///< acknowledged, with writes
+  uint64_t aborts = 0;        ///< by choice, by conflict, by error
+  uint64_t unknown = 0;       ///< commits whose client crashed, or was told kUnknownOutcome
+  uint64_t resolved = 0;      ///< of the unknown: those that were seen to be committed
+  uint64_t reads = 0;         ///< point reads, scanned rows not included
+  uint64_t scans = 0;
+  uint64_t plain_writes = 0;  ///< acknowledged
+  uint64_t counter_numbers = 0;
+  uint64_t tables_created = 0;
+  uint64_t crashes = 0;  ///< client processes
+  /// Rises with everything that a client got done. What does not rise for long after the last fault hangs.
+  uint64_t progress = 0;
+};
+
+/// The oracle of one run. Models of strong snapshot isolation, of exact-version tables, of counters and of the catalog
+/// are fed with what clients did and saw; what contradicts them is a violation of a named invariant (invariants.h).
+///
+/// **How transactions are judged.** Every row carries a tag that is unique in the run, every record read names the
+/// transaction that wrote it; so each read is attributed to one write. A write that is still open, was aborted or asked
+/// for its commit only after the reader had begun must not be seen; what was acknowledged, or seen by somebody, before
+/// the reader asked for its begin must be. Of two committed writers of a record that follow each other, the later one
+/// must have seen the first. Whoever has a commit whose outcome nobody was told (its client crashed) is decided by the
+/// first one who sees it, and is judged by that from then on. What these rules cannot see one by one is found at the
+/// end: final_check() orders all begins and commits by everything that was seen, and a cycle is a violation.
+///
+/// **Losses.** The only excuse is a node that lost its memory: node_lost(), loss_accepted() (losses.h says what they
+/// excuse).
+///
+/// Owner: the run (the simulator's world, or a test); outlives all client processes. Threads: the simulator is one;
+/// elsewhere any, each entry takes one lock. No entry waits. Cost: a look-up and a walk over the newest writes of a
+/// key, about a microsecond; final_check() is linear but for a sort.
+class Oracle {
+ public:
+  /// `now_ns`: the run's time, for messages only.
+  explicit Oracle(std::function<uint64_t()> now_ns);
+  Oracle(const Oracle&) = delete;
+  Oracle& operator=(const Oracle&) = delete;
+
+  // ---- verdict --------------------------------------------------------------------------------------------------
+
+  bool failed() const;
+  /// The first violation: its name, who, when, ids and tags.
+  const std::string& message() const;
+  /// Its name; empty if there is none.
+  std::string_view invariant() const;
+  /// For the world too ("progress" and what else only it can see).
+  void violate(std::string_view invariant, std::string_view text);
+
+  // ---- told by the world ----------------------------------------------------------------------------------------
+
+  /// Every fiber of that process stands still for ever: what it had open is aborted, what it was committing is unknown.
+  void client_crashed(uint32_t process);
+  /// A storage node has lost its memory now; `owned` says which records lay there (by the shard map of that moment).
+  /// Returns the loss's number. Told at the crash, whether or not the node ever comes back.
+  size_t node_lost(Losses::Owned owned);
+  size_t node_lost(NodeId node, wire::ShardMap map);
+  /// An operator has accepted it (told before the acceptance is sent to the commit manager).
+  void loss_accepted(size_t loss);
+
+  /// After the last client ended and audit() has read everything. Nothing may be told after it.
+  void final_check();
+
+  OracleStatistics statistics() const;
+
+  // ---- told by the workload -------------------------------------------------------------------------------------
+
+  TransactionModel& transactions() { return transactions_; }
+  PlainModel& plain() { return plain_; }
+  TableModel& tables() { return tables_; }
+  CounterModel& counters() { return counters_; }
+  /// Of the moment: the start of an operation whose end is told later.
+  Moment now();
+
+ private:
+  mutable Verdict verdict_;
+  Losses losses_;
+  TransactionModel transactions_;
+  PlainModel plain_;
+  TableModel tables_;
+  CounterModel counters_;
+  uint64_t crashes_ = 0;
+};
+
+}  // namespace loam::sim

@@ -1,0 +1,236 @@
+#include "tests/sim/plain_model.h"
+
+#include <algorithm>
+#include <mutex>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/wire/system_tables.h"
+
+namespace loam::sim {
+
+PlainModel::WriteNumber PlainModel::write_called(uint32_t process, Place place, Kind kind, uint64_t expected,
+                                                 uint64_t tag) {
+  const std::lock_guard lock(verdict_.mutex());
+  Register& record = registers_[place];
+  Write write;
+  write.process = process;
+  write.place = place;
+  write.kind = kind;
+  write.expected = expected;
+  write.tag = tag;
+  write.asked = record.changed = verdict_.next();
+  write.starts = record.starts++;
+  write.alone = record.open.empty() && record.live.contains(expected);
+  const auto number = static_cast<WriteNumber>(writes_.size());
+  writes_.push_back(write);
+  record.open.insert(number);
+  if (tag != 0) by_tag_[tag] = number;
+  keys_[place.table].insert(place.key);
+  return number;
+}
+
+void PlainModel::write_returned(WriteNumber number, StatusCode code, uint64_t version) {
+  const std::lock_guard lock(verdict_.mutex());
+  Write& write = writes_[number];
+  write.ended = registers_[write.place].changed = verdict_.next();
+  if (code == StatusCode::kUnknownOutcome) {
+    write.state = State::kUnknown;
+    return;
+  }
+  if (code == StatusCode::kOk) {
+    ++acknowledged_;
+    write.state = State::kApplied;
+    return applied(number, version, write.ended);
+  }
+  write.state = State::kRefused;
+  registers_[write.place].open.erase(number);
+  if (write.seen)
+    violate("plain-refused-visible", name(write) + " was seen, and then answered " + std::string(to_string(code)));
+  if (code == StatusCode::kConflict || code == StatusCode::kNotFound) judge_refusal(write);
+}
+
+void PlainModel::judge_refusal(const Write& write) {
+  const Register& record = registers_[write.place];
+  if (!write.alone || record.starts != write.starts + 1 || !record.live.contains(write.expected)) return;
+  if (losses_.between(write.place, 0, verdict_.last())) return;
+  violate("plain-wrong-refusal", name(write) + " was a conflict, and nobody else has written since that version");
+}
+
+void PlainModel::applied(WriteNumber number, uint64_t version, Moment by) {
+  Write& write = writes_[number];
+  Register& record = registers_[write.place];
+  record.open.erase(number);
+  if (write.kind != Kind::kRemove) {
+    if (write.version != 0 && write.version != version) {
+      violate("plain-applied-twice", name(write) + " made version " + std::to_string(write.version) + " and version " +
+                                         std::to_string(version));
+    }
+    write.version = version;
+    const auto [maker, fresh] = record.by_version.emplace(version, number);
+    if (maker->second != number) {
+      violate("plain-version-returned", "version " + std::to_string(version) + " was made by " +
+                                            name(writes_[maker->second]) + " and by " + name(write));
+    }
+    if (fresh && !record.taken.contains(version)) record.live.insert(version);
+  }
+  take(record, number, by);
+}
+
+void PlainModel::take(Register& record, WriteNumber number, Moment by) {
+  const Write& write = writes_[number];
+  const auto gone = [&](uint64_t version) {
+    record.live.erase(version);
+    const auto [since, fresh] = record.taken_by.emplace(version, by);
+    if (!fresh) since->second = std::min(since->second, by);
+  };
+  if (write.kind != Kind::kInsert) {
+    const auto [taker, fresh] = record.taken.emplace(write.expected, number);
+    if (taker->second != number) {
+      violate("plain-lost-update", name(write) + " and " + name(writes_[taker->second]));
+    }
+    // Whoever else expected that version, and was not answered, cannot have had it.
+    std::erase_if(record.open, [&](WriteNumber open) {
+      const Write& other = writes_[open];
+      return other.state == State::kUnknown && other.kind != Kind::kInsert && other.expected == write.expected;
+    });
+    return gone(write.expected);
+  }
+  // An insert found nothing: what had been there was removed by somebody who does not know it yet.
+  const std::set<uint64_t> live = record.live;
+  for (const uint64_t version : live) {
+    const Write& maker = writes_[record.by_version.at(version)];
+    if (version == write.version || maker.ended >= write.asked) continue;
+    const bool removed = std::any_of(record.open.begin(), record.open.end(), [&](WriteNumber open) {
+      return writes_[open].kind == Kind::kRemove && writes_[open].expected == version;
+    });
+    if (!removed && !exposed(maker)) {
+      violate("plain-lost-update", name(write) + " over " + name(maker) + ", which nobody has removed");
+    }
+    gone(version);
+  }
+}
+
+void PlainModel::read(uint32_t process, Place place, const Seen& seen, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  Register& record = registers_[place];
+  const std::string reader =
+      "process " + std::to_string(process) + " saw " + to_string(seen) + " in " + to_string(place);
+  if (judge_seen(reader, record, place, seen, asked)) judge_live(record, place, seen.version, asked);
+}
+
+bool PlainModel::judge_seen(const std::string& reader, Register& record, Place place, const Seen& seen, Moment asked) {
+  const auto wrong = [&](std::string_view invariant, const std::string& text) {
+    violate(invariant, reader + text);
+    return false;
+  };
+  if (losses_.waits(place, asked)) {
+    return wrong("lost-shard-served", ", whose node has lost its memory, and nobody has accepted that");
+  }
+  if (!seen.present()) return true;
+  const auto tagged = by_tag_.find(seen.tag);
+  if (tagged == by_tag_.end() || writes_[tagged->second].place != place) return wrong("plain-unwritten-read", "");
+  Write& write = writes_[tagged->second];
+  write.seen = true;
+  if (write.state == State::kRefused) return wrong("plain-refused-visible", " of " + name(write));
+  if (write.state == State::kApplied && losses_.any() && losses_.gone(place, write.ended, asked)) {
+    return wrong("lost-record-returned", " of " + name(write));
+  }
+  applied(tagged->second, seen.version, verdict_.last());
+  const auto replaced = record.taken_by.find(seen.version);
+  if (replaced == record.taken_by.end() || replaced->second >= asked) return true;
+  const auto taker = record.taken.find(seen.version);
+  return wrong("plain-stale-read", ", asked for at event " + std::to_string(asked) + ", and by event " +
+                                       std::to_string(replaced->second) + " it had been replaced" +
+                                       (taker == record.taken.end() ? "" : " by " + name(writes_[taker->second])));
+}
+
+void PlainModel::scanned(uint32_t process, TableId table, std::span<const ScannedRow> rows, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  std::map<Key, size_t> found;
+  for (const ScannedRow& row : rows) {
+    ++found[row.key];
+    const Place place{table, row.key};
+    judge_seen(
+        "a scan of process " + std::to_string(process) + " saw " + to_string(row.seen) + " in " + to_string(place),
+        registers_[place], place, row.seen, asked);
+  }
+  for (const Key key : keys_[table]) {
+    const Place place{table, key};
+    const Register& record = registers_[place];
+    if (!record.open.empty() || record.changed >= asked || losses_.between(place, 0, verdict_.last())) continue;
+    const size_t rows_found = found.contains(key) ? found[key] : 0;
+    if (rows_found == record.live.size()) continue;
+    violate("scan-exactly-once", "a scan of process " + std::to_string(process) + " returned " + to_string(place) +
+                                     " " + std::to_string(rows_found) + " times, and nobody changed it meanwhile");
+  }
+}
+
+void PlainModel::judge_live(Register& record, Place place, uint64_t seen_version, Moment asked) {
+  for (const uint64_t version : record.live) {
+    const Write& maker = writes_[record.by_version.at(version)];
+    if (version == seen_version || maker.state != State::kApplied || maker.ended >= asked || exposed(maker)) continue;
+    const bool replaced = std::any_of(record.open.begin(), record.open.end(),
+                                      [&](WriteNumber open) { return writes_[open].expected == version; });
+    if (replaced) continue;
+    violate("plain-write-lost", to_string(place) + " was read at event " + std::to_string(asked) + " as version " +
+                                    std::to_string(seen_version) + ", and nobody has replaced what was made by " +
+                                    name(maker));
+  }
+}
+
+bool PlainModel::exposed(const Write& write) const {
+  return losses_.any() && losses_.exposed(write.place, write.asked, verdict_.last());
+}
+
+void PlainModel::client_crashed(uint32_t process) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  for (Write& write : writes_) {
+    if (write.process != process || write.state != State::kCalled) continue;
+    write.state = State::kUnknown;
+    write.ended = verdict_.last();
+  }
+}
+
+std::vector<Key> PlainModel::keys(TableId table) const {
+  const auto found = keys_.find(table);
+  return found == keys_.end() ? std::vector<Key>() : std::vector<Key>(found->second.begin(), found->second.end());
+}
+
+std::string PlainModel::name(const Write& write) const {
+  constexpr std::string_view kKinds[] = {"insert", "update", "remove"};
+  return "the " + std::string(kKinds[static_cast<size_t>(write.kind)]) + " of " + to_string(write.place) +
+         " by process " + std::to_string(write.process) + " (tag " + std::to_string(write.tag >> 32) + ":" +
+         std::to_string(write.tag & UINT32_MAX) + ", expected version " + std::to_string(write.expected) +
+         ", made version " + std::to_string(write.version) + ", events " + std::to_string(write.asked) + ".." +
+         (write.ended == kNever ? "" : std::to_string(write.ended)) + ")";
+}
+
+// ---- counters ------------------------------------------------------------------------------------------------------
+
+void CounterModel::drew(uint64_t object, std::string_view counter, uint64_t number) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  ++numbers_;
+  // A lost counter begins anew.
+  const Key key(XXH3_64bits(counter.data(), counter.size()));
+  if (losses_.any() && losses_.between({wire::kCounterTableId, key}, 0, verdict_.last())) return;
+  const std::string text = "number " + std::to_string(number) + " of counter " + std::string(counter);
+  auto& drawn = drawn_[std::string(counter)];
+  const auto [other, fresh] = drawn.emplace(number, object);
+  if (!fresh || number == 0) {
+    verdict_.violate("counter-twice", text + " was drawn by objects " + std::to_string(object) + " and " +
+                                          std::to_string(other->second));
+  }
+  uint64_t& last = last_[object];
+  if (number <= last && fresh) {
+    verdict_.violate("counter-order", text + " came after " + std::to_string(last) + " of the same object");
+  }
+  last = number;
+}
+
+}  // namespace loam::sim

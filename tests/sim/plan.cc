@@ -1,0 +1,182 @@
+#include "tests/sim/plan.h"
+
+#include <algorithm>
+
+#include "common/testing/random.h"
+
+namespace loam::sim {
+namespace {
+
+using testing::Random;
+
+constexpr uint64_t kMs = 1'000'000;
+/// The load has begun when the first fault comes.
+constexpr uint64_t kFirstFaultNs = 5 * kMs;
+/// Leases are counted with an eighth more where they are given (decision 0008): two clocks may differ by less.
+constexpr int64_t kMaxClockPpm = 55'000;
+constexpr size_t kMaxFaults = 14;
+
+/// Kinds that a seed may do without; each is left out of half of all runs.
+std::vector<FaultKind> choose_kinds(Random& random) {
+  std::vector<FaultKind> kinds;
+  for (size_t kind = 0; kind < kFaultKinds; ++kind) {
+    if (random.one_in(2)) kinds.push_back(static_cast<FaultKind>(kind));
+  }
+  return kinds;
+}
+
+/// Clients die more often than nodes, and these more often than the manager: that is where most of the rules are.
+Role choose_role(const Plan& plan, Random& random) {
+  const uint64_t x = random.below(10);
+  if (x < 2) return 0;
+  if (x < 4) return 1 + static_cast<Role>(random.below(plan.nodes));
+  return 1 + plan.nodes + static_cast<Role>(random.below(plan.clients));
+}
+
+/// Whom the role talks to: nodes and the manager to all, clients to no client.
+Role choose_peer(const Plan& plan, Role role, Random& random) {
+  for (;;) {
+    const auto peer = static_cast<Role>(random.below(plan.roles()));
+    if (peer != role && !(plan.is_client(role) && plan.is_client(peer)) &&
+        !(plan.is_node(role) && plan.is_node(peer))) {
+      return peer;
+    }
+  }
+}
+
+Fault make_fault(const Plan& plan, FaultKind kind, Random& random) {
+  Fault fault;
+  fault.kind = kind;
+  fault.at_ns = random.between(kFirstFaultNs, plan.calm_ns);
+  fault.role = choose_role(plan, random);
+  fault.peer = choose_peer(plan, fault.role, random);
+  const uint64_t lease = std::max(plan.client_lease_ns, plan.node_lease_ns);
+  // As often far below a lease as far beyond it.
+  fault.for_ns = (random.one_in(2) ? random.between(10'000, lease / 2) : random.between(lease / 2, lease * 3));
+  switch (kind) {
+    case FaultKind::kCrashAtPoint:
+    case FaultKind::kStallAtPoint:
+      fault.amount = random.between(1, 40);
+      break;
+    case FaultKind::kTrap:
+      // What a fence, a lease and their barriers are for: a batch that ends after its client is taken for dead.
+      fault.role = 1 + static_cast<Role>(random.below(plan.nodes));
+      fault.peer = random.one_in(2) ? 0 : 1 + plan.nodes + static_cast<Role>(random.below(plan.clients));
+      fault.for_ns = lease * random.between(1, 4) + random.below(lease);
+      fault.amount = random.between(1, 40);
+      break;
+    case FaultKind::kJitter:
+      fault.role = random.one_in(2) ? 1 + static_cast<Role>(random.below(plan.nodes)) : fault.role;
+      fault.amount = uint64_t{1} << random.between(1, 6);
+      break;
+    case FaultKind::kReset:
+      fault.amount = random.one_in(2) ? 1 : random.between(2, 20);
+      break;
+    case FaultKind::kSlow:
+      fault.amount = uint64_t{1} << random.between(2, 9);
+      break;
+    case FaultKind::kDelay:
+      fault.amount = uint64_t{100'000} << random.between(0, 9);
+      break;
+    case FaultKind::kRare:
+      fault.amount = uint64_t{1} << random.between(1, 6);
+      break;
+    default:
+      break;
+  }
+  return fault;
+}
+
+void choose_shape(Plan& plan, Random& random) {
+  plan.nodes = static_cast<uint32_t>(random.between(1, 3));
+  plan.clients = static_cast<uint32_t>(random.between(2, 4));
+  plan.network_threads = static_cast<uint32_t>(random.between(1, 2));
+  plan.page_bytes = uint64_t{4 << 10} << random.below(4);
+  // Room for everything, or for so little that garbage collection has to keep up.
+  plan.memory_bytes = random.one_in(3) ? std::max(plan.page_bytes * 16, random.between(192, 768) << 10) : 4 << 20;
+  plan.client_lease_ns = random.between(15, 60) * kMs;
+  plan.node_lease_ns = random.between(15, 60) * kMs;
+  plan.max_transaction_age_ns = random.between(60, 250) * kMs;
+  plan.publish_interval_ns = random.between(1, 10) * kMs;
+  plan.ids_ahead = random.one_in(2) ? random.between(1, 20) : 1'000;
+  plan.max_delay_ns = uint64_t{20'000} << random.below(6);
+  plan.max_end_delay_ns = uint64_t{50'000} << random.below(12);
+  plan.restart_after_ns = random.between(1, 80) * kMs;
+  plan.accept_loss_after_ns = random.between(1, 100) * kMs;
+  for (Role role = 0; role < plan.roles(); ++role) {
+    plan.clock_ppm.push_back(static_cast<int64_t>(random.below(2 * kMaxClockPpm)) - kMaxClockPpm);
+    plan.clock_offset_ns.push_back(random.below(uint64_t{1} << 50));
+  }
+  plan.accounts = static_cast<uint32_t>(random.between(4, 32));
+  plan.hot_keys = static_cast<uint32_t>(random.between(2, 24));
+  plan.think_ns = uint64_t{100'000} << random.below(5);
+  // Some live so long that their session is fenced for it (R8).
+  plan.long_ns = random.one_in(8) ? 2 * plan.max_transaction_age_ns : random.between(5, 60) * kMs;
+  plan.fibers = static_cast<uint32_t>(random.between(2, 7));
+}
+
+std::string name_of(Role role, uint32_t nodes) {
+  if (role == 0) return "the commit manager";
+  if (role <= nodes) return "node " + std::to_string(role);
+  return "client " + std::to_string(role - nodes);
+}
+
+}  // namespace
+
+std::string_view to_string(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kCrash:
+      return "crash";
+    case FaultKind::kCrashAtPoint:
+      return "crash-at-point";
+    case FaultKind::kPause:
+      return "pause";
+    case FaultKind::kStallAtPoint:
+      return "stall-at-point";
+    case FaultKind::kTrap:
+      return "trap";
+    case FaultKind::kJitter:
+      return "jitter";
+    case FaultKind::kSlow:
+      return "slow";
+    case FaultKind::kCut:
+      return "cut";
+    case FaultKind::kCutOneWay:
+      return "cut-one-way";
+    case FaultKind::kReset:
+      return "reset";
+    case FaultKind::kDelay:
+      return "delay";
+    case FaultKind::kRare:
+      return "rare";
+  }
+  return "?";
+}
+
+std::string describe(const Fault& fault, uint32_t nodes) {
+  std::string text = std::string(to_string(fault.kind)) + " of " + name_of(fault.role, nodes);
+  const bool pair = fault.kind == FaultKind::kCut || fault.kind == FaultKind::kCutOneWay ||
+                    fault.kind == FaultKind::kReset || fault.kind == FaultKind::kTrap ||
+                    fault.kind == FaultKind::kDelay;
+  if (pair) text += " and " + name_of(fault.peer, nodes);
+  text += " at " + std::to_string(fault.at_ns / 1'000) + " us for " + std::to_string(fault.for_ns / 1'000) + " us";
+  if (fault.amount != 0) text += ", amount " + std::to_string(fault.amount);
+  return text;
+}
+
+Plan make_plan(uint64_t seed) {
+  Random random(seed);
+  Plan plan;
+  plan.seed = seed;
+  choose_shape(plan, random);
+  plan.calm_ns = kFirstFaultNs + random.between(30, 250) * kMs;
+  const std::vector<FaultKind> kinds = choose_kinds(random);
+  const size_t count = kinds.empty() ? 0 : random.between(1, kMaxFaults);
+  for (size_t i = 0; i < count; ++i) {
+    plan.faults.push_back(make_fault(plan, kinds[random.below(kinds.size())], random));
+  }
+  std::ranges::sort(plan.faults, {}, &Fault::at_ns);
+  return plan;
+}
+
+}  // namespace loam::sim

@@ -1,0 +1,80 @@
+// What a seed stands for: the shape of a cluster, and the faults that befall it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace loam::sim {
+
+/// A place in the cluster that one process after another fills: the commit manager (0), then the storage nodes, then
+/// the clients.
+using Role = uint32_t;
+
+enum class FaultKind : uint8_t {
+  kCrash,         ///< of a role's process, between two steps
+  kCrashAtPoint,  ///< at the `amount`-th pause point that it passes
+  kPause,         ///< of all its threads: stopped and continued
+  kStallAtPoint,  ///< of one thread, at the `amount`-th pause point
+  kTrap,          ///< a node's thread stands still at its `amount`-th pause point, and just then clients die
+  kJitter,        ///< of its threads at one pause point in `amount`, for some microseconds
+  kSlow,          ///< its steps take `amount` times as long
+  kCut,           ///< nothing passes between two roles, both ways
+  kCutOneWay,     ///< from `role` to `peer`
+  kReset,         ///< their connections break, `amount` times; what was on its way may come late
+  kDelay,         ///< what they say takes up to `amount` ns longer
+  kRare,          ///< branches that are rare by themselves are taken once in `amount`
+};
+inline constexpr size_t kFaultKinds = 12;
+std::string_view to_string(FaultKind kind);
+
+struct Fault {
+  FaultKind kind = FaultKind::kCrash;
+  uint64_t at_ns = 0;
+  uint64_t for_ns = 0;
+  Role role = 0;
+  Role peer = 0;
+  uint64_t amount = 0;
+};
+/// "crash of node 1 at 310 ms".
+std::string describe(const Fault& fault, uint32_t nodes);
+
+/// Everything that a seed decides before the first event.
+struct Plan {
+  uint64_t seed = 0;
+  // The cluster.
+  uint32_t nodes = 2;
+  uint32_t clients = 3;
+  uint32_t network_threads = 1;
+  uint64_t page_bytes = 0;
+  uint64_t memory_bytes = 0;  ///< of a node
+  uint64_t client_lease_ns = 0;
+  uint64_t node_lease_ns = 0;
+  uint64_t max_transaction_age_ns = 0;
+  uint64_t publish_interval_ns = 0;
+  uint64_t ids_ahead = 0;
+  std::vector<int64_t> clock_ppm;         ///< by role
+  std::vector<uint64_t> clock_offset_ns;  ///< by role
+  uint64_t max_delay_ns = 0;              ///< of the network, while nothing is wrong
+  uint64_t max_end_delay_ns = 0;          ///< a broken connection is noticed so late
+  uint64_t restart_after_ns = 0;          ///< a process that died is started again so much later, on average
+  uint64_t accept_loss_after_ns = 0;      ///< while faults last, the operator accepts a loss so much later
+  // The load.
+  uint32_t accounts = 0;
+  uint32_t hot_keys = 0;
+  uint32_t fibers = 0;    ///< of a client
+  uint64_t think_ns = 0;  ///< mean pause between two operations of a fiber
+  uint64_t long_ns = 0;   ///< mean life of a long transaction
+  // The faults, by time. They stop at calm_ns.
+  std::vector<Fault> faults;
+  uint64_t calm_ns = 0;
+
+  uint32_t roles() const { return 1 + nodes + clients; }
+  bool is_node(Role role) const { return role >= 1 && role <= nodes; }
+  bool is_client(Role role) const { return role > nodes && role < roles(); }
+};
+
+Plan make_plan(uint64_t seed);
+
+}  // namespace loam::sim

@@ -1,0 +1,93 @@
+// Short histories for tests of the oracle.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/oracle.h"
+
+namespace loam::sim {
+
+/// Tells an oracle of short histories. Tags are ids of transactions times 100 plus the key; values are tags.
+class Story {
+ public:
+  static constexpr TableId kTable{1024};
+  static constexpr TableId kPlainTable{1025};
+  static constexpr uint32_t kOther = 2;  // a process
+
+  Oracle oracle{[] { return uint64_t{1'000'000}; }};
+  TransactionModel& model = oracle.transactions();
+  PlainModel& plain = oracle.plain();
+  TableModel& tables = oracle.tables();
+
+  TransactionNumber begin(uint64_t id, uint32_t process = 1) {
+    const auto number = model.begin_called(process, id == 0);
+    model.begun(number, TransactionId(id));
+    ids_.resize(std::max<size_t>(ids_.size(), number + 1));
+    ids_[number] = id;
+    return number;
+  }
+  static uint64_t tag(uint64_t id, uint64_t key) { return id * 100 + key; }
+  static Seen seen(uint64_t id, uint64_t key) {
+    return id == 0 ? Seen() : Seen{id, tag(id, key), static_cast<int64_t>(tag(id, key))};
+  }
+  void write(TransactionNumber number, uint64_t key, WriteKind kind = WriteKind::kUpdate) {
+    const bool removes = kind == WriteKind::kRemove;
+    const uint64_t written = removes ? 0 : tag(ids_[number], key);
+    model.wrote(number, {{kTable, Key(key)}, kind, written, static_cast<int64_t>(written), false});
+  }
+  void insert(TransactionNumber number, uint64_t key) { write(number, key, WriteKind::kInsert); }
+  void remove(TransactionNumber number, uint64_t key) { write(number, key, WriteKind::kRemove); }
+  /// Sees what transaction `id` wrote; 0: nothing.
+  void read(TransactionNumber number, uint64_t key, uint64_t id) {
+    model.read(number, {kTable, Key(key)}, seen(id, key), oracle.now());
+  }
+  void scan(TransactionNumber number, const std::vector<std::pair<uint64_t, uint64_t>>& keys_and_ids) {
+    std::vector<ScannedRow> rows;
+    for (const auto& [key, id] : keys_and_ids) rows.push_back({Key(key), seen(id, key)});
+    model.scanned(number, kTable, rows, oracle.now());
+  }
+  void end(TransactionNumber number, StatusCode code = StatusCode::kOk) {
+    model.commit_called(number);
+    model.commit_returned(number, code);
+  }
+  /// A transaction that inserts these keys and commits.
+  TransactionNumber put(uint64_t id, const std::vector<uint64_t>& keys, WriteKind kind = WriteKind::kInsert,
+                        uint32_t process = 1) {
+    const auto number = begin(id, process);
+    for (const uint64_t key : keys) write(number, key, kind);
+    end(number);
+    return number;
+  }
+  /// The same, whose client crashes while it commits.
+  TransactionNumber crash(uint64_t id, const std::vector<uint64_t>& keys, WriteKind kind = WriteKind::kUpdate) {
+    const auto number = begin(id, kOther);
+    for (const uint64_t key : keys) write(number, key, kind);
+    model.commit_called(number);
+    oracle.client_crashed(kOther);
+    return number;
+  }
+  /// Another transaction that reads one record.
+  void look(uint64_t key, uint64_t id) { read(begin(0), key, id); }
+
+  static Place place(uint64_t key) { return {kPlainTable, Key(key)}; }
+  void plain_put(uint64_t key, PlainModel::Kind kind, uint64_t expected, uint64_t tag, uint64_t version,
+                 StatusCode code = StatusCode::kOk) {
+    plain.write_returned(plain.write_called(1, place(key), kind, expected, tag), code, version);
+  }
+  void plain_look(uint64_t key, uint64_t version, uint64_t tag) {
+    plain.read(1, place(key), {version, tag, 0}, oracle.now());
+  }
+  /// All records of odd keys lay on one node; its loss is accepted.
+  void lose_odd() {
+    const size_t loss = oracle.node_lost([](TableId, Key key) { return key.value % 2 == 1; });
+    oracle.loss_accepted(loss);
+  }
+
+ private:
+  std::vector<uint64_t> ids_;
+};
+
+}  // namespace loam::sim

@@ -1,0 +1,134 @@
+#include "tests/sim/table_model.h"
+
+#include <mutex>
+
+namespace loam::sim {
+
+void TableModel::created(std::string_view table, TableId id, std::string_view schema, std::string_view wanted,
+                         Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  if (schema != wanted) {
+    violate("create-schema", "create_table of " + std::string(table) + " " + std::string(wanted) + " returned table " +
+                                 std::to_string(id.value) + " " + std::string(schema));
+  }
+  told(table, id, schema, asked);
+}
+
+void TableModel::opened(std::string_view table, TableId id, std::string_view schema, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  told(table, id, schema, asked);
+}
+
+void TableModel::told(std::string_view table, TableId id, std::string_view schema, Moment asked) {
+  const auto [entry, fresh] = tables_.try_emplace(id);
+  Known& known = entry->second;
+  if (fresh) known = {std::string(table), std::string(schema), asked, verdict_.last(), 0, kNever, kNever};
+  known.told_last = verdict_.last();
+  const std::string text = "table " + std::to_string(id.value) + " " + std::string(table);
+  if (known.name != table || known.schema != schema) {
+    violate("table-id-twice", text + " " + std::string(schema) + ", which was " + known.name + " " + known.schema);
+  }
+  if (known.unlisted_by < asked) violate("dropped-table-read", text + " was opened after its drop");
+  if (!fresh) return;
+  std::vector<TableId>& ids = by_name_[known.name];
+  for (const TableId other_id : ids) {
+    Known& other = tables_.at(other_id);
+    if (!may_be_dropped(other) && !may_be_dropped(known)) {
+      violate("create-twice", text + " and table " + std::to_string(other_id.value) + ", which nobody has dropped");
+    }
+    // Ids rise: the one with the lower id is gone as soon as somebody was told of the other.
+    Known& older = other_id < id ? other : known;
+    unlisted(older, other_id < id ? known.told : other.told);
+    if (known.unlisted_by < asked) violate("create-twice", text + " came after its successor");
+  }
+  ids.push_back(id);
+}
+
+bool TableModel::may_be_dropped(const Known& table) const {
+  return std::any_of(drops_.begin(), drops_.end(),
+                     [&](const Drop& drop) { return drop.name == table.name && drop.ended > table.asked; });
+}
+
+void TableModel::create_refused(std::string_view table, std::string_view wanted, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  const auto ids = by_name_.find(table);
+  if (ids == by_name_.end()) return;
+  for (const TableId id : ids->second) {
+    const Known& known = tables_.at(id);
+    if (known.told < asked && known.schema == wanted && !may_be_dropped(known)) {
+      violate("create-refused", "table " + known.name + " " + known.schema + " exists, and one like it was refused");
+    }
+  }
+}
+
+void TableModel::absent(std::string_view table, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  const auto ids = by_name_.find(table);
+  if (ids == by_name_.end()) return;
+  for (const TableId id : ids->second) {
+    const Known& known = tables_.at(id);
+    if (known.told < asked && !may_be_dropped(known)) {
+      violate("table-lost", "table " + known.name + " could not be opened, and nobody has dropped it");
+    }
+  }
+}
+
+void TableModel::listed(Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  for (const auto& [id, known] : tables_) {
+    if (known.told_last > asked || known.told > asked || may_be_dropped(known)) continue;
+    violate("table-lost", "table " + known.name + " is not in the list, and nobody has dropped it");
+  }
+}
+
+size_t TableModel::drop_called(std::string_view table) {
+  const std::lock_guard lock(verdict_.mutex());
+  drops_.push_back({std::string(table), verdict_.next(), kNever});
+  return drops_.size() - 1;
+}
+
+void TableModel::drop_returned(size_t number, StatusCode code) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  Drop& drop = drops_[number];
+  if (code != StatusCode::kOk && code != StatusCode::kNoSuchTable) return;  // it may still happen
+  drop.ended = verdict_.last();
+  const auto ids = by_name_.find(drop.name);
+  if (ids == by_name_.end()) return;
+  // Whichever table it met, those of before are gone: nodes carry out drops in their order.
+  for (const TableId id : ids->second) {
+    Known& known = tables_.at(id);
+    if (known.told >= drop.asked) continue;
+    unlisted(known, drop.ended);
+    if (code == StatusCode::kOk) known.dropped_by = std::min(known.dropped_by, drop.ended);
+  }
+}
+
+void TableModel::served(TableId id, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  const auto known = tables_.find(id);
+  if (known == tables_.end() || known->second.dropped_by >= asked) return;
+  violate("dropped-table-read", "table " + std::to_string(id.value) + " " + known->second.name + " was read at event " +
+                                    std::to_string(asked) + ", and was gone by event " +
+                                    std::to_string(known->second.dropped_by));
+}
+
+void TableModel::refused(TableId id, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  const auto known = tables_.find(id);
+  if (known == tables_.end()) return;
+  if (!may_be_dropped(known->second)) {
+    violate("table-lost", "table " + std::to_string(id.value) + " " + known->second.name +
+                              " is no such table for a request of event " + std::to_string(asked) +
+                              ", and nobody has dropped it");
+  }
+  unlisted(known->second, verdict_.last());
+}
+
+}  // namespace loam::sim

@@ -1,0 +1,268 @@
+// What TransactionModel concludes from one read and one commit.
+#include <algorithm>
+
+#include "tests/sim/transaction_model.h"
+
+namespace loam::sim {
+namespace {
+
+/// Begins after which a commit that was not seen yet is no longer just late.
+constexpr TransactionNumber kSoon = 16;
+
+}  // namespace
+
+// ---- reads ---------------------------------------------------------------------------------------------------------
+
+void TransactionModel::judge_own(const ModelTransaction& reader, const Write& own, const Seen& seen) {
+  if (own.leaves_record() ? seen.present() && seen.tag == own.tag && seen.value == own.value : !seen.present()) return;
+  violate("own-write-unread", name(reader) + " saw " + to_string(seen) + " in " + to_string(own.place) +
+                                  " after its own " + std::string(to_string(own.kind)) + " of tag " +
+                                  std::to_string(own.tag));
+}
+
+void TransactionModel::judge_read(ModelTransaction& reader, Place place, const Seen& seen, Moment asked, Way way) {
+  if (losses_.waits(place, asked)) {
+    return violate("lost-shard-served", name(reader) + " was told " + to_string(seen) + " of " + to_string(place) +
+                                            ", whose node has lost its memory, and nobody has accepted that");
+  }
+  const auto [before, first] = reader.reads.emplace(place, seen);
+  if (!first) {
+    if (!(before->second == seen)) judge_repeated(reader, place, before->second, seen, way);
+    return;
+  }
+  if (seen.present()) {
+    ModelTransaction* writer = judge_writer(reader, place, seen);
+    if (writer == nullptr) return;
+    judge_gone(*writer, place, asked);
+    took_place(*writer, reader, place);
+    judge_newer(reader, place, seen, way);
+    judge_whole(reader, *writer);
+  } else {
+    judge_absent(reader, place, way);
+  }
+}
+
+void TransactionModel::judge_repeated(const ModelTransaction& reader, Place place, const Seen& before, const Seen& seen,
+                                      Way way) {
+  // What was read may be lost by now.
+  if (!seen.present() && losses_.between(place, reader.requested, verdict_.last())) return;
+  violate(way == Way::kGet ? "non-repeatable-read"
+          : seen.present() ? "scan-snapshot"
+                           : "scan-exactly-once",
+          name(reader) + " saw " + to_string(before) + " in " + to_string(place) + ", and then " + to_string(seen));
+}
+
+ModelTransaction* TransactionModel::judge_writer(const ModelTransaction& reader, Place place, const Seen& seen) {
+  const auto found = by_id_.find(seen.version);
+  ModelTransaction* writer = found == by_id_.end() ? nullptr : &at(found->second);
+  const Write* write = writer == nullptr ? nullptr : static_cast<const ModelTransaction*>(writer)->write_of(place);
+  if (write == nullptr || !write->leaves_record()) {
+    const auto tagged = by_tag_.find(seen.tag);
+    violate("unwritten-read", name(reader) + " saw " + to_string(seen) + " in " + to_string(place) +
+                                  ", which nobody has written there" +
+                                  (tagged == by_tag_.end() ? "" : "; the tag is of " + name(at(tagged->second))));
+    return nullptr;
+  }
+  if (!judge_writer_state(reader, *writer, place)) return nullptr;
+  if (write->tag != seen.tag || write->value != seen.value) {
+    violate("wrong-value", name(reader) + " saw " + to_string(seen) + " in " + to_string(place) + ", and " +
+                               name(*writer) + " wrote tag " + std::to_string(write->tag >> 32) + ":" +
+                               std::to_string(write->tag & UINT32_MAX) + ", value " + std::to_string(write->value));
+    return nullptr;
+  }
+  return writer;
+}
+
+bool TransactionModel::judge_writer_state(const ModelTransaction& reader, const ModelTransaction& writer, Place place) {
+  std::string_view invariant;
+  if (writer.asked == kNever) {
+    invariant = writer.outcome == Outcome::kOpen ? "dirty-read" : "abort-visible";
+  } else if (writer.outcome == Outcome::kAborted) {
+    if (torn(writer)) return true;
+    invariant = "abort-visible";
+  } else if (writer.fenced) {
+    if (torn(writer)) return true;
+    invariant = "fenced-visible";
+  } else if (writer.asked > reader.answered) {
+    invariant = "future-read";
+  } else if (reader.id.value != 0 && writer.id.value >= reader.id.value) {
+    invariant = "version-above-id";
+  } else {
+    return true;
+  }
+  violate(invariant, name(reader) + " saw " + to_string(place) + " as " + name(writer) + " wrote it");
+  return false;
+}
+
+void TransactionModel::judge_gone(const ModelTransaction& writer, Place place, Moment asked) {
+  if (losses_.any() && losses_.gone(place, writer.ended, asked) && writer.outcome == Outcome::kCommitted) {
+    violate("lost-record-returned",
+            to_string(place) + " came back as " + name(writer) + " wrote it, after the loss of its node was accepted");
+  }
+}
+
+bool TransactionModel::must_see(const ModelTransaction& reader, const ModelTransaction& writer) const {
+  return writer.certain() && writer.number != reader.number && writer.may_be_visible() &&
+         (writer.visible_by < reader.requested || reader.has_seen(writer));
+}
+
+void TransactionModel::judge_newer(const ModelTransaction& reader, Place place, const Seen& seen, Way way) {
+  const Chain& chain = chains_[place];
+  for (auto entry = chain.rbegin(); entry != chain.rend() && entry->first > seen.version; ++entry) {
+    const ModelTransaction& writer = at(entry->second);
+    if (must_see(reader, writer) && !excused(writer, place)) return missed(reader, writer, place, seen, way);
+  }
+}
+
+std::pair<ModelTransaction*, size_t> TransactionModel::removals(const ModelTransaction& reader, Place place,
+                                                                uint64_t id) {
+  std::pair<ModelTransaction*, size_t> found{nullptr, 0};
+  Chain& chain = chains_[place];
+  for (auto entry = chain.upper_bound(id); entry != chain.end(); ++entry) {
+    ModelTransaction& remover = at(entry->second);
+    if (remover.write_of(place)->leaves_record() || remover.number == reader.number) continue;
+    if (remover.asked > reader.answered || (reader.id.value != 0 && remover.id.value > reader.id.value)) continue;
+    found.first = &remover;
+    ++found.second;
+  }
+  if (found.second != 1) found.first = nullptr;
+  return found;
+}
+
+void TransactionModel::judge_absent(const ModelTransaction& reader, Place place, Way way) {
+  const Chain& chain = chains_[place];
+  const ModelTransaction* newest = nullptr;
+  for (auto entry = chain.rbegin(); entry != chain.rend() && newest == nullptr; ++entry) {
+    const ModelTransaction& writer = at(entry->second);
+    if (must_see(reader, writer) && !excused(writer, place)) newest = &writer;
+  }
+  if (newest == nullptr || !newest->write_of(place)->leaves_record()) return;
+  const auto [remover, count] = removals(reader, place, newest->id.value);
+  if (count == 0) return missed(reader, *newest, place, Seen(), way);
+  if (remover != nullptr && !excused(*remover, place)) {
+    took_place(*remover, reader, place);
+    judge_whole(reader, *remover);
+  }
+}
+
+void TransactionModel::missed(const ModelTransaction& reader, const ModelTransaction& writer, Place place,
+                              const Seen& seen, Way way) {
+  const bool unknown = writer.outcome == Outcome::kUnknown;
+  const bool seen_here = writer.write_of(place)->seen;
+  std::string_view invariant = "begin-after-ack";
+  if (way == Way::kScan && !seen.present() && !unknown) {
+    invariant = "scan-exactly-once";
+  } else if (reader.has_seen(writer)) {
+    invariant = unknown ? "half-commit" : "fractured-read";
+  } else if (way == Way::kScan && !unknown) {
+    invariant = "scan-snapshot";
+  } else if (unknown) {
+    invariant = seen_here ? "outcome-changed" : "half-commit";
+  } else if (seen_here || reader.number > writer.begins_then + kSoon) {
+    invariant = "commit-lost";
+  }
+  violate(invariant, name(reader) + " saw " + to_string(seen) + " in " + to_string(place) + ", and must see the " +
+                         std::string(to_string(writer.write_of(place)->kind)) + " by " + name(writer));
+}
+
+void TransactionModel::judge_whole(const ModelTransaction& reader, const ModelTransaction& writer) {
+  if (!writer.may_be_visible()) return;
+  for (const Write& write : writer.writes) {
+    const auto read = reader.reads.find(write.place);
+    if (read == reader.reads.end() || excused(writer, write.place)) continue;
+    if (read->second.present() ? read->second.version >= writer.id.value
+                               : !write.leaves_record() || removals(reader, write.place, writer.id.value).second != 0) {
+      continue;
+    }
+    return missed(reader, writer, write.place, read->second, Way::kGet);
+  }
+}
+
+void TransactionModel::judge_total(const ModelTransaction& reader, TableId table, const Total& found) {
+  const auto should = totals_.find(table);
+  // A loss takes records, and with them what was in them: there is no sum any more.
+  if (should == totals_.end() || found == should->second || losses_.any()) return;
+  violate("scan-sum", "a scan of " + name(reader) + " over table " + std::to_string(table.value) + " found " +
+                          std::to_string(found.count) + " records of sum " + std::to_string(found.sum) + ", not " +
+                          std::to_string(should->second.count) + " of " + std::to_string(should->second.sum));
+}
+
+void TransactionModel::took_place(ModelTransaction& writer, const ModelTransaction& reader, Place place) {
+  writer.write_of(place)->seen = true;
+  if (!writer.seen && writer.outcome == Outcome::kUnknown) ++resolved_;
+  writer.seen = true;
+  if (torn(writer)) return;
+  if (writer.visible_by == kNever) writer.begins_then = static_cast<TransactionNumber>(transactions_.size());
+  writer.visible_by = std::min(writer.visible_by, reader.answered);
+}
+
+// ---- commits -------------------------------------------------------------------------------------------------------
+
+void TransactionModel::judge_commit(const ModelTransaction& writer) {
+  for (const Write& write : writer.writes) {
+    if (excused(writer, write.place)) continue;
+    const Chain& chain = chains_[write.place];
+    const auto self = chain.find(writer.id.value);
+    if (self == chain.end()) continue;
+    // What has no outcome yet is judged when it has one, and at the end; until then it says nothing.
+    bool next_to = true;
+    const auto skip = [&](const ModelTransaction& other) {
+      const bool uncertain = !other.certain() || !other.may_be_visible();
+      next_to = next_to && !uncertain;
+      return uncertain;
+    };
+    auto before = std::make_reverse_iterator(self);
+    while (before != chain.rend() && skip(at(before->second))) ++before;
+    if (before != chain.rend()) {
+      judge_neighbours(at(before->second), writer, write.place, next_to);
+    } else if (next_to) {
+      judge_kinds(nullptr, writer, write.place);
+    }
+    next_to = true;
+    auto after = std::next(self);
+    while (after != chain.end() && skip(at(after->second))) ++after;
+    if (after != chain.end()) judge_neighbours(writer, at(after->second), write.place, next_to);
+  }
+}
+
+void TransactionModel::judge_neighbours(const ModelTransaction& before, const ModelTransaction& after, Place place,
+                                        bool next_to) {
+  if (excused(before, place) || excused(after, place)) return;
+  const auto read = after.reads.find(place);
+  const std::string text = name(after) + " wrote " + to_string(place) + " over " + name(before);
+  if (read != after.reads.end()) {
+    const Seen& seen = read->second;
+    // Nothing may also be what a removal between them has left.
+    if (seen.present() ? seen.version < before.id.value : next_to && before.write_of(place)->leaves_record()) {
+      return violate("lost-update", text + ", having seen " + to_string(seen));
+    }
+  }
+  if (before.asked > after.answered) {
+    return violate("conflict-missed", text + ", which had not asked for its commit when that began");
+  }
+  if (next_to) judge_kinds(&before, after, place);
+}
+
+void TransactionModel::judge_kinds(const ModelTransaction* before, const ModelTransaction& after, Place place) {
+  const Write& write = *after.write_of(place);
+  const bool there = before != nullptr && before->write_of(place)->leaves_record();
+  if (there == (write.kind != WriteKind::kInsert)) return;
+  if (losses_.any() && losses_.between(place, 0, verdict_.last())) return;
+  violate(there ? "insert-over-record" : "update-of-nothing",
+          name(after) + ": " + std::string(to_string(write.kind)) + " of " + to_string(place) + ", which " +
+              (before == nullptr ? "nobody has written before" : name(*before) + " wrote before"));
+}
+
+void TransactionModel::judge_refusal(const ModelTransaction& writer) {
+  const bool exists = writer.answer == StatusCode::kAlreadyExists;
+  if (!exists && writer.answer != StatusCode::kNotFound) return;
+  for (const Write& write : writer.writes) {
+    if ((write.kind == WriteKind::kInsert) != exists) continue;
+    const auto read = writer.reads.find(write.place);
+    if (read == writer.reads.end() || read->second.present() == exists) return;  // this one may be the reason
+    if (losses_.between(write.place, writer.requested, verdict_.last())) return;
+  }
+  violate("wrong-refusal", name(writer) + " had seen that its " + (exists ? "inserts" : "changes") + " are possible");
+}
+
+}  // namespace loam::sim

@@ -1,0 +1,363 @@
+#include "tests/sim/transaction_model.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "common/base/assert.h"
+#include "common/wire/system_tables.h"
+#include "tests/sim/order_check.h"
+
+namespace loam::sim {
+
+std::string_view to_string(WriteKind kind) {
+  switch (kind) {
+    case WriteKind::kInsert:
+      return "insert";
+    case WriteKind::kUpdate:
+      return "update";
+    case WriteKind::kRemove:
+      return "remove";
+    case WriteKind::kTouch:
+      return "touch";
+  }
+  return "";
+}
+
+std::string_view to_string(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kOpen:
+      return "open";
+    case Outcome::kCommitting:
+      return "committing";
+    case Outcome::kCommitted:
+      return "committed";
+    case Outcome::kAborted:
+      return "aborted";
+    case Outcome::kUnknown:
+      return "unknown";
+  }
+  return "";
+}
+
+// ---- ModelTransaction ----------------------------------------------------------------------------------------------
+
+const Write* ModelTransaction::write_of(Place place) const {
+  const auto found =
+      std::find_if(writes.begin(), writes.end(), [place](const Write& write) { return write.place == place; });
+  return found == writes.end() ? nullptr : &*found;
+}
+
+Write* ModelTransaction::write_of(Place place) {
+  return const_cast<Write*>(static_cast<const ModelTransaction*>(this)->write_of(place));
+}
+
+bool ModelTransaction::has_seen(const ModelTransaction& writer) const {
+  return std::any_of(writer.writes.begin(), writer.writes.end(), [&](const Write& write) {
+    const auto read = reads.find(write.place);
+    return read != reads.end() && read->second.version == writer.id.value;
+  });
+}
+
+// ---- one transaction -----------------------------------------------------------------------------------------------
+
+TransactionNumber TransactionModel::begin_called(uint32_t process, bool read_only) {
+  const std::lock_guard lock(verdict_.mutex());
+  ModelTransaction transaction;
+  transaction.number = static_cast<TransactionNumber>(transactions_.size());
+  transaction.process = process;
+  transaction.read_only = read_only;
+  transaction.requested = verdict_.next();
+  transaction.id_floor = highest_id_;
+  transactions_.push_back(std::move(transaction));
+  return transactions_.back().number;
+}
+
+void TransactionModel::begun(TransactionNumber number, TransactionId id) {
+  const std::lock_guard lock(verdict_.mutex());
+  ModelTransaction& transaction = at(number);
+  transaction.answered = verdict_.next();
+  transaction.begun = true;
+  transaction.id = id;
+  ++begun_;
+  if (id.value == 0) {
+    if (!transaction.read_only) violate("unexpected-answer", name(transaction) + " writes and has got no id");
+    return;
+  }
+  const auto [other, fresh] = by_id_.emplace(id.value, number);
+  if (!fresh) {
+    violate("id-twice", name(transaction) + " and " + name(at(other->second)));
+  } else if (id.value <= transaction.id_floor) {
+    violate("id-order",
+            name(transaction) + " began after id " + std::to_string(transaction.id_floor) + " had been given out");
+  }
+  highest_id_ = std::max(highest_id_, id.value);
+}
+
+void TransactionModel::begin_failed(TransactionNumber number) {
+  const std::lock_guard lock(verdict_.mutex());
+  end(at(number), Outcome::kAborted);
+}
+
+void TransactionModel::wrote(TransactionNumber number, const Write& write) {
+  const std::lock_guard lock(verdict_.mutex());
+  ModelTransaction& transaction = at(number);
+  if (write.kind != WriteKind::kTouch && write.tag != 0) by_tag_[write.tag] = number;
+  if (Write* before = transaction.write_of(write.place); before != nullptr) {
+    // Seen from outside an insert that was then updated is an insert.
+    const bool insert = before->kind == WriteKind::kInsert && write.leaves_record();
+    *before = write;
+    if (insert) before->kind = WriteKind::kInsert;
+  } else {
+    transaction.writes.push_back(write);
+  }
+  keys_[write.place.table].insert(write.place.key);
+}
+
+void TransactionModel::read(TransactionNumber number, Place place, const Seen& seen, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  ++reads_;
+  ModelTransaction& reader = at(number);
+  if (const Write* own = reader.write_of(place); own != nullptr) {
+    judge_own(reader, *own, seen);
+  } else {
+    judge_read(reader, place, seen, asked, Way::kGet);
+  }
+}
+
+void TransactionModel::scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows,
+                               Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  ++scans_;
+  ModelTransaction& reader = at(number);
+  std::set<Key> found;
+  Total total;
+  for (const ScannedRow& row : rows) {
+    if (!found.insert(row.key).second) {
+      violate("scan-exactly-once", "a scan of " + name(reader) + " returned " + to_string(Place{table, row.key}) +
+                                       " twice, the second time as " + to_string(row.seen));
+    }
+    total.sum += row.seen.value;
+    ++total.count;
+    judge_read(reader, {table, row.key}, row.seen, asked, Way::kScan);
+  }
+  for (const Key key : keys_[table]) {
+    if (!found.contains(key)) judge_read(reader, {table, key}, Seen(), asked, Way::kScan);
+  }
+  judge_total(reader, table, total);
+  reader.scanned[table] = total;
+}
+
+void TransactionModel::summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  ++scans_;
+  ModelTransaction& reader = at(number);
+  const Total found{count, sum};
+  judge_total(reader, table, found);
+  const auto before = reader.scanned.find(table);
+  if (before == reader.scanned.end() || before->second == found || losses_.any_since(std::min(asked, reader.requested)))
+    return;
+  violate("scan-sum", "a scan of " + name(reader) + " over table " + std::to_string(table.value) + " found " +
+                          std::to_string(count) + " records of sum " + std::to_string(sum) +
+                          ", and another in the same snapshot " + std::to_string(before->second.count) + " of " +
+                          std::to_string(before->second.sum));
+}
+
+void TransactionModel::selected(TransactionNumber number, TableId table, int64_t least,
+                                std::span<const ScannedRow> rows, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  ++scans_;
+  ModelTransaction& reader = at(number);
+  if (!reader.scanned.contains(table) || losses_.any_since(std::min(asked, reader.requested))) return;
+  std::map<Key, Seen> found;
+  for (const ScannedRow& row : rows) found[row.key] = row.seen;
+  const auto wrong = [&](Key key, const Seen& is, const Seen& should) {
+    violate("scan-predicate", "a scan of " + name(reader) + " for values from " + std::to_string(least) + " found " +
+                                  to_string(is) + " in " + to_string(Place{table, key}) + ", and its snapshot holds " +
+                                  to_string(should));
+  };
+  if (found.size() != rows.size()) wrong(rows.back().key, rows.back().seen, Seen());
+  for (const Key key : keys_[table]) {
+    const auto read = reader.reads.find({table, key});
+    const Seen should = read == reader.reads.end() ? Seen() : read->second;
+    const auto is = found.find(key);
+    const bool selects = should.present() && should.value >= least;
+    if (selects != (is != found.end()) || (selects && !(is->second == should))) {
+      wrong(key, is == found.end() ? Seen() : is->second, should);
+    }
+  }
+}
+
+void TransactionModel::scan_ended(TransactionNumber number) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  end(at(number), Outcome::kCommitted);
+}
+
+void TransactionModel::read_failed(TransactionNumber number, StatusCode code) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  if (code == StatusCode::kFenced) at(number).fenced = true;
+}
+
+void TransactionModel::commit_called(TransactionNumber number) {
+  const std::lock_guard lock(verdict_.mutex());
+  ModelTransaction& transaction = at(number);
+  transaction.asked = verdict_.next();
+  transaction.outcome = Outcome::kCommitting;
+  join_chains(transaction);
+}
+
+void TransactionModel::commit_returned(TransactionNumber number, StatusCode code) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  ModelTransaction& transaction = at(number);
+  transaction.answer = code;
+  const bool writes = !transaction.writes.empty();
+  if (code == StatusCode::kOk) {
+    end(transaction, Outcome::kCommitted);
+    if (!writes) return;
+    ++commits_;
+    if (transaction.fenced) violate("ack-after-fence", name(transaction));
+    if (transaction.visible_by == kNever)
+      transaction.begins_then = static_cast<TransactionNumber>(transactions_.size());
+    transaction.visible_by = std::min(transaction.visible_by, transaction.ended);
+    judge_commit(transaction);
+    return;
+  }
+  if (code == StatusCode::kUnknownOutcome) {
+    ++unknown_;
+    if (transaction.seen) ++resolved_;
+    end(transaction, Outcome::kUnknown);
+    return;
+  }
+  ++aborts_;
+  end(transaction, Outcome::kAborted);
+  if (torn(transaction)) return;
+  if (transaction.seen) {
+    violate("outcome-changed",
+            name(transaction) + " was answered " + std::string(to_string(code)) + ", and others have seen it");
+  }
+  leave_chains(transaction);
+  judge_refusal(transaction);
+}
+
+void TransactionModel::aborted(TransactionNumber number) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  ++aborts_;
+  end(at(number), Outcome::kAborted);
+}
+
+// ---- the whole -----------------------------------------------------------------------------------------------------
+
+void TransactionModel::conserve(TableId table, int64_t count, int64_t sum) {
+  const std::lock_guard lock(verdict_.mutex());
+  totals_[table] = {count, sum};
+}
+
+void TransactionModel::client_crashed(uint32_t process) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  for (ModelTransaction& transaction : transactions_) {
+    if (transaction.process != process || transaction.ended != kNever) continue;
+    const bool asked = transaction.outcome == Outcome::kCommitting && !transaction.writes.empty();
+    if (asked) ++unknown_;
+    if (asked && transaction.seen) ++resolved_;
+    end(transaction, asked ? Outcome::kUnknown : Outcome::kAborted);
+  }
+}
+
+std::vector<TransactionId> TransactionModel::asked_ids() const {
+  const std::lock_guard lock(verdict_.mutex());
+  std::vector<TransactionId> ids;
+  for (const ModelTransaction& transaction : transactions_) {
+    if (transaction.id.value != 0 && transaction.asked != kNever) ids.push_back(transaction.id);
+  }
+  return ids;
+}
+
+void TransactionModel::recovered(TransactionId id, bool committed) {
+  const std::lock_guard lock(verdict_.mutex());
+  const Moment now = verdict_.next();
+  const auto found = by_id_.find(id.value);
+  if (found == by_id_.end()) return;
+  ModelTransaction& transaction = at(found->second);
+  if (transaction.writes.empty() || torn(transaction)) return;
+  const bool contradicted = committed ? transaction.outcome == Outcome::kAborted
+                                      : transaction.outcome == Outcome::kCommitted || transaction.seen;
+  if (contradicted) {
+    return violate("outcome-changed", name(transaction) + " was " + (committed ? "committed" : "rolled back") +
+                                          " by recovery" + (transaction.seen ? ", and others have seen it" : ""));
+  }
+  if (transaction.outcome != Outcome::kUnknown) return;
+  ++resolved_;
+  if (!committed) {
+    transaction.outcome = Outcome::kAborted;
+    return leave_chains(transaction);
+  }
+  transaction.ended = now;  // by now, not when its client crashed
+  transaction.outcome = Outcome::kCommitted;
+  if (transaction.visible_by == kNever) {
+    transaction.begins_then = static_cast<TransactionNumber>(transactions_.size());
+  }
+  transaction.visible_by = std::min(transaction.visible_by, now);
+  judge_commit(transaction);
+}
+
+void TransactionModel::final_check() {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  for (const ModelTransaction& transaction : transactions_) {
+    if (transaction.certain() && transaction.may_be_visible()) judge_commit(transaction);
+  }
+  if (!verdict_.failed()) OrderCheck(*this).run();
+}
+
+std::vector<Key> TransactionModel::keys(TableId table) const {
+  const auto found = keys_.find(table);
+  return found == keys_.end() ? std::vector<Key>() : std::vector<Key>(found->second.begin(), found->second.end());
+}
+
+// ---- chains --------------------------------------------------------------------------------------------------------
+
+void TransactionModel::join_chains(const ModelTransaction& writer) {
+  for (const Write& write : writer.writes) chains_[write.place][writer.id.value] = writer.number;
+}
+
+void TransactionModel::leave_chains(const ModelTransaction& writer) {
+  for (const Write& write : writer.writes) chains_[write.place].erase(writer.id.value);
+}
+
+bool TransactionModel::torn(const ModelTransaction& writer) const {
+  if (!losses_.any() || writer.asked == kNever) return false;
+  // One whose client still waits for the answer may have lost its session, too.
+  const bool recovered = writer.outcome == Outcome::kUnknown || writer.outcome == Outcome::kCommitting ||
+                         (writer.outcome == Outcome::kAborted && writer.answer == StatusCode::kFenced);
+  return recovered && losses_.tears({wire::kTransactionTableId, Key(writer.id.value)}, writer.asked, writer.visible_by,
+                                    verdict_.last());
+}
+
+bool TransactionModel::excused(const ModelTransaction& writer, Place place) const {
+  return losses_.any() && (torn(writer) || losses_.exposed(place, writer.asked, verdict_.last()));
+}
+
+void TransactionModel::end(ModelTransaction& transaction, Outcome outcome) {
+  transaction.outcome = outcome;
+  transaction.ended = verdict_.last();
+}
+
+std::string TransactionModel::name(const ModelTransaction& transaction) const {
+  std::string text = transaction.id.value == 0 ? "read-only transaction #" + std::to_string(transaction.number)
+                                               : "transaction " + std::to_string(transaction.id.value);
+  const auto moment = [](Moment at) { return at == kNever ? std::string("-") : std::to_string(at); };
+  text += " of process " + std::to_string(transaction.process) + " (" + std::string(to_string(transaction.outcome));
+  if (transaction.answer != StatusCode::kOk) text += ", answered " + std::string(loam::to_string(transaction.answer));
+  return text + "; begin " + moment(transaction.requested) + ".." + moment(transaction.answered) + ", commit " +
+         moment(transaction.asked) + ".." + moment(transaction.ended) + ")";
+}
+
+}  // namespace loam::sim

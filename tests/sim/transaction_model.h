@@ -1,0 +1,198 @@
+// Strong snapshot isolation, judged from what clients did and saw.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "tests/sim/losses.h"
+#include "tests/sim/verdict.h"
+
+namespace loam::sim {
+
+/// Number of a transaction in the oracle, in the order of their begins.
+using TransactionNumber = uint32_t;
+
+enum class WriteKind : uint8_t { kInsert, kUpdate, kRemove, kTouch };
+std::string_view to_string(WriteKind kind);
+
+/// What became of a transaction, as far as anybody was told or has seen.
+enum class Outcome : uint8_t {
+  kOpen,        ///< its commit was not asked for
+  kCommitting,  ///< asked for, no answer yet
+  kCommitted,   ///< acknowledged
+  kAborted,     ///< its client was told so, or gave up, or crashed before it asked for the commit
+  kUnknown,     ///< the client crashed, or was told kUnknownOutcome
+};
+
+/// One write of a transaction; a later one of the same record replaces it.
+struct Write {
+  Place place;
+  WriteKind kind{};
+  uint64_t tag = 0;  ///< 0 for kRemove
+  int64_t value = 0;
+  bool seen = false;  ///< by somebody, in this record
+
+  bool leaves_record() const { return kind != WriteKind::kRemove; }
+};
+
+/// Records and the sum of their values.
+struct Total {
+  int64_t count = 0;
+  int64_t sum = 0;
+  bool operator==(const Total&) const = default;
+};
+
+/// One transaction, as told.
+struct ModelTransaction {
+  TransactionNumber number = 0;
+  uint32_t process = 0;
+  bool read_only = false;
+  bool begun = false;
+  bool fenced = false;     ///< a call of it was answered kFenced
+  bool seen = false;       ///< somebody saw a write of it
+  bool torn = false;       ///< its undo record was lost: any part of it may be seen
+  bool recovered = false;  ///< rolled back or completed by recovery: its session ended before its commit did
+  Outcome outcome = Outcome::kOpen;
+  StatusCode answer = StatusCode::kOk;  ///< of commit
+  TransactionId id;
+  Moment requested = 0;               ///< before begin was called
+  Moment answered = kNever;           ///< begin returned: its snapshot was taken between the two
+  Moment asked = kNever;              ///< commit was called
+  Moment ended = kNever;              ///< commit returned, abort, crash
+  Moment visible_by = kNever;         ///< whoever asks for a begin after it must see the writes
+  uint64_t id_floor = 0;              ///< the highest id that was given out when it asked for its begin
+  TransactionNumber begins_then = 0;  ///< transactions begun at that moment
+  std::vector<Write> writes;
+  std::unordered_map<Place, Seen, PlaceHash> reads;  ///< of other transactions' writes, the first of each record
+  std::map<TableId, Total> scanned;                  ///< tables that it has scanned as a whole
+
+  const Write* write_of(Place place) const;
+  Write* write_of(Place place);
+  bool has_seen(const ModelTransaction& writer) const;
+  /// Its writes may be seen by somebody.
+  bool may_be_visible() const { return outcome != Outcome::kOpen && outcome != Outcome::kAborted; }
+  bool certain() const { return outcome == Outcome::kCommitted || seen; }
+};
+
+/// The model of all transactional tables.
+///
+/// Owner: the Oracle. Threads: every entry takes the verdict's lock. `requested` and `asked` of operations are moments
+/// from Oracle::now() or an entry here.
+class TransactionModel {
+ public:
+  TransactionModel(Verdict& verdict, const Losses& losses) : verdict_(verdict), losses_(losses) {}
+
+  // ---- one transaction ------------------------------------------------------------------------------------------
+
+  /// Before Client::begin(), or before a scan outside of transactions.
+  TransactionNumber begin_called(uint32_t process, bool read_only);
+  /// It returned. Id 0 for read-only ones.
+  void begun(TransactionNumber number, TransactionId id);
+  void begin_failed(TransactionNumber number);
+
+  /// The transaction has buffered a write (the client took it). kTouch: get_for_update, which writes `seen` again.
+  void wrote(TransactionNumber number, const Write& write);
+  /// A read returned; `asked`: before it was called.
+  void read(TransactionNumber number, Place place, const Seen& seen, Moment asked);
+  /// All rows of a table by one scan of the transaction's snapshot.
+  void scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows, Moment asked);
+  /// count(*) and sum(value) of a table by one scan of the snapshot.
+  void summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, Moment asked);
+  /// Keys that a scan with "value >= least" returned.
+  void selected(TransactionNumber number, TableId table, int64_t least, std::span<const ScannedRow> rows, Moment asked);
+  /// A scan outside of transactions has ended.
+  void scan_ended(TransactionNumber number);
+  /// A read or scan failed.
+  void read_failed(TransactionNumber number, StatusCode code);
+
+  void commit_called(TransactionNumber number);
+  void commit_returned(TransactionNumber number, StatusCode code);
+  /// Abort was called, or the transaction was dropped unfinished.
+  void aborted(TransactionNumber number);
+
+  // ---- the whole ------------------------------------------------------------------------------------------------
+
+  /// Balances of this table always add up to `sum` over `count` records.
+  void conserve(TableId table, int64_t count, int64_t sum);
+  void client_crashed(uint32_t process);
+  /// Ids of all transactions that asked for their commit.
+  std::vector<TransactionId> asked_ids() const;
+  /// What the commit manager says of a transaction that was recovered: from now on that, and nothing else (R4, R8).
+  void recovered(TransactionId id, bool committed);
+  /// Decides what nobody has seen, and orders everything (order_check.h).
+  void final_check();
+
+  /// Keys of a table that anybody has ever tried to write, ascending.
+  std::vector<Key> keys(TableId table) const;
+  uint64_t begun_count() const { return begun_; }
+  uint64_t commits() const { return commits_; }
+  uint64_t aborts() const { return aborts_; }
+  uint64_t unknown() const { return unknown_; }
+  uint64_t resolved() const { return resolved_; }
+  uint64_t reads() const { return reads_; }
+  uint64_t scans() const { return scans_; }
+  const std::deque<ModelTransaction>& all() const { return transactions_; }
+
+ private:
+  friend class OrderCheck;
+  /// Writes of one record whose commit was asked for and not known to have failed, by id: the order of versions.
+  using Chain = std::map<uint64_t, TransactionNumber>;
+  /// How a record was looked at: what names the violation.
+  enum class Way : uint8_t { kGet, kScan };
+
+  ModelTransaction& at(TransactionNumber number) { return transactions_[number]; }
+  void judge_read(ModelTransaction& reader, Place place, const Seen& seen, Moment asked, Way way);
+  void judge_own(const ModelTransaction& reader, const Write& own, const Seen& seen);
+  void judge_repeated(const ModelTransaction& reader, Place place, const Seen& before, const Seen& seen, Way way);
+  /// The transaction that wrote what was seen; null if that was a violation.
+  ModelTransaction* judge_writer(const ModelTransaction& reader, Place place, const Seen& seen);
+  bool judge_writer_state(const ModelTransaction& reader, const ModelTransaction& writer, Place place);
+  void judge_newer(const ModelTransaction& reader, Place place, const Seen& seen, Way way);
+  void judge_absent(const ModelTransaction& reader, Place place, Way way);
+  void judge_whole(const ModelTransaction& reader, const ModelTransaction& writer);
+  void judge_gone(const ModelTransaction& writer, Place place, Moment asked);
+  void judge_total(const ModelTransaction& reader, TableId table, const Total& found);
+  void judge_commit(const ModelTransaction& writer);
+  void judge_refusal(const ModelTransaction& writer);
+  /// `next_to`: nothing that may have happened lies between them.
+  void judge_neighbours(const ModelTransaction& before, const ModelTransaction& after, Place place, bool next_to);
+  void judge_kinds(const ModelTransaction* before, const ModelTransaction& after, Place place);
+  /// `reader` does not see what `writer` did to the record, and must.
+  void missed(const ModelTransaction& reader, const ModelTransaction& writer, Place place, const Seen& seen, Way way);
+  /// A removal that the reader may have seen, of those after `id`: the only one, or null and how many there are.
+  std::pair<ModelTransaction*, size_t> removals(const ModelTransaction& reader, Place place, uint64_t id);
+  /// The writer is committed, and the reader must see it.
+  bool must_see(const ModelTransaction& reader, const ModelTransaction& writer) const;
+  void took_place(ModelTransaction& writer, const ModelTransaction& reader, Place place);
+  void join_chains(const ModelTransaction& writer);
+  void leave_chains(const ModelTransaction& writer);
+  /// Recovery had no undo record to go by (decision 0008): any part of the transaction may be there.
+  bool torn(const ModelTransaction& writer) const;
+  bool excused(const ModelTransaction& writer, Place place) const;
+  void end(ModelTransaction& transaction, Outcome outcome);
+  std::string name(const ModelTransaction& transaction) const;
+  void violate(std::string_view invariant, const std::string& text) { verdict_.violate(invariant, text); }
+
+  Verdict& verdict_;
+  const Losses& losses_;
+  std::deque<ModelTransaction> transactions_;
+  std::unordered_map<uint64_t, TransactionNumber> by_id_;
+  std::unordered_map<uint64_t, TransactionNumber> by_tag_;
+  std::unordered_map<Place, Chain, PlaceHash> chains_;
+  std::map<TableId, std::set<Key>> keys_;  // ever written
+  std::map<TableId, Total> totals_;
+  uint64_t highest_id_ = 0;
+  uint64_t begun_ = 0, commits_ = 0, aborts_ = 0, unknown_ = 0, resolved_ = 0, reads_ = 0, scans_ = 0;
+};
+
+}  // namespace loam::sim
