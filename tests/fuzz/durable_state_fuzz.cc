@@ -1,0 +1,62 @@
+// The commit manager's state file. Input: a choice (odd: the body alone; the head and its checksum are put before it),
+// then the file.
+#include "commit-manager/src/catalog/durable_state.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+using namespace loam;
+
+constexpr size_t kMagicAndFormatBytes = 8 + 4;
+
+Buffer file_around(Bytes body) {
+  Buffer file;
+  commit::encode_state({}, file);  // with the magic and the format of today
+  file.resize(kMagicAndFormatBytes);
+  ByteWriter writer(file);
+  writer.put(uint64_t{body.size()});
+  writer.put(static_cast<uint64_t>(XXH3_64bits(body.data(), body.size())));
+  writer.put_raw(body);
+  return file;
+}
+
+}  // namespace
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Bytes rest = fuzz::input(data, size);
+  Buffer file;
+  if (fuzz::take_choice(rest) % 2 == 1) {
+    file = file_around(rest);
+    rest = file;
+  }
+  auto decoded = [&] {
+    const fuzz::MemoryMeter meter;
+    auto result = commit::decode_state(rest);
+    meter.require_at_most(128, rest.size());
+    return result;
+  }();
+  if (!decoded.ok()) {
+    fuzz::require(decoded.code() == StatusCode::kMalformed || decoded.code() == StatusCode::kUnsupportedVersion,
+                  "bytes that are no state have their code");
+    return -1;
+  }
+  Buffer once;
+  commit::encode_state(*decoded, once);
+  const auto again = commit::decode_state(once);
+  fuzz::require_ok(again.status(), "what was encoded can be decoded");
+  Buffer twice;
+  commit::encode_state(*again, twice);
+  fuzz::require(equal(once, twice), "a state survives encoding");
+  fuzz::require(decoded->shards.owners.size() == wire::kVirtualShards, "every shard is there");
+  for (const NodeId owner : decoded->shards.owners) {
+    fuzz::require(owner.value <= decoded->nodes.size(), "every shard is a known node's");
+  }
+  for (const wire::TableInfo& table : decoded->tables) {
+    fuzz::require(table.id < decoded->next_table && table.schema.size() != 0, "every table has a number given out");
+  }
+  return 0;
+}

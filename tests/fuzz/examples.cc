@@ -1,0 +1,154 @@
+#include "tests/fuzz/examples.h"
+
+#include <array>
+
+#include "common/schema/row.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::fuzz {
+namespace {
+
+using namespace loam::wire;
+
+constexpr uint64_t kSequence = 300;
+
+template <Message M>
+void give(const TakeExample& take, const M& message) {
+  Buffer bytes;
+  encode_message(message, kSequence, bytes);
+  take(M::kOpcode, std::move(bytes));
+}
+
+TableInfo example_table(const ExampleIds& ids) {
+  return {ids.table, "accounts", TableKind::kTransactional, example_schema()};
+}
+
+Scan example_scan(const ExampleIds& ids) {
+  Scan scan;
+  scan.table = ids.table;
+  scan.snapshot = example_snapshot();
+  scan.map_version = 3;
+  scan.shards = {1, 2, 1023};
+  scan.credits = 8;
+  scan.query = example_query();
+  return scan;
+}
+
+}  // namespace
+
+Snapshot example_snapshot() {
+  const std::array open = {Version(1003), Version(1007)};
+  return Snapshot::make(Version(1000), Version(1010), open).value();
+}
+
+Schema example_schema() {
+  return Schema::make({{"owner", FieldType::kText, false}, {"balance", FieldType::kInt64, true}}).value();
+}
+
+Query example_query() {
+  Query query;
+  query.where.where(1, PredicateOp::kGreater, {Value::int64(60)});
+  query.where.where(0, PredicateOp::kIn, {Value::text("Ada"), Value::text("Bo")});
+  query.aggregates = {{AggregateOp::kCountAll, 0}, {AggregateOp::kSum, 1}};
+  query.group_by = {0};
+  return query;
+}
+
+Catalog example_catalog() {
+  Catalog catalog;
+  catalog.version = 12;
+  catalog.tables = {example_table({})};
+  catalog.nodes = {{NodeId(1), Incarnation(3), "tcp://127.0.0.1:7401", "127.0.0.1:7411", NodeState::kLive}};
+  catalog.shards.version = 11;
+  catalog.shards.owners.assign(8, NodeId(1));  // fewer than a cluster has: a short seed is a good seed
+  return catalog;
+}
+
+Publication example_publication() {
+  Publication publication;
+  publication.number = 5;
+  publication.cm_epoch = 2;
+  publication.later = example_snapshot();
+  publication.floor = Version(900);
+  publication.young_open = true;
+  publication.old = {{Snapshot(Version(800)), true}};
+  LOAM_CHECK(publication.check().ok(), "the example keeps the invariants");
+  return publication;
+}
+
+Buffer example_row() {
+  const Schema schema = example_schema();
+  RowBuilder builder(schema);
+  LOAM_CHECK(builder.set_text(0, "Ada").ok() && builder.set_int64(1, 100).ok(), "values fit");
+  const Bytes row = builder.finish().value();
+  return Buffer(row.begin(), row.end());
+}
+
+void client_to_node(const ExampleIds& ids, const TakeExample& take) {
+  const Buffer row = example_row();
+  const RecordId record{ids.table, Key(77)};
+  give(take, Attach{ids.session, ids.manager_epoch, ids.incarnation});
+  give(take, Read{example_snapshot(), {record, {kTransactionTableId, Key(2)}}});
+  give(take, Write{ids.transaction,
+                   example_snapshot(),
+                   {{WriteKind::kInsert, record, row}, {WriteKind::kRemove, {ids.table, Key(78)}, {}}}});
+  give(take, Revert{ids.transaction, {record}});
+  give(take, PlainRead{{record, {kCounterTableId, Key(1)}}});
+  give(take, PlainWrite{{{WriteKind::kUpdate, true, record, Version(77), row}}});
+  give(take, example_scan(ids));
+  give(take, ScanCredit{4});
+  give(take, ScanCancel{});
+}
+
+void to_manager(const ExampleIds& ids, const TakeExample& take) {
+  give(take, OpenSession{"loam import", ids.session, ids.manager_epoch});
+  give(take, RenewSession{17, {3, 9, 17}});
+  give(take, AskOutcomes{{ids.transaction, TransactionId(1ull << 40)}});
+  give(take, Begin{3, true});
+  give(take, Complete{{{ids.transaction, true}, {TransactionId(1007), false}}});
+  give(take, Cleared{{ids.transaction}});
+  give(take, ReleaseSnapshots{{17, 18}});
+  give(take, GetCatalog{});
+  give(take, CreateTable{"accounts", TableKind::kTransactional, example_schema()});
+  give(take, DropTable{"no such table"});
+  give(take, CloseSession{});
+  give(take, RegisterNode{"tcp://127.0.0.1:1", "127.0.0.1:7411", 1u << 30, ids.incarnation});
+  give(take, RenewNode{});
+}
+
+void from_servers(const ExampleIds& ids, const TakeExample& take) {
+  const Buffer row = example_row();
+  const FenceSet fences{SessionId(9), {SessionId(4), SessionId(7)}};
+  give(take, Error{Status(StatusCode::kOverloaded, "busy"), 5'000'000});
+  give(take, Attached{NodeId(2)});
+  give(take, ReadReply{{{StatusCode::kOk, Version(8), row}, {StatusCode::kNotFound, {}, {}}}});
+  give(take, WriteReply{{{StatusCode::kConflict, Version(1)}}, "field owner: wrong type"});
+  give(take, RevertReply{{{StatusCode::kOk, {}}}});
+  give(take, PlainReadReply{{{StatusCode::kOk, Version(8), row}}});
+  give(take, PlainWriteReply{{{StatusCode::kConflict, Version(78)}}, ""});
+  give(take, ScanChunk{row});
+  give(take, ScanDone{Status(), {1, 2, 3, 4, 5, 6, 7}});
+  give(take, SessionOpened{ids.session, ids.manager_epoch, "127.0.0.1:7410", example_catalog(), 1'000'000});
+  give(take, SessionRenewed{12});
+  give(take, Outcomes{{Outcome::kPending, Outcome::kCommitted}});
+  give(take, Begun{ids.transaction, 17, example_snapshot(), Version(900), 12});
+  give(take, Completed{});
+  give(take, CatalogReply{example_catalog()});
+  give(take, TableCreated{example_table(ids), true, 13});
+  give(take, TableDropped{14});
+  give(take, SessionClosed{});
+  give(take, NodeRegistered{NodeId(1), Incarnation(2), 3, example_catalog(), example_publication(), fences,
+                            2'000'000'000, true});
+  give(take, NodeRenewed{});
+  give(take, Fence{fences});
+  give(take, FenceInstalled{});
+  give(take, AcceptLoss{});
+  give(take, LossAccepted{});
+  give(take, Publish{example_publication()});
+  give(take, InstallTable{example_table(ids), example_catalog().shards});
+  give(take, TableInstalled{});
+  give(take, RemoveTable{ids.table});
+  give(take, TableRemoved{});
+}
+
+}  // namespace loam::fuzz

@@ -1,0 +1,388 @@
+// Mutated messages to a running commit manager and storage node. tests/fuzz/live_test.py starts the cluster and tells
+// what this judges; every figure is printed, and the first that is not met ends it with 1.
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+#include <dirent.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <loam/client/client.h>
+
+#include "common/base/env.h"
+#include "common/base/thread.h"
+#include "common/net/transport.h"
+#include "tests/fuzz/attack.h"
+#include "tests/fuzz/mutate.h"
+
+namespace loam::fuzz {
+namespace {
+
+constexpr uint64_t kMaxHalfOpenBytes = 64 << 10;  // a connection before its handshake is done
+constexpr uint64_t kMaxGrowthBytes = 64u << 20;   // of a server, from the first tenth of the messages to the last
+constexpr double kMaxLatencyRatio = 3;            // p99 beside mutated messages over p99 beside as many good ones
+// What comes from the messages is there in every measurement; what comes from a busy machine is not.
+constexpr int kLatencyTries = 5;
+// A turn that the kernel gives to others when there are more threads than cores.
+constexpr double kLatencyFloorUs = 2'000;
+constexpr uint64_t kPacedPerSecond = 10'000;  // messages to each server while latency is measured
+constexpr size_t kPrepared = 10'000;          // different messages of one such measurement
+constexpr uint64_t kKeys = 64;
+
+struct Options {
+  Servers servers;
+  int manager_pid = 0;
+  int node_pid = 0;
+  uint64_t messages = 10'000'000;
+  uint64_t seed = 0;
+  uint64_t half_open = 2'000;
+  uint64_t walk_stride = 1;
+  uint64_t slices = 6;
+  uint64_t slice_ms = 1'000;
+};
+
+[[noreturn]] void fail(const std::string& what) {
+  std::printf("FAILED: %s\n", what.c_str());
+  std::fflush(stdout);
+  std::_Exit(1);
+}
+
+uint64_t rss_bytes(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  uint64_t pages = 0, resident = 0;
+  if (!(file >> pages >> resident)) fail("process " + std::to_string(pid) + " is gone");
+  return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+size_t open_files(int pid) {
+  DIR* folder = ::opendir(("/proc/" + std::to_string(pid) + "/fd").c_str());
+  if (folder == nullptr) fail("process " + std::to_string(pid) + " is gone");
+  size_t count = 0;
+  while (::readdir(folder) != nullptr) ++count;
+  ::closedir(folder);
+  return count;
+}
+
+void check(const AttackCounts& counts, const char* part) {
+  if (!counts.violation.empty()) fail(std::string(part) + ": " + counts.violation);
+}
+
+void print(const AttackCounts& counts, const char* part) {
+  std::printf("%s: %lu messages on %lu connections, %lu answers, %lu ended early, %lu refused;", part, counts.messages,
+              counts.connections, counts.answers, counts.early_ends, counts.refused);
+  for (const auto& [code, count] : counts.errors) {
+    std::printf(" %.*s %lu", static_cast<int>(to_string(code).size()), to_string(code).data(), count);
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+// ---- the client that behaves ---------------------------------------------------------------------------------------
+
+class GoodClient {
+ public:
+  explicit GoodClient(const std::string& manager) {
+    client::ClientOptions options;
+    options.name = "good";
+    auto connected = client::Client::connect(manager, options);
+    if (!connected.ok()) fail("the good client cannot connect: " + connected.status().to_string());
+    client_ = std::move(connected).value();
+  }
+
+  /// Its table, and one for the attackers.
+  TableId prepare(testing::Random& random) {
+    const Schema schema = Schema::make({{"balance", FieldType::kInt64, false}}).value();
+    auto mine = client_->create_table("good", TableKind::kNonTransactional, schema);
+    auto theirs = client_->create_table("attacked", TableKind::kTransactional, example_schema());
+    if (!mine.ok() || !theirs.ok()) fail("the good client cannot create tables");
+    table_.emplace(client_->plain(*mine).value());
+    for (uint64_t i = 0; i < kKeys; ++i) {
+      keys_.push_back(Key(random()));
+      if (!table_->insert(keys_.back(), {Value::int64(static_cast<int64_t>(i))}).ok())
+        fail("the good client cannot insert");
+    }
+    return theirs->id();
+  }
+
+  void check_records() {
+    for (uint64_t i = 0; i < kKeys; ++i) {
+      const auto record = table_->get(keys_[i]);
+      if (!record.ok()) fail("the good client's record is gone: " + record.status().to_string());
+      if (record->int64(0) != static_cast<int64_t>(i)) fail("the good client's record was changed");
+    }
+  }
+
+  /// Latencies of gets, one after another, for so long; microseconds.
+  std::vector<double> get_for(uint64_t duration_ns) {
+    std::vector<double> latencies;
+    const uint64_t end_ns = Env::now_ns() + duration_ns;
+    for (uint64_t i = 0; Env::now_ns() < end_ns; ++i) {
+      const uint64_t begin_ns = Env::now_ns();
+      const auto record = table_->get(keys_[i % kKeys]);
+      if (!record.ok()) fail("the good client's get failed: " + record.status().to_string());
+      latencies.push_back(static_cast<double>(Env::now_ns() - begin_ns) / 1'000);
+    }
+    return latencies;
+  }
+
+ private:
+  std::unique_ptr<client::Client> client_;
+  std::optional<client::PlainTable> table_;
+  std::vector<Key> keys_;
+};
+
+double percentile(std::vector<double>& values, double share) {
+  if (values.empty()) return 0;
+  const auto at = static_cast<ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + at, values.end());
+  return values[static_cast<size_t>(at)];
+}
+
+// ---- parts ----------------------------------------------------------------------------------------------------------
+
+/// Connections that say nothing, or stop within their greeting: what each costs.
+void half_open(const Options& options, Victim victim, bool greeting) {
+  const int pid = victim == Victim::kManager ? options.manager_pid : options.node_pid;
+  const std::string& address = victim == Victim::kManager ? options.servers.manager : options.servers.node;
+  const uint64_t before = rss_bytes(pid);
+  const size_t files = open_files(pid);
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  const uint64_t magic = net::kMagic;
+  Buffer part(sizeof(net::Greeting) - 1);
+  net::write_as(part.data(), magic);
+  for (uint64_t i = 0; i < options.half_open; ++i) {
+    peers.push_back(std::make_unique<RawPeer>());
+    if (const Status status = peers.back()->connect(address); !status.ok()) fail("half open: " + status.to_string());
+    if (greeting) peers.back()->send_raw(part);
+  }
+  const uint64_t deadline_ns = Env::now_ns() + net::kHandshakeTimeoutNs / 2;
+  while (open_files(pid) < files + options.half_open && Env::now_ns() < deadline_ns)
+    sleep_ns(1'000'000);  // poll interval
+  const size_t accepted = open_files(pid) - files;
+  const uint64_t after = rss_bytes(pid);
+  const uint64_t each = after > before ? (after - before) / std::max<uint64_t>(accepted, 1) : 0;
+  std::printf("half open, %s, %s: %zu connections, %lu bytes each (at most %lu)\n",
+              victim == Victim::kManager ? "commit manager" : "storage node",
+              greeting ? "63 bytes of greeting" : "silent", accepted, each, kMaxHalfOpenBytes);
+  peers.clear();
+  const uint64_t closed_ns = Env::now_ns() + RawPeer::kDeadlineNs;
+  while (open_files(pid) > files) {
+    if (Env::now_ns() > closed_ns) fail("connections that are gone are not closed");
+    sleep_ns(1'000'000);  // poll interval
+  }
+  if (accepted < options.half_open * 9 / 10) fail("the server did not accept the connections");
+  if (each > kMaxHalfOpenBytes) fail("a connection that has not shaken hands costs too much memory");
+}
+
+struct FieldAt {
+  size_t at, width;
+  uint64_t max;
+};
+
+/// Every field of the greeting and of each type of frame with its nine boundary values.
+void walk_frames(Attacker& attacker) {
+  using net::FrameHeader, net::FrameType, net::Greeting;
+  Buffer greeting(sizeof(Greeting));
+  net::write_as(greeting.data(), Greeting{.protocol_version = net::kProtocolVersion,
+                                          .max_frame_bytes = net::kMaxFrameBytes,
+                                          .window_frames = net::kWindowFrames,
+                                          .max_message_bytes = net::kMaxMessageBytes});
+  for (const FieldAt& field : {FieldAt{0, 8, net::kMagic},
+                               {8, 4, 64},
+                               {12, 4, net::kProtocolVersion},
+                               {16, 4, 3},
+                               {20, 4, 20},
+                               {24, 4, net::kMaxFrameBytes},
+                               {28, 4, 4096},
+                               {32, 8, net::kMaxMessageBytes}}) {
+    for (const uint64_t value : boundary_values(field.max)) {
+      attacker.send_bytes(with_number(greeting, field.at, field.width, value), false);
+    }
+  }
+  for (uint8_t type = 1; type <= 5; ++type) {
+    Buffer frame(sizeof(FrameHeader) + 24);
+    const bool bare = static_cast<FrameType>(type) == FrameType::kCredits;
+    if (bare) frame.resize(sizeof(FrameHeader));
+    net::write_as(frame.data(),
+                  FrameHeader{static_cast<uint32_t>(frame.size()), static_cast<FrameType>(type), 0, 0, 1, 1});
+    if (!bare) net::write_as(frame.data() + sizeof(FrameHeader), net::PartHeader{8, 0});
+    for (const FieldAt& field : {FieldAt{0, 4, net::kMaxFrameBytes},
+                                 {4, 1, 5},
+                                 {5, 1, 1},
+                                 {6, 2, net::kWindowFrames},
+                                 {8, 4, 8},
+                                 {12, 4, net::kMaxGoodbyeText},
+                                 {16, 4, 16},
+                                 {20, 4, 1},
+                                 {16, 8, net::kMaxMessageBytes},
+                                 {24, 8, 8}}) {
+      if (field.at >= frame.size()) continue;
+      for (const uint64_t value : boundary_values(field.max)) {
+        attacker.send_bytes(with_number(frame, field.at, field.width, value), true);
+      }
+    }
+  }
+}
+
+/// Every byte of every example as a length or count with its nine boundary values; lengths and counts are among them.
+void walk_messages(Attacker& attacker, uint64_t stride, testing::Random& random) {
+  for (const Buffer& example : attacker.examples()) {
+    std::vector<Buffer> walked;
+    for (size_t at = 1; at < example.size(); ++at) {
+      for (const uint64_t value : boundary_values(example.size() - at - 1)) {
+        if (random.below(stride) == 0) walked.push_back(with_varint(example, at, value));
+        if (random.below(stride) == 0) walked.push_back(with_number(example, at, 4, value));
+      }
+    }
+    attacker.send_all(std::move(walked));
+  }
+  std::vector<Buffer> others;
+  from_servers({}, [&](wire::Opcode, Buffer message) { others.push_back(std::move(message)); });
+  attacker.send_all(std::move(others));
+}
+
+/// Both attackers at once, until `stop`.
+class Attack {
+ public:
+  Attack(std::vector<std::unique_ptr<Attacker>>& attackers, Attacker::Load load, uint64_t messages) {
+    for (auto& attacker : attackers) {
+      threads_.emplace_back([this, &attacker = *attacker, load, until = attacker->counts().messages + messages] {
+        // Relaxed: seen soon is early enough.
+        while (!stop_.load(std::memory_order_relaxed) && attacker.counts().messages < until &&
+               attacker.counts().violation.empty()) {
+          attacker.connection(load, stop_);
+        }
+      });
+    }
+  }
+  ~Attack() { finish(true); }
+  void finish(bool stop) {
+    if (stop) stop_.store(true, std::memory_order_relaxed);  // the threads' ends are joined
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+using Attackers = std::vector<std::unique_ptr<Attacker>>;
+
+/// True if the good client fares beside mutated messages as beside good ones.
+bool latency(const Options& options, GoodClient& good, Attackers& attackers) {
+  std::vector<double> p99[2];
+  std::vector<double> quiet = good.get_for(options.slice_ms * 1'000'000);
+  for (uint64_t slice = 0; slice < 2 * options.slices; ++slice) {
+    const bool mutated = slice % 2 == 1;
+    for (auto& attacker : attackers) attacker->prepare(kPrepared, mutated);
+    std::vector<double> latencies;
+    {
+      Attack attack(attackers, {.mutated = mutated, .per_second = kPacedPerSecond}, UINT64_MAX / 2);
+      latencies = good.get_for(options.slice_ms * 1'000'000);
+    }
+    p99[mutated ? 1 : 0].push_back(percentile(latencies, 0.99));
+  }
+  for (auto& attacker : attackers) attacker->prepare(0, true);
+  const double calm = percentile(p99[0], 0.5);
+  const double noisy = percentile(p99[1], 0.5);
+  const double ratio = noisy / std::max(calm, kLatencyFloorUs);
+  std::printf(
+      "get p99: %.0f us alone, %.0f us beside good messages, %.0f us beside mutated ones (medians of %lu); ratio "
+      "%.2f, at most %.1f (over %.0f us)\n",
+      percentile(quiet, 0.99), calm, noisy, options.slices, ratio, kMaxLatencyRatio, kLatencyFloorUs);
+  std::fflush(stdout);
+  return ratio <= kMaxLatencyRatio;
+}
+
+void flood(const Options& options, GoodClient& good, Attackers& attackers) {
+  uint64_t rss[2] = {};
+  const uint64_t share = options.messages / attackers.size();
+  uint64_t done = 0;
+  for (uint64_t step = 1; step <= 10; ++step) {
+    {
+      Attack attack(attackers, {}, share * step / 10 - done);
+      attack.finish(false);
+    }
+    done = share * step / 10;
+    AttackCounts counts;
+    for (const auto& attacker : attackers) counts.add(attacker->counts());
+    check(counts, "mutated messages");
+    good.check_records();
+    const uint64_t now[2] = {rss_bytes(options.manager_pid), rss_bytes(options.node_pid)};
+    std::printf("%3lu%%: %lu messages so far, commit manager %lu MiB, storage node %lu MiB\n", step * 10,
+                counts.messages, now[0] >> 20, now[1] >> 20);
+    std::fflush(stdout);
+    if (step == 1) std::copy(std::begin(now), std::end(now), std::begin(rss));
+    if (step < 10) continue;
+    for (int i = 0; i < 2; ++i) {
+      if (now[i] > rss[i] + kMaxGrowthBytes) fail(i == 0 ? "the commit manager grows" : "the storage node grows");
+    }
+  }
+}
+
+int run(Options options) {
+  testing::Random random(options.seed);
+  std::printf("seed %lu (LOAM_SEED=%lu repeats the mutations)\n", options.seed, options.seed);
+  GoodClient good(options.servers.manager);
+  options.servers.table = good.prepare(random);
+  for (const Victim victim : {Victim::kManager, Victim::kNode}) {
+    for (const bool greeting : {false, true}) half_open(options, victim, greeting);
+  }
+  Attackers attackers;
+  for (const Victim victim : {Victim::kManager, Victim::kNode}) {
+    attackers.push_back(std::make_unique<Attacker>(options.servers, victim, random()));
+    Attacker& attacker = *attackers.back();
+    walk_frames(attacker);
+    check(attacker.counts(), "fields of frames");
+    walk_messages(attacker, options.walk_stride, random);
+    check(attacker.counts(), "fields of messages");
+    print(attacker.counts(),
+          victim == Victim::kManager ? "boundary values, commit manager" : "boundary values, storage node");
+    good.check_records();
+  }
+  int tries = 1;
+  while (!latency(options, good, attackers)) {
+    if (tries++ == kLatencyTries) fail("other clients suffer from mutated messages");
+  }
+  flood(options, good, attackers);
+  for (const auto& attacker : attackers)
+    print(attacker->counts(), attacker == attackers[0] ? "commit manager" : "storage node");
+  GoodClient(options.servers.manager);  // a new one gets in too
+  good.check_records();
+  std::printf("passed\n");
+  return 0;
+}
+
+}  // namespace
+}  // namespace loam::fuzz
+
+int main(int argc, char** argv) {
+  loam::fuzz::Options options;
+  uint64_t incarnation = 1;
+  CLI::App app("Mutated messages to a running commit manager and storage node.");
+  app.add_option("--manager", options.servers.manager)->required();
+  app.add_option("--node", options.servers.node)->required();
+  app.add_option("--manager-pid", options.manager_pid)->required();
+  app.add_option("--node-pid", options.node_pid)->required();
+  app.add_option("--incarnation", incarnation, "of the storage node")->capture_default_str();
+  app.add_option("--messages", options.messages)->capture_default_str();
+  app.add_option("--seed", options.seed)->capture_default_str();
+  app.add_option("--half-open", options.half_open, "connections")->capture_default_str();
+  app.add_option("--walk-stride", options.walk_stride, "one in so many boundary values")->capture_default_str();
+  app.add_option("--slices", options.slices, "of latency, with and without mutations")->capture_default_str();
+  app.add_option("--slice-ms", options.slice_ms)->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  options.servers.incarnation = loam::Incarnation(incarnation);
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  return loam::fuzz::run(options);
+}

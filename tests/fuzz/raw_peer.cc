@@ -1,0 +1,275 @@
+#include "tests/fuzz/raw_peer.h"
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/env.h"
+#include "common/net/address.h"
+#include "common/net/transport.h"
+#include "common/wire/manager.h"
+#include "common/wire/storage.h"
+
+namespace loam::fuzz {
+namespace {
+
+using namespace loam::wire;
+
+constexpr uint32_t kWindow = 64;
+constexpr size_t kReadBytes = 256 * 1024;
+
+/// Opcode by opcode: the body fills the rest of the message exactly.
+template <class... Messages>
+bool decodes(const Envelope& envelope, const ByteReader& body) {
+  const auto fits = [&body]<class M>(M message) {
+    ByteReader reader = body;
+    return decode_body(reader, message).ok();
+  };
+  return ((envelope.opcode == Messages::kOpcode && fits(Messages())) || ...);
+}
+
+bool is_answer(Opcode opcode) { return opcode == Opcode::kError || static_cast<int>(opcode) % 2 == 1; }
+
+Buffer greeting() {
+  net::Greeting greeting;
+  greeting.protocol_version = kProtocolVersion;
+  greeting.max_frame_bytes = net::kMaxFrameBytes;
+  greeting.window_frames = kWindow;
+  greeting.max_message_bytes = net::kMaxMessageBytes;
+  Buffer bytes(sizeof(greeting));
+  net::write_as(bytes.data(), greeting);
+  return bytes;
+}
+
+}  // namespace
+
+bool well_formed(Bytes message, Opcode& opcode) {
+  ByteReader reader(message);
+  Envelope envelope;
+  if (!decode_envelope(reader, envelope).ok()) return false;
+  opcode = envelope.opcode;
+  return decodes<Error, Attach, Attached, Read, ReadReply, Write, WriteReply, Revert, RevertReply, PlainRead,
+                 PlainReadReply, PlainWrite, PlainWriteReply, Scan, ScanDone, ScanChunk, ScanCredit, ScanCancel,
+                 OpenSession, SessionOpened, RenewSession, SessionRenewed, AskOutcomes, Outcomes, Begin, Begun,
+                 Complete, Completed, Cleared, ReleaseSnapshots, GetCatalog, CatalogReply, CreateTable, TableCreated,
+                 DropTable, TableDropped, CloseSession, SessionClosed, RegisterNode, NodeRegistered, RenewNode,
+                 NodeRenewed, Fence, FenceInstalled, AcceptLoss, LossAccepted, Publish, InstallTable, TableInstalled,
+                 RemoveTable, TableRemoved>(envelope, reader);
+}
+
+RawPeer::~RawPeer() { end(); }
+
+void RawPeer::end() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+void RawPeer::breach(const std::string& what) {
+  if (violation_.empty()) violation_ = what;
+  end();
+}
+
+Status RawPeer::connect(const std::string& text) {
+  LOAM_ASSIGN_OR_RETURN(const net::Address address, net::Address::parse(text));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(address.port);
+  if (::inet_pton(AF_INET, address.host.c_str(), &to.sin_addr) != 1) {
+    return {StatusCode::kInvalidArgument, text + " is no number of IPv4"};
+  }
+  fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd_ < 0 || ::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) != 0) {
+    end();
+    return {StatusCode::kUnavailable, "cannot connect to " + text + ", errno " + std::to_string(errno)};
+  }
+  const int on = 1;
+  ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  // Closed with a reset: a port that thousands of connections have used is free at once.
+  const linger reset{1, 0};
+  ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  return ok_status();
+}
+
+Status RawPeer::greet() {
+  if (!send_raw(greeting())) return {StatusCode::kUnavailable, "closed while greeting"};
+  Buffer reply(sizeof(net::Greeting));
+  for (size_t got = 0; got < reply.size();) {
+    if (!wait(POLLIN, kDeadlineNs)) return {StatusCode::kTimeout, "no answer to a greeting"};
+    const ssize_t size = ::recv(fd_, reply.data() + got, reply.size() - got, 0);
+    if (size <= 0) {
+      end();
+      return {StatusCode::kUnavailable, "closed while greeting"};
+    }
+    got += static_cast<size_t>(size);
+  }
+  const auto welcome = net::read_as<net::Greeting>(reply.data());
+  LOAM_RETURN_IF_ERROR(net::check_greeting(welcome, net::GreetingKind::kWelcome, kProtocolVersion));
+  max_frame_bytes_ = welcome.max_frame_bytes;
+  credits_ = welcome.window_frames;
+  return ok_status();
+}
+
+bool RawPeer::wait(short events, uint64_t timeout_ns) const {
+  pollfd entry{fd_, events, 0};
+  return ::poll(&entry, 1, static_cast<int>(timeout_ns / 1'000'000)) > 0;
+}
+
+bool RawPeer::send_raw(Bytes bytes) {
+  const uint64_t deadline_ns = Env::now_ns() + kDeadlineNs;
+  while (!bytes.empty() && !ended()) {
+    const ssize_t size = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (size > 0) {
+      bytes = bytes.subspan(static_cast<size_t>(size));
+      continue;
+    }
+    if (size < 0 && errno != EAGAIN && errno != EINTR) {
+      take(0);  // the reason that the server gave
+      end();
+      return false;
+    }
+    if (max_frame_bytes_ != 0) take(0);  // the server may wait until its answers are read
+    if (!ended()) wait(POLLIN | POLLOUT, 10'000'000);
+    if (Env::now_ns() > deadline_ns) breach("the server takes no bytes");
+  }
+  return !ended();
+}
+
+bool RawPeer::send_messages(std::span<const Buffer> messages) {
+  const uint64_t deadline_ns = Env::now_ns() + kDeadlineNs;
+  while (credits_ == 0) {
+    if (!take(kDeadlineNs)) return false;
+    if (Env::now_ns() > deadline_ns) breach("the server gives no credits back");
+  }
+  Buffer frame(sizeof(net::FrameHeader));
+  for (const Buffer& message : messages) {
+    const size_t at = frame.size();
+    frame.resize(at + net::message_footprint(message.size()));
+    net::write_as(frame.data() + at, net::MessageHeader{static_cast<uint32_t>(message.size()), 0});
+    std::memcpy(frame.data() + at + sizeof(net::MessageHeader), message.data(), message.size());
+  }
+  net::FrameHeader header;
+  header.size_bytes = static_cast<uint32_t>(frame.size());
+  header.a = static_cast<uint32_t>(messages.size());
+  net::write_as(frame.data(), header);
+  --credits_;
+  return send_raw(frame) && take(0);
+}
+
+void RawPeer::finish_sending() {
+  if (!ended()) ::shutdown(fd_, SHUT_WR);
+}
+
+bool RawPeer::ask(Buffer request, Opcode opcode, Buffer& answer) {
+  answer.clear();
+  wanted_ = opcode;
+  wanted_into_ = &answer;
+  const uint64_t deadline_ns = Env::now_ns() + kDeadlineNs;
+  const std::array messages = {std::move(request)};
+  bool open = send_messages(messages);
+  while (open && answer.empty() && Env::now_ns() < deadline_ns) open = take(kDeadlineNs);
+  wanted_into_ = nullptr;
+  return !answer.empty();
+}
+
+bool RawPeer::take(uint64_t timeout_ns) {
+  if (ended()) return false;
+  if (timeout_ns != 0 && !wait(POLLIN, timeout_ns)) return true;
+  std::array<std::byte, kReadBytes> bytes;
+  for (;;) {
+    const ssize_t size = ::recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    if (size <= 0) {
+      end();
+      break;
+    }
+    in_.insert(in_.end(), bytes.begin(), bytes.begin() + size);
+    if (static_cast<size_t>(size) < bytes.size()) break;
+  }
+  if (max_frame_bytes_ != 0) parse();
+  return !ended();
+}
+
+bool RawPeer::wait_for_end(uint64_t timeout_ns) {
+  const uint64_t deadline_ns = Env::now_ns() + timeout_ns;
+  for (uint64_t now_ns = Env::now_ns(); !ended() && now_ns < deadline_ns; now_ns = Env::now_ns()) {
+    take(deadline_ns - now_ns);
+  }
+  return ended();
+}
+
+void RawPeer::parse() {
+  size_t at = 0;
+  while (in_.size() - at >= sizeof(net::FrameHeader)) {
+    const auto header = net::read_as<net::FrameHeader>(in_.data() + at);
+    if (const Status status = net::check_header(header, net::kMaxFrameBytes); !status.ok()) {
+      breach("the server sent " + std::string(status.message()));
+      return;
+    }
+    if (in_.size() - at < header.size_bytes) break;
+    take_frame(header, Bytes(in_).subspan(at + sizeof(header), header.size_bytes - sizeof(header)));
+    at += header.size_bytes;
+  }
+  in_.erase(in_.begin(), in_.begin() + static_cast<ptrdiff_t>(at));
+  if (!ended() && owed_ >= kWindow / 2) return_credits();
+}
+
+void RawPeer::return_credits() {
+  Buffer frame(sizeof(net::FrameHeader));
+  net::FrameHeader header;
+  header.size_bytes = sizeof(header);
+  header.type = net::FrameType::kCredits;
+  header.credits = static_cast<uint16_t>(std::exchange(owed_, 0));
+  net::write_as(frame.data(), header);
+  if (::send(fd_, frame.data(), frame.size(), MSG_NOSIGNAL) < 0) end();
+}
+
+void RawPeer::take_frame(const net::FrameHeader& header, Bytes payload) {
+  credits_ += header.credits;
+  if (net::takes_credit(header.type)) ++owed_;
+  if (header.type == net::FrameType::kGoodbye) {
+    ++errors_[net::parse_goodbye(header, payload).code()];
+    end();
+    return;
+  }
+  if (header.type == net::FrameType::kFragment) {
+    net::Part part;
+    if (!net::parse_part(header, payload, part).ok()) return breach("the server sent a broken fragment");
+    fragments_.insert(fragments_.end(), part.bytes.begin(), part.bytes.end());
+    if (fragments_.size() >= part.head.whole) take_message(std::exchange(fragments_, Buffer()));
+    return;
+  }
+  if (header.type != net::FrameType::kMessages) return;
+  while (payload.size() >= sizeof(net::MessageHeader)) {
+    const auto message = net::read_as<net::MessageHeader>(payload.data());
+    payload = payload.subspan(sizeof(message));
+    const size_t padded = round_up(size_t{message.size_bytes}, net::kFrameAlignment);
+    if (padded > payload.size()) return breach("the server sent a message that leaves its frame");
+    take_message(payload.first(message.size_bytes));
+    payload = payload.subspan(padded);
+  }
+}
+
+void RawPeer::take_message(Bytes message) {
+  ++answers_;
+  Opcode opcode{};
+  if (!well_formed(message, opcode)) return breach("the server sent a malformed message");
+  if (!is_answer(opcode) && opcode != Opcode::kScanChunk && opcode != Opcode::kPublish) {
+    return breach("the server sent " + std::string(to_string(opcode)) + " to a client");
+  }
+  if (wanted_into_ != nullptr && (opcode == wanted_ || opcode == Opcode::kError)) {
+    wanted_into_->assign(message.begin(), message.end());
+  }
+  if (opcode != Opcode::kError) return;
+  ByteReader reader(message);
+  Envelope envelope;
+  Error error;
+  if (decode_envelope(reader, envelope).ok() && decode_body(reader, error).ok()) ++errors_[error.status.code()];
+}
+
+}  // namespace loam::fuzz
