@@ -19,8 +19,9 @@ endif()
 option(LOAM_ASSERTIONS "Development-tier assertions (LOAM_DCHECK)" ON)
 option(LOAM_LTO "Link-time optimisation of the shipped programs" OFF)
 option(LOAM_TESTS "Build the tests" ON)
-set(LOAM_SANITIZER "" CACHE STRING "Empty, address (with undefined) or thread")
+set(LOAM_SANITIZER "" CACHE STRING "Empty, address (with undefined), thread or fuzz (address, undefined and coverage)")
 add_custom_target(loam_tests)
+add_custom_target(loam_fuzzers)
 
 add_library(loam_flags INTERFACE)
 target_include_directories(loam_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
@@ -31,6 +32,9 @@ target_link_libraries(loam_flags INTERFACE Threads::Threads)
 add_library(loam_warnings INTERFACE)
 # -Wrestrict of g++ 12 is wrong about std::string's operator+ at -O3 (GCC bug 105651).
 target_compile_options(loam_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror -Wno-restrict)
+# Some warnings of g++ that are switched off clang does not have; std::stable_sort of libstdc++ 12 uses what is deprecated.
+target_compile_options(loam_warnings INTERFACE
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option -Wno-deprecated-declarations>)
 
 if(LOAM_ASSERTIONS)
   target_compile_definitions(loam_flags INTERFACE LOAM_ASSERTIONS=1)
@@ -42,8 +46,13 @@ elseif(LOAM_SANITIZER STREQUAL "thread")
   target_compile_options(loam_flags INTERFACE -fsanitize=thread)
   # g++ cannot see stand-alone fences under ThreadSanitizer; the code base uses none (house style).
   target_link_options(loam_flags INTERFACE -fsanitize=thread)
+elseif(LOAM_SANITIZER STREQUAL "fuzz")
+  target_compile_options(loam_flags INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
+  # Spans that leave their buffer, where there is memory behind it that the address sanitizer takes for good.
+  target_compile_definitions(loam_flags INTERFACE _GLIBCXX_ASSERTIONS=1)
+  target_link_options(loam_flags INTERFACE -fsanitize=address,undefined)
 elseif(LOAM_SANITIZER)
-  message(FATAL_ERROR "LOAM_SANITIZER must be empty, address or thread, not '${LOAM_SANITIZER}'")
+  message(FATAL_ERROR "LOAM_SANITIZER must be empty, address, thread or fuzz, not '${LOAM_SANITIZER}'")
 endif()
 
 # loam_library(NAME SOURCES a.cc … [DEPS …] [PRIVATE_DEPS …] [SIM])
@@ -103,12 +112,16 @@ function(loam_program name)
   endif()
 endfunction()
 
-# loam_test_program(NAME SOURCES … DEPS …): an executable that script tests run; loam_tests builds it with them.
+# loam_test_program(NAME SOURCES … DEPS …): an executable that script tests run; loam_tests builds it with them. Without
+# tests it is built only when it is asked for by its name.
 function(loam_test_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
-  if(LOAM_TESTS AND NOT LOAM_SANITIZER)
+  if(NOT LOAM_SANITIZER)
     add_executable(${name} ${arg_SOURCES})
     target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS})
+    if(NOT LOAM_TESTS)
+      set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
   endif()
 endfunction()
 
@@ -169,4 +182,24 @@ function(loam_script_test name)
   if(arg_TIMEOUT)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT})
   endif()
+endfunction()
+
+# loam_fuzzer(NAME SOURCES a.cc … DEPS …)
+#
+# A libFuzzer target; exists in the preset fuzz alone, where loam_fuzzers builds all of them. Its test fuzz.NAME runs it
+# for two seconds from its corpus (tests/fuzz/run.py).
+function(loam_fuzzer name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  if(NOT LOAM_SANITIZER STREQUAL "fuzz")
+    return()
+  endif()
+  add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  add_dependencies(loam_fuzzers ${name})
+  add_test(NAME fuzz.${name}
+           COMMAND python3 ${CMAKE_SOURCE_DIR}/tests/fuzz/run.py --build ${CMAKE_BINARY_DIR} --seconds 2 --fixed-seed ${name}
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz FIXTURES_REQUIRED fuzz_corpus)
 endfunction()
