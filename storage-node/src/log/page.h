@@ -80,6 +80,11 @@ class Page {
 
   // Appending: by the one thread that owns the head page (or the compactor its target).
 
+  /// Bytes that are not taken yet.
+  size_t room_bytes() const {
+    // Relaxed: only the caller writes it.
+    return capacity_bytes() - fill_.load(std::memory_order_relaxed);
+  }
   /// Room for an entry, or null. Nothing is published yet.
   Entry* room(size_t entry_bytes) {
     LOAM_DCHECK(entry_bytes % alignof(Entry) == 0, "entries are multiples of 16 bytes");

@@ -37,6 +37,7 @@ Entry* TableLog::append(ThreadContext& thread, const EntryImage& image, Reserve 
       if (c > 0) Env::probe("node.log.reserve_used");
       return append_to(*head, image);
     }
+    give_up_head(writer.heads[c]);
   }
   Env::probe("node.log.no_space");
   return nullptr;
@@ -80,6 +81,13 @@ Page* TableLog::open_head(ThreadContext& thread, Writer& writer, Reserve reserve
   if (writer.heads[c] != nullptr) writer.heads[c]->seal();
   writer.heads[c] = page;
   return page;
+}
+
+void TableLog::give_up_head(Page*& head) {
+  if (head == nullptr || head->garbage_bytes() <= head->room_bytes()) return;
+  Env::probe("node.log.full_head_given_up");
+  head->seal();
+  head = nullptr;
 }
 
 Page* TableLog::open_target(size_t size_bytes) {

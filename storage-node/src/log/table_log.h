@@ -80,6 +80,9 @@ class TableLog {
   };
 
   Page* open_head(ThreadContext& thread, Writer& writer, Reserve reserve, size_t entry_bytes);
+  /// There is no page to follow a head that has no room for an entry. Seals it if the compactor gains more by it than
+  /// writers lose: a head is never compacted, and where every page is a full head, no garbage would ever go.
+  static void give_up_head(Page*& head);
 
   // Constant after construction.
   const TableId table_;

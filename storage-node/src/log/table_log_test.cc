@@ -103,6 +103,28 @@ TEST_F(TableLogTest, ReservesAreNotForNormalWrites) {
   EXPECT_NE(log.open_target(4096), nullptr) << "the compactor's reserve is left";
 }
 
+TEST_F(TableLogTest, AFullHeadOfGarbageIsSealedWhenNoPageCanFollowIt) {
+  make_pool(8, 4096);
+  TableLog log(TableId(1), {}, *pool_, 1);
+  const EpochGuard guard(epoch_thread_);
+  const std::vector<std::byte> row(1500);  // two of them leave 864 bytes of a page
+  const auto append = [&] { return log.append(me_, image(1, row), Reserve::kWrite); };
+  Page* head = nullptr;
+  while (Entry* const entry = append()) head = Page::of(entry);
+  ASSERT_NE(head, nullptr);
+  EXPECT_EQ(head->state(), PageState::kHead) << "nothing is won by giving it up";
+
+  head->add_garbage(800);
+  EXPECT_EQ(append(), nullptr);
+  EXPECT_EQ(head->state(), PageState::kHead) << "smaller entries have more room in it than the compactor could gain";
+  EXPECT_NE(log.append(me_, image(2, {}), Reserve::kWrite), nullptr);
+
+  head->add_garbage(100);
+  EXPECT_EQ(append(), nullptr);
+  EXPECT_EQ(head->state(), PageState::kSealed) << "the compactor never takes a head";
+  EXPECT_EQ(log.append(me_, image(2, {}), Reserve::kWrite), nullptr) << "nothing is appended to a sealed page";
+}
+
 TEST_F(TableLogTest, PagesGoBackToThePool) {
   make_pool(8, 65536);
   {
