@@ -1,6 +1,7 @@
 #include "tests/sim/actor.h"
 
 #include <string>
+#include <utility>
 
 #include "common/base/env.h"
 #include "common/schema/chunk.h"
@@ -118,7 +119,9 @@ void Tracked::failed(const Table& table, const Status& status, Moment asked) {
   process_.expected("a read", status);
   if (failure_.ok()) failure_ = status;
   process_.oracle.transactions().read_failed(number_, status.code());
-  if (status == StatusCode::kSnapshotTooOld && session_lasts()) process_.too_old = {session_, process_.oracle.now()};
+  if (status == StatusCode::kSnapshotTooOld && session_lasts()) {
+    process_.oracle.sessions().too_old(process_.number, session_);
+  }
   if (status == StatusCode::kNoSuchTable) process_.oracle.tables().refused(table.id(), asked);
 }
 
@@ -269,21 +272,12 @@ void Tracked::commit_called() {
 void Tracked::commit_returned(const Status& status) {
   process_.expected("a commit", status);
   process_.oracle.transactions().commit_returned(number_, status.code());
-  if (!status.ok()) return;
-  // Half as much again: for clocks that differ, and for how seldom the manager looks.
-  if (!written_.empty() && process_.max_age_ns != 0 && asked_ns_ - begun_ns_ > process_.max_age_ns / 2 * 3) {
-    process_.oracle.violate("over-age", "process " + std::to_string(process_.number) + " committed transaction " +
-                                            std::to_string(transaction_.id().value) + " after " +
-                                            std::to_string((asked_ns_ - begun_ns_) / 1'000'000) + " ms, and " +
-                                            std::to_string(process_.max_age_ns / 1'000'000) + " are allowed");
+  if (!status.ok() || written_.empty()) return;
+  SessionModel& sessions = process_.oracle.sessions();
+  if (process_.max_age_ns != 0) {
+    sessions.committed_after(process_.number, transaction_.id(), asked_ns_ - begun_ns_, process_.max_age_ns);
   }
-  // The commit manager still takes the session for alive, so that it still holds all snapshots of it.
-  if (!written_.empty() && process_.too_old && process_.too_old->first == session_ &&
-      process_.too_old->second < asked_ && session_lasts()) {
-    process_.oracle.violate("snapshot-refused",
-                            "process " + std::to_string(process_.number) + " was told kSnapshotTooOld at event " +
-                                std::to_string(process_.too_old->second) + ", and committed later in the same session");
-  }
+  if (session_lasts()) sessions.committed(process_.number, session_, asked_);
   for (const TableId table : written_) process_.oracle.tables().served(table, asked_);
 }
 

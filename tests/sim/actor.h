@@ -8,7 +8,6 @@
 #include <set>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <loam/client/client.h>
@@ -38,8 +37,6 @@ struct Process {
   uint64_t max_age_ns = 0;  // of transactions; 0: not judged
   uint32_t tags = 0;        // given out
   uint32_t objects = 0;     // counters made
-  // A session, by how many had been fenced before, of which a transaction was told kSnapshotTooOld, and when.
-  std::optional<std::pair<uint64_t, Moment>> too_old = std::nullopt;
 
   uint64_t next_tag() { return uint64_t{number} << 32 | ++tags; }
   /// An answer that this call may have in a cluster with faults; anything else is a violation.

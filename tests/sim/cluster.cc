@@ -12,8 +12,8 @@ namespace loam::sim {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-/// How often the operator looks.
-constexpr uint64_t kOperatorNs = 20 * kMs;
+/// How often a node's process looks whether something is wanted of it.
+constexpr uint64_t kLookNs = 20 * kMs;
 /// A process that could not start tries again.
 constexpr uint64_t kStartAgainNs = 10 * kMs;
 constexpr uint64_t kConnectTimeoutNs = 500 * kMs;
@@ -22,6 +22,9 @@ constexpr uint64_t kCommitTimeoutNs = 3'000 * kMs;
 constexpr size_t kFiberStackBytes = 64 << 10;
 /// A jitter lasts as long as a step of another thread, or as several messages.
 constexpr uint64_t kShortestJitterNs = 1'000;
+/// Where a client has all answers to its writes, and what a recoverer passes when it has taken some back.
+constexpr std::string_view kBeforeMark = "client.commit.writes_applied";
+constexpr std::string_view kReverted = "recoverer.reverted";
 constexpr uint64_t kJitterScales = 9;
 /// Steps of progress that a client is expected to make in a calm cluster.
 constexpr uint64_t kProgressSteps = 10;
@@ -74,6 +77,7 @@ WorkloadShape Cluster::shape() const {
   shape.fibers = plan_.fibers;
   shape.think_ns = plan_.think_ns;
   shape.long_ns = plan_.long_ns;
+  shape.late_inserts = plan_.late_inserts;
   // A commit manager that stands still forgives that time to everybody.
   const bool steady = std::ranges::none_of(plan_.faults, [](const Fault& fault) {
     return fault.role == 0 && (fault.kind == FaultKind::kCrash || fault.kind == FaultKind::kCrashAtPoint ||
@@ -130,7 +134,7 @@ void Cluster::manager_main(Role role) {
       continue;
     }
     for (;;) {
-      sleep_ns(kOperatorNs);
+      sleep_ns(plan_.operator_ns);
       operate(**manager);
     }
   }
@@ -159,15 +163,14 @@ void Cluster::node_main(Role role) {
     slot.started_ns = world_.world_ns();
     slot.node = node.value().get();
     while (!ended) {
-      sleep_ns(kOperatorNs);
+      sleep_ns(kLookNs);
       if (!slot.check_wanted) continue;
       slot.check_wanted = false;
-      if (const std::string wrong = (*node)->check_invariants(); !wrong.empty())
-        oracle_.violate("structure", name(role) + ": " + wrong);
+      uint64_t undo_records = 0;
       for (const storage::TableStatistics& table : (*node)->statistics().tables) {
-        if (table.table != wire::kTransactionTableId.value || table.keys == 0) continue;
-        oracle_.violate("undo-left", name(role) + " holds " + std::to_string(table.keys) + " undo records");
+        if (table.table == wire::kTransactionTableId.value) undo_records = table.keys;
       }
+      oracle_.node_checked(name(role), (*node)->check_invariants(), undo_records);
     }
     // Replaced by the commit manager: its supervisor starts it anew, with empty memory.
     lose(slot);
@@ -190,8 +193,21 @@ void Cluster::client_main(Role role, uint32_t number) {
       continue;
     }
     run_workload({**client, oracle_, world_.random().fork(), number, [this] { return stopping_; }, shape()});
+    stay_idle(**client, number);
   }
   slots_[role].ended = true;
+}
+
+/// What the commit manager holds open for a session although its client has nothing open gets too old, and that ends
+/// the session (R8).
+void Cluster::stay_idle(client::Client& client, uint32_t number) {
+  if (!calm_ || !all_threads_run()) return;
+  const bool alive = client.run([&client] { return client.begin({.read_only = true, .retry = {}}).ok(); });
+  if (!alive || oracle_.failed()) return;
+  const uint64_t ended = client.statistics().fenced;
+  const uint64_t idle_ns = plan_.max_transaction_age_ns / 4 * 5 + plan_.client_lease_ns;
+  sleep_ns(idle_ns);
+  oracle_.sessions().idled(number, idle_ns, client.statistics().fenced != ended);
 }
 
 void Cluster::run_client(const std::string& process_name, std::function<void(client::Client&)> body) {
@@ -246,6 +262,7 @@ void Cluster::carry_out(const Fault& fault) {
       slot.jitter_one_in = fault.amount;
       break;
     case FaultKind::kPause:
+      stalled_until_ns_ = std::max(stalled_until_ns_, until_ns);
       world_.pause(slot.process, until_ns);
       break;
     case FaultKind::kSlow:
@@ -272,6 +289,12 @@ void Cluster::carry_out(const Fault& fault) {
     case FaultKind::kRare:
       rare_one_in_ = fault.amount;
       rare_until_ns_ = until_ns;
+      break;
+    case FaultKind::kLateMark:
+      slot.armed.push_back({1, false, fault.for_ns, nullptr, kBeforeMark});
+      break;
+    case FaultKind::kComeback:
+      come_back(fault);
       break;
   }
 }
@@ -305,6 +328,15 @@ void Cluster::lose(Slot& slot) {
   slot.node = nullptr;
 }
 
+/// The recoverer stands still until the mark has come, and then the commit manager dies: the next one finds it.
+PauseDecision Cluster::die_with_the_mark() {
+  const uint64_t crash_ns = std::exchange(late_mark_ns_, 0) + 2 * (kMs + plan_.max_delay_ns);
+  world_.at(crash_ns, [this, process = slots_[0].process] {
+    if (!calm_) world_.crash(process);
+  });
+  return stall(2 * (crash_ns - world_.world_ns()));
+}
+
 /// One client dies, or (the peer is the commit manager) all do, while that is cut off from the node.
 void Cluster::spring(const Fault& trap) {
   if (calm_) return;
@@ -318,23 +350,51 @@ void Cluster::spring(const Fault& trap) {
   cut(away, true);
 }
 
+/// What the client asks of the node from now on is done, and not answered; others see it. Then the node loses it with
+/// all else, and is another incarnation before the client can know, whose connections wait for the end of the cut.
+void Cluster::come_back(const Fault& fault) {
+  const std::string node = name(fault.role);
+  const std::string client = name(fault.peer);
+  network_.cut_one_way(node, client);
+  world_.at(world_.world_ns() + fault.amount, [this, fault, node, client] {
+    if (calm_) return;
+    network_.cut(client, name(0));
+    network_.cut(client, node);
+    network_.reset(node, client);
+    world_.crash(slots_[fault.role].process);
+    slots_[fault.role].hurried = true;
+    start_role(fault.role);
+  });
+  world_.at(world_.world_ns() + fault.for_ns, [this, node, client] { network_.heal(node, client); });
+  // The client's question for the catalog is slower than its first words to the node.
+  const uint64_t later_ns = fault.for_ns + 4 * (kMs + plan_.max_delay_ns);
+  world_.at(world_.world_ns() + later_ns, [this, client] { network_.heal(client, name(0)); });
+}
+
 PauseDecision Cluster::stall(uint64_t ns) {
   // Clocks of processes drift by some hundredths.
   stalled_until_ns_ = std::max(stalled_until_ns_, world_.world_ns() + ns + ns / 8);
   return {PauseDecision::Kind::kStall, ns};
 }
 
-PauseDecision Cluster::on_pause_point(ProcessNumber process, std::string_view) {
+PauseDecision Cluster::on_pause_point(ProcessNumber process, std::string_view point) {
   if (!faulty_ || calm_) return {};
   const Role role = role_of(process);
   if (role == plan_.roles()) return {};
+  if (point == kReverted && world_.world_ns() < late_mark_ns_) return die_with_the_mark();
   std::vector<Slot::Armed>& armed = slots_[role].armed;
   for (size_t i = 0; i < armed.size(); ++i) {
+    if (!armed[i].point.empty() && armed[i].point != point) continue;
     if (armed[i].countdown-- > 1) continue;
     const Slot::Armed due = armed[i];
     armed.erase(armed.begin() + static_cast<std::ptrdiff_t>(i));
     if (due.crash) return {PauseDecision::Kind::kCrash, 0};
-    if (due.trap != nullptr) world_.at(world_.world_ns(), [this, due] { spring(*due.trap); });
+    if (due.point == kBeforeMark) {
+      // By the slowest clock.
+      late_mark_ns_ = std::max(late_mark_ns_, world_.world_ns() + due.stall_ns + due.stall_ns / 16);
+    } else if (due.trap != nullptr) {
+      world_.at(world_.world_ns(), [this, due] { spring(*due.trap); });
+    }
     return stall(due.stall_ns);
   }
   const Slot& slot = slots_[role];
@@ -407,7 +467,8 @@ void Cluster::accept_loss(commit::Core& core, const commit::NodeStatus& node) {
     Slot& slot = slots_[role];
     // Only what was lost before the process that runs now was started: the next death is another loss.
     if (slot.node == nullptr || slot.node_id != node.info.id || !world_.alive(slot.process)) continue;
-    if (!calm_ && world_.world_ns() < slot.started_ns + plan_.accept_loss_after_ns) continue;
+    const bool at_once = calm_ || std::exchange(slot.hurried, false);
+    if (!at_once && world_.world_ns() < slot.started_ns + plan_.accept_loss_after_ns) continue;
     for (const size_t loss : slot.losses) oracle_.loss_accepted(loss);
     slot.losses.clear();
     core.accept_loss(node.info.id, [](const Status&) {});

@@ -53,7 +53,7 @@ class Cluster {
   /// manager what became of the transactions that were recovered.
   void check_structures();
   bool structures_checked() const;
-  /// No thread stands still any more that a fault has stopped in the middle of something.
+  /// No thread stands still any more that a fault has stopped.
   bool all_threads_run() const { return world_.world_ns() > stalled_until_ns_; }
   WorkloadShape shape() const;
   /// The operator knows where records lie.
@@ -72,12 +72,14 @@ class Cluster {
     uint64_t started_ns = 0;
     std::vector<size_t> losses;  // that nobody has accepted
     bool check_wanted = false;
+    bool hurried = false;  // its loss is accepted as soon as it is back
     // Faults of this role that wait for a pause point.
     struct Armed {
       uint64_t countdown = 0;
       bool crash = false;
       uint64_t stall_ns = 0;
       const Fault* trap = nullptr;  // sprung when the thread stands still
+      std::string_view point = {};  // this alone; empty: any
     };
     std::vector<Armed> armed;
     uint64_t jitter_until_ns = 0;
@@ -89,6 +91,7 @@ class Cluster {
   void manager_main(Role role);
   void node_main(Role role);
   void client_main(Role role, uint32_t number);
+  void stay_idle(client::Client& client, uint32_t number);
   void lose(Slot& slot);
   void operate(commit::CommitManager& manager);
   void accept_loss(commit::Core& core, const commit::NodeStatus& node);
@@ -97,6 +100,8 @@ class Cluster {
   PauseDecision on_pause_point(ProcessNumber process, std::string_view name);
   PauseDecision stall(uint64_t ns);
   void spring(const Fault& trap);
+  void come_back(const Fault& fault);
+  PauseDecision die_with_the_mark();
   void carry_out(const Fault& fault);
   void cut(const Fault& fault, bool both);
   void delay(const Fault& fault, uint64_t ns);
@@ -116,6 +121,7 @@ class Cluster {
   uint64_t rare_until_ns_ = 0;
   uint64_t rare_one_in_ = 0;
   uint64_t stalled_until_ns_ = 0;
+  uint64_t late_mark_ns_ = 0;  // a client goes on then, and marks what may have been rolled back
   bool faulty_ = false;
   bool calm_ = false;
   bool stopping_ = false;

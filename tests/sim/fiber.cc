@@ -16,6 +16,9 @@ constexpr uint64_t kMaxHotWrites = 4;
 constexpr uint64_t kMaxWideWrites = 10;
 /// Numbers of the counter that one block has: blocks run out often.
 constexpr uint64_t kCounterBlock = 4;
+/// Of insert_late(), if the shape has it: beside the weights of choices(). Its keys are behind those of write_wide().
+constexpr uint32_t kLateInsertWeight = 6;
+constexpr uint64_t kLateKeys = 6;
 
 }  // namespace
 
@@ -37,17 +40,19 @@ const std::vector<WorkFiber::Choice>& WorkFiber::choices() {
 }
 
 void WorkFiber::run() {
-  uint32_t all = 0;
+  uint32_t all = shape_.late_inserts ? kLateInsertWeight : 0;
   for (const Choice& choice : choices()) all += choice.weight;
   for (uint32_t done = 0; !stop_() && (shape_.operations == 0 || done < shape_.operations); ++done) {
     uint64_t drawn = random_.below(all);
+    Activity activity = &WorkFiber::insert_late;
     for (const Choice& choice : choices()) {
       if (drawn < choice.weight) {
-        (this->*choice.activity)();
+        activity = choice.activity;
         break;
       }
       drawn -= choice.weight;
     }
+    (this->*activity)();
     pause(shape_.think_ns);
   }
   counter_.reset();
@@ -221,6 +226,28 @@ void WorkFiber::change_mind() {
       if (!tracked.remove(tables_.hot, key) || !tracked.get(tables_.hot, key)) return false;
     }
     return !leave;
+  }));
+}
+
+/// Inserts what was not there when it began, and has come and gone since. No snapshot sees anything of it, but nobody
+/// may forget that it was removed (R20).
+void WorkFiber::insert_late() {
+  const Key key(shape_.wide_keys + random_.below(kLateKeys));
+  static_cast<void>(begin_tracked(process_, false, [&](Tracked& late) {
+    const auto seen = late.get(tables_.wide, key);
+    if (!seen) return false;
+    if (seen->present()) return late.remove(tables_.wide, key);
+    const auto alone = [&](const std::function<bool(Tracked&)>& change) { return run_tracked(process_, change).ok(); };
+    if (!alone([&](Tracked& tracked) { return tracked.insert(tables_.wide, key, value(), random_); }) ||
+        !alone([&](Tracked& tracked) { return tracked.remove(tables_.wide, key); })) {
+      return false;
+    }
+    // Until the page of the removal is full, and worth being rewritten.
+    for (uint64_t left = random_.between(2, 8); left != 0 && !stop_(); --left) {
+      write_wide();
+      pause(shape_.long_ns / 16);
+    }
+    return late.insert(tables_.wide, key, value(), random_);
   }));
 }
 

@@ -61,6 +61,7 @@ class WorkFiber {
   void write_guarded();
   void write_wide();
   void change_mind();
+  void insert_late();
   // Reading.
   void look();
   void scan_all();

@@ -25,6 +25,7 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"lost-record-returned", "R10", "a record of a node that had lost its memory, after that was accepted"},
     {"over-age", "R8", "a commit of a transaction that was open for longer than the maximum age"},
     {"undo-left", "R5", "an undo record in a node's memory when every one was reported cleared"},
+    {"idle-session-ended", "R3, R8", "the end of a session whose client lives, and has had nothing open for long"},
     {"snapshot-refused", "R13, R14", "kSnapshotTooOld for a snapshot of a session that lives"},
     {"lost-shard-served", "R10", "an answer for a record whose node had lost it, before an operator accepted that"},
     {"long-fork", "R12, R13", "snapshots, of which each has something that the other has not"},

@@ -392,6 +392,19 @@ const Planted kPlanted[] = {
        s.tables.refused(TableId(2000), s.oracle.now());
        s.tables.opened("t", TableId(2000), "(a)", s.oracle.now());
      }},
+    {"over-age", [](Story& s) { s.sessions.committed_after(1, TransactionId(10), 151'000'000, 100'000'000); }},
+    {"snapshot-refused",
+     [](Story& s) {
+       s.sessions.too_old(1, 3);
+       s.sessions.committed(1, 3, s.oracle.now());
+     }},
+    {"idle-session-ended",
+     [](Story& s) {
+       s.sessions.idled(1, 100'000'000, false);
+       s.sessions.idled(1, 100'000'000, true);
+     }},
+    {"undo-left", [](Story& s) { s.oracle.node_checked("node1", "", 2); }},
+    {"structure", [](Story& s) { s.oracle.node_checked("node1", "a chain without an end", 0); }},
 };
 
 class PlantedTest : public ::testing::TestWithParam<Planted> {};
@@ -411,9 +424,8 @@ INSTANTIATE_TEST_SUITE_P(InvariantsTest, PlantedTest, ::testing::ValuesIn(kPlant
 });
 
 TEST(InvariantsTest, EveryInvariantIsPlantedOrOfTheWorld) {
-  const std::vector<std::string_view> elsewhere = {
-      "set-up", "unreadable",       "unexpected-answer", "progress",  "livelock", "quiet",
-      "world",  "snapshot-refused", "over-age",          "undo-left", "structure"};
+  const std::vector<std::string_view> elsewhere = {"set-up", "unreadable", "unexpected-answer", "progress", "livelock",
+                                                   "quiet",  "world"};
   for (const Invariant& invariant : invariants()) {
     const bool planted = std::any_of(std::begin(kPlanted), std::end(kPlanted),
                                      [&](const Planted& one) { return one.invariant == invariant.name; });

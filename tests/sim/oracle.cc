@@ -10,7 +10,8 @@ Oracle::Oracle(std::function<uint64_t()> now_ns)
       transactions_(verdict_, losses_),
       plain_(verdict_, losses_),
       tables_(verdict_),
-      counters_(verdict_, losses_) {}
+      counters_(verdict_, losses_),
+      sessions_(verdict_) {}
 
 bool Oracle::failed() const {
   const std::lock_guard lock(verdict_.mutex());
@@ -48,6 +49,13 @@ size_t Oracle::node_lost(NodeId node, wire::ShardMap map) {
 void Oracle::loss_accepted(size_t loss) {
   const std::lock_guard lock(verdict_.mutex());
   losses_.accept(loss, verdict_.next());
+}
+
+void Oracle::node_checked(std::string_view node, std::string_view wrong, uint64_t undo_records) {
+  const std::lock_guard lock(verdict_.mutex());
+  if (!wrong.empty()) verdict_.violate("structure", std::string(node) + ": " + std::string(wrong));
+  if (undo_records == 0) return;
+  verdict_.violate("undo-left", std::string(node) + " holds " + std::to_string(undo_records) + " undo records");
 }
 
 void Oracle::final_check() { transactions_.final_check(); }

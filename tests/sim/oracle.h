@@ -11,6 +11,7 @@
 #include "tests/sim/invariants.h"
 #include "tests/sim/losses.h"
 #include "tests/sim/plain_model.h"
+#include "tests/sim/session_model.h"
 #include "tests/sim/table_model.h"
 #include "tests/sim/transaction_model.h"
 #include "tests/sim/verdict.h"
@@ -79,6 +80,10 @@ class Oracle {
   /// An operator has accepted it (told before the acceptance is sent to the commit manager).
   void loss_accepted(size_t loss);
 
+  /// A storage node has looked through its memory when nothing was open and everything reported cleared: what is wrong
+  /// there (empty: nothing), and the undo records that it holds.
+  void node_checked(std::string_view node, std::string_view wrong, uint64_t undo_records);
+
   /// After the last client ended and audit() has read everything. Nothing may be told after it.
   void final_check();
 
@@ -90,6 +95,7 @@ class Oracle {
   PlainModel& plain() { return plain_; }
   TableModel& tables() { return tables_; }
   CounterModel& counters() { return counters_; }
+  SessionModel& sessions() { return sessions_; }
   /// Of the moment: the start of an operation whose end is told later.
   Moment now();
 
@@ -100,6 +106,7 @@ class Oracle {
   PlainModel plain_;
   TableModel tables_;
   CounterModel counters_;
+  SessionModel sessions_;
   uint64_t crashes_ = 0;
 };
 

@@ -204,6 +204,22 @@ TEST(OracleTest, ScanOfAPlainTablePromisesWhatNobodyChangesMeanwhile) {
   expect_right(story);
 }
 
+TEST(OracleTest, RightSessionsAreNotBlamed) {
+  Story s;
+  // Of age: half as much again is for clocks that differ.
+  s.sessions.committed_after(1, TransactionId(10), 150'000'000, 100'000'000);
+  // Too old in the session before, in another process, or after the commit was asked for.
+  s.sessions.too_old(1, 3);
+  s.sessions.committed(1, 4, s.oracle.now());
+  s.sessions.committed(2, 3, s.oracle.now());
+  const Moment asked = s.oracle.now();
+  s.sessions.too_old(1, 5);
+  s.sessions.committed(1, 5, asked);
+  s.sessions.idled(1, 100'000'000, false);
+  s.oracle.node_checked("node1", "", 0);
+  EXPECT_FALSE(s.oracle.failed()) << s.oracle.message();
+}
+
 TEST(OracleTest, ReadsAreCheap) {
   Story story;
   story.put(1, {1, 2, 3, 4});

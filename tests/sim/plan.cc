@@ -15,6 +15,10 @@ constexpr uint64_t kFirstFaultNs = 5 * kMs;
 /// Leases are counted with an eighth more where they are given (decision 0008): two clocks may differ by less.
 constexpr int64_t kMaxClockPpm = 55'000;
 constexpr size_t kMaxFaults = 14;
+constexpr uint64_t kOperatorNs = 20 * kMs;
+/// Of plans that have a trait.
+constexpr uint64_t kTraitIn = 4;
+constexpr uint64_t kMaxTraitFaults = 4;
 
 /// Kinds that a seed may do without; each is left out of half of all runs.
 std::vector<FaultKind> choose_kinds(Random& random) {
@@ -115,6 +119,44 @@ void choose_shape(Plan& plan, Random& random) {
   plan.fibers = static_cast<uint32_t>(random.between(2, 7));
 }
 
+/// The node has to be back, and its loss accepted, before the client's session is over and before it has a new catalog.
+Fault make_comeback(const Plan& plan, Random& random) {
+  Fault fault;
+  fault.kind = FaultKind::kComeback;
+  fault.at_ns = random.between(kFirstFaultNs, plan.calm_ns);
+  fault.role = 1 + static_cast<Role>(random.below(plan.nodes));
+  fault.peer = 1 + plan.nodes + static_cast<Role>(random.below(plan.clients));
+  fault.amount = random.between(kMs / 4, 4 * kMs);
+  fault.for_ns = fault.amount + random.between(plan.client_lease_ns / 8, plan.client_lease_ns / 2);
+  return fault;
+}
+
+Fault make_late_mark(const Plan& plan, Random& random) {
+  Fault fault;
+  fault.kind = FaultKind::kLateMark;
+  fault.at_ns = random.between(kFirstFaultNs, plan.calm_ns);
+  fault.role = 1 + plan.nodes + static_cast<Role>(random.below(plan.clients));
+  fault.for_ns = plan.client_lease_ns + random.between(plan.client_lease_ns / 2, 2 * plan.client_lease_ns);
+  return fault;
+}
+
+/// Drawn apart from all else, so that plans without a trait are what they were before there was any.
+void choose_traits(Plan& plan) {
+  Random random(~plan.seed);
+  plan.late_inserts = random.one_in(kTraitIn);
+  plan.operator_ns = kOperatorNs;
+  if (random.one_in(kTraitIn)) {
+    plan.operator_ns = kMs;
+    for (uint64_t left = random.between(1, kMaxTraitFaults); left != 0; --left) {
+      plan.faults.push_back(make_comeback(plan, random));
+    }
+  }
+  if (!random.one_in(kTraitIn)) return;
+  for (uint64_t left = random.between(1, kMaxTraitFaults); left != 0; --left) {
+    plan.faults.push_back(make_late_mark(plan, random));
+  }
+}
+
 std::string name_of(Role role, uint32_t nodes) {
   if (role == 0) return "the commit manager";
   if (role <= nodes) return "node " + std::to_string(role);
@@ -149,6 +191,10 @@ std::string_view to_string(FaultKind kind) {
       return "delay";
     case FaultKind::kRare:
       return "rare";
+    case FaultKind::kLateMark:
+      return "late-mark";
+    case FaultKind::kComeback:
+      return "comeback";
   }
   return "?";
 }
@@ -157,7 +203,7 @@ std::string describe(const Fault& fault, uint32_t nodes) {
   std::string text = std::string(to_string(fault.kind)) + " of " + name_of(fault.role, nodes);
   const bool pair = fault.kind == FaultKind::kCut || fault.kind == FaultKind::kCutOneWay ||
                     fault.kind == FaultKind::kReset || fault.kind == FaultKind::kTrap ||
-                    fault.kind == FaultKind::kDelay;
+                    fault.kind == FaultKind::kDelay || fault.kind == FaultKind::kComeback;
   if (pair) text += " and " + name_of(fault.peer, nodes);
   text += " at " + std::to_string(fault.at_ns / 1'000) + " us for " + std::to_string(fault.for_ns / 1'000) + " us";
   if (fault.amount != 0) text += ", amount " + std::to_string(fault.amount);
@@ -175,6 +221,7 @@ Plan make_plan(uint64_t seed) {
   for (size_t i = 0; i < count; ++i) {
     plan.faults.push_back(make_fault(plan, kinds[random.below(kinds.size())], random));
   }
+  choose_traits(plan);
   std::ranges::sort(plan.faults, {}, &Fault::at_ns);
   return plan;
 }

@@ -25,7 +25,10 @@ enum class FaultKind : uint8_t {
   kReset,         ///< their connections break, `amount` times; what was on its way may come late
   kDelay,         ///< what they say takes up to `amount` ns longer
   kRare,          ///< branches that are rare by themselves are taken once in `amount`
+  kComeback,  ///< a node answers a client no more, dies `amount` ns later and comes back, all before that hears of it
+  kLateMark,  ///< a client stands still before it marks a commit, until that is rolled back, and the manager dies then
 };
+/// Of those that any plan may have: all before kComeback. The others are a trait's.
 inline constexpr size_t kFaultKinds = 12;
 std::string_view to_string(FaultKind kind);
 
@@ -60,12 +63,15 @@ struct Plan {
   uint64_t max_end_delay_ns = 0;          ///< a broken connection is noticed so late
   uint64_t restart_after_ns = 0;          ///< a process that died is started again so much later, on average
   uint64_t accept_loss_after_ns = 0;      ///< while faults last, the operator accepts a loss so much later
+  uint64_t operator_ns = 0;               ///< and looks so often
   // The load.
   uint32_t accounts = 0;
   uint32_t hot_keys = 0;
   uint32_t fibers = 0;    ///< of a client
   uint64_t think_ns = 0;  ///< mean pause between two operations of a fiber
   uint64_t long_ns = 0;   ///< mean life of a long transaction
+  // Traits: what reaches places that hardly any plan would. Most plans have none.
+  bool late_inserts = false;  ///< of keys that have come and gone since the transaction's begin
   // The faults, by time. They stop at calm_ns.
   std::vector<Fault> faults;
   uint64_t calm_ns = 0;

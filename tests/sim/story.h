@@ -21,6 +21,7 @@ class Story {
   TransactionModel& model = oracle.transactions();
   PlainModel& plain = oracle.plain();
   TableModel& tables = oracle.tables();
+  SessionModel& sessions = oracle.sessions();
 
   TransactionNumber begin(uint64_t id, uint32_t process = 1) {
     const auto number = model.begin_called(process, id == 0);

@@ -24,6 +24,7 @@ struct WorkloadShape {
   uint64_t think_ns = 200'000;     ///< mean pause of a fiber between two operations
   uint64_t long_ns = 50'000'000;   ///< mean life of a long transaction
   uint64_t max_age_ns = 0;         ///< what is open for longer must not commit; 0: that is not judged
+  bool late_inserts = false;       ///< with inserts of keys that have come and gone since the transaction's begin
   uint32_t operations = 0;         ///< of each fiber, then it ends; 0: until stop()
 
   static WorkloadShape from(testing::Random& random);

@@ -1,0 +1,39 @@
+// Sessions of clients, judged from what these were told.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "common/base/ids.h"
+#include "tests/sim/verdict.h"
+
+namespace loam::sim {
+
+/// The model of sessions (R3, R8, R14). A client has one after the other: they are named by how many of its had ended
+/// before.
+///
+/// Owner: the Oracle. Threads: every entry takes the verdict's lock.
+class SessionModel {
+ public:
+  explicit SessionModel(Verdict& verdict) : verdict_(verdict) {}
+
+  /// A read in that session was answered kSnapshotTooOld, and the client has not heard of the session's end.
+  void too_old(uint32_t process, uint64_t session);
+  /// A commit with writes was acknowledged in that session, which had not ended by then; `asked`: before the call.
+  void committed(uint32_t process, uint64_t session, Moment asked);
+  /// A commit with writes was asked for `open_ns` after the transaction's begin, and acknowledged.
+  void committed_after(uint32_t process, TransactionId id, uint64_t open_ns, uint64_t max_age_ns);
+  /// For `idle_ns` the client had nothing open and nothing was wrong; the session it had at first has ended, or not.
+  void idled(uint32_t process, uint64_t idle_ns, bool ended);
+
+ private:
+  struct Refusal {
+    uint64_t session = 0;
+    Moment at = 0;
+  };
+
+  Verdict& verdict_;
+  std::map<uint32_t, Refusal> refusals_;  // the last of each process
+};
+
+}  // namespace loam::sim
