@@ -3,10 +3,12 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "benchmarks/peers/comparison.h"
 #include "benchmarks/raw_echo.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
@@ -172,6 +174,16 @@ double fiber_spawn_ns(size_t groups) {
   return static_cast<double>(spent) / static_cast<double>(ran);
 }
 
+/// The load at which a storage node is compared with memcached, and what memcached did on this class of machine.
+constexpr size_t kPeerConnections = 4;
+constexpr size_t kPeerInFlight = 64;
+struct PeerFigure {
+  const char* operation;
+  double put_share;
+  double reference_per_s;
+};
+constexpr PeerFigure kPeerFigures[] = {{"get", 0, 765'000}, {"put", 1, 716'000}};
+
 class NetSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
@@ -184,6 +196,10 @@ class NetSuite final : public Suite {
         ->check(CLI::Range(8, 4096));
     app.add_option("--spin-us", spin_us_, "looking for events before a sleep, transport and probe")
         ->capture_default_str();
+    app.add_option("--records", peers_.records, "of storage node and memcached")
+        ->capture_default_str()
+        ->check(CLI::Range(1'024, 1 << 30));
+    app.add_option("--node-spin", peers_.servers.spin, "as --spin of loam-storage-node")->capture_default_str();
   }
 
   void run(Run& run) override {
@@ -197,10 +213,7 @@ class NetSuite final : public Suite {
     single.batch = 1;
     compare(run, single, "_one_by_one");
     fibers(run);
-    for (const char* name : {"net.get_cpu_vs_memcached", "net.put_cpu_vs_memcached"}) {
-      run.report.add_unmeasured(name, "ratio", Better::kLower,
-                                "the load generator for memcached beside a storage node comes with a later part");
-    }
+    against_memcached(run);
   }
 
  private:
@@ -248,7 +261,56 @@ class NetSuite final : public Suite {
     run.report.add("net.fiber_spawn_ns", samples[1], "ns", Better::kLower);
   }
 
+  /// Gets in a snapshot and puts of a storage node against memcached's: net.get_cpu_vs_memcached and what stands beside
+  /// it, the same of puts.
+  void against_memcached(Run& run) {
+    peers_.seed = run.seed;
+    peers_.servers.connections = kPeerConnections;
+    const std::string missing = Servers::missing(peers_.servers);
+    std::optional<Comparison> comparison;
+    if (missing.empty()) comparison.emplace(peers_);
+    for (const PeerFigure& figure : kPeerFigures) {
+      const std::string name = std::string("net.") + figure.operation;
+      if (!missing.empty()) {
+        run.report.add_unmeasured(name + "_cpu_vs_memcached", "ratio", Better::kLower, missing);
+        continue;
+      }
+      const LoadShape shape{kPeerConnections, kPeerInFlight, figure.put_share,
+                            run.quick ? 400'000'000u : 2'000'000'000u};
+      report_peers(run.report, name, figure.reference_per_s, comparison->run(shape, figure.put_share == 0, run.turns));
+    }
+  }
+
+  void report_peers(Report& report, const std::string& name, double reference_per_s, const PeerPair& pair) const {
+    const nlohmann::ordered_json options = {
+        {"connections", kPeerConnections},      {"in_flight", kPeerInFlight},       {"records", peers_.records},
+        {"value_bytes", peers_.value_bytes},    {"node_spin", peers_.servers.spin}, {"node", pair.node.to_json()},
+        {"memcached", pair.memcached.to_json()}};
+    const Samples ratio = ratio_of(pair.node.cpu_us, pair.memcached.cpu_us);
+    Figure figure{name + "_cpu_vs_memcached",
+                  ratio.median(),
+                  "ratio",
+                  Better::kLower,
+                  ratio.values.size(),
+                  ratio.spread(),
+                  void_reason(pair, reference_per_s),
+                  options};
+    if (!figure.reason.empty()) {
+      figure.reason += "; the ratio was " + std::to_string(ratio.median()) + " ";
+      figure.value.reset();
+    }
+    report.add(figure);
+    report.add(name + "_process_cpu_vs_memcached", ratio_of(pair.node.process_cpu_us, pair.memcached.process_cpu_us),
+               "ratio", Better::kLower);
+    report.add(name + "_rate_vs_memcached", ratio_of(pair.node.per_s, pair.memcached.per_s), "ratio", Better::kHigher);
+    report.add(name + "_cpu_us", pair.node.cpu_us, "us", Better::kLower);
+    report.add(name + "_cpu_us_memcached", pair.memcached.cpu_us, "us", Better::kLower);
+    report.add(name + "s_per_s", pair.node.per_s, "ops/s", Better::kHigher);
+    report.add(name + "s_per_s_memcached", pair.memcached.per_s, "ops/s", Better::kHigher);
+  }
+
   EchoLoad load_;
+  Comparison::Options peers_;
   uint64_t spin_us_ = net::TransportOptions().spin_ns / 1'000;
 };
 

@@ -1,0 +1,93 @@
+#include "benchmarks/peers/comparison.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace loam::bench {
+namespace {
+
+/// Operations in flight while the tables are filled.
+constexpr size_t kFillInFlight = 256;
+/// Share of its reference that memcached has to reach.
+constexpr double kLeastOfReference = 0.8;
+
+void drop_first(PeerSamples& samples) {
+  for (Samples* one : {&samples.per_s, &samples.cpu_us, &samples.process_cpu_us, &samples.client_busy, &samples.p50_us,
+                       &samples.p99_us, &samples.p999_us}) {
+    one->values.erase(one->values.begin());
+  }
+}
+
+}  // namespace
+
+nlohmann::ordered_json PeerSamples::to_json() const {
+  return {{"per_s", per_s.median()},
+          {"cpu_us", cpu_us.median()},
+          {"process_cpu_us", process_cpu_us.median()},
+          {"client_busy", client_busy.median()},
+          {"p50_us", p50_us.median()},
+          {"p99_us", p99_us.median()},
+          {"p999_us", p999_us.median()}};
+}
+
+Comparison::Comparison(const Options& options)
+    : content_(options.value_bytes, options.seed),
+      servers_(options.servers),
+      memcached_(servers_.memcached_address(), options.servers.connections, content_),
+      node_({servers_.manager_address(), options.servers.connections, options.records}, content_),
+      memcached_load_(memcached_, options.records, options.seed),
+      node_load_(node_, options.records, options.seed) {
+  node_.load();
+  node_load_.fill(kFillInFlight);
+  memcached_load_.fill(kFillInFlight);
+}
+
+double Comparison::turn(LoadGenerator& generator, const ServerProcess& server, const LoadShape& shape,
+                        PeerSamples& into) {
+  const ServerCpu before = server.cpu();
+  LoadResult result = generator.run(shape);
+  const ServerCpu after = server.cpu();
+  const auto us_each = [&](uint64_t ns) {
+    return static_cast<double>(ns) / 1e3 / static_cast<double>(result.operations);
+  };
+  into.per_s.values.push_back(result.rate());
+  into.cpu_us.values.push_back(us_each(after.serving_ns - before.serving_ns));
+  into.process_cpu_us.values.push_back(us_each(after.process_ns - before.process_ns));
+  into.client_busy.values.push_back(result.client_busy());
+  into.p50_us.values.push_back(result.latency_ns(0.5) / 1e3);
+  into.p99_us.values.push_back(result.latency_ns(0.99) / 1e3);
+  into.p999_us.values.push_back(result.latency_ns(0.999) / 1e3);
+  return result.rate();
+}
+
+PeerPair Comparison::run(const LoadShape& shape, bool transactional, size_t turns) {
+  PeerPair pair;
+  node_.use_transactional(transactional);
+  const std::vector<Variant> variants = {
+      {"storage node", [&] { return turn(node_load_, servers_.node(), shape, pair.node); }},
+      {"memcached", [&] { return turn(memcached_load_, servers_.memcached(), shape, pair.memcached); }},
+  };
+  alternate(turns, variants);
+  drop_first(pair.node);
+  drop_first(pair.memcached);
+  return pair;
+}
+
+std::string void_reason(const PeerPair& pair, double reference_per_s) {
+  const double busy = std::max(pair.node.client_busy.median(), pair.memcached.client_busy.median());
+  if (busy > kMostClientBusy) {
+    return fmt::format("the load generator was busy for {:.0f} % of the time: it is the limit", busy * 100);
+  }
+  const double reached = pair.memcached.per_s.median();
+  if (reached < kLeastOfReference * reference_per_s) {
+    return fmt::format(
+        "memcached reached {:.0f} operations/s, below {} of the {:.0f} of this class of machine: measure again "
+        "in a quiet moment",
+        reached, kLeastOfReference, reference_per_s);
+  }
+  return {};
+}
+
+}  // namespace loam::bench
