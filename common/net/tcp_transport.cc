@@ -186,7 +186,8 @@ int TcpTransport::spin(uint64_t timeout_ns) {
   // Also tried now and then when it has not paid lately.
   const bool worthwhile = limit_ns == timeout_ns || spin_score_ > 0 || ++idle_rounds_ % 64 == 0;
   if (limit_ns == 0 || !worthwhile) return 0;
-  const uint64_t until = now_ns() + limit_ns;
+  // Of kForever there is no end.
+  const uint64_t until = limit_ns == kForever ? kForever : now_ns() + limit_ns;
   do {
     sched_yield();  // the peer may wait for this very core
     // relaxed: only ends the spinning; poll() looks again.

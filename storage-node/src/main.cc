@@ -37,6 +37,8 @@ void declare(loam::program::OptionSet& options, NodeOptions& node) {
   options.number("network-threads", node.network_threads, "threads that execute requests");
   options.number("scan-threads", node.scan_threads, "threads that execute shared scans");
   options.duration("spin", node.spin_ns, "an idle network thread polls for so long before it sleeps");
+  options.flag("never-sleep", node.never_sleep, "network threads poll without end: each takes a core for itself");
+  options.text("network-cores", node.network_cores, "cores of the network threads in turn, 2,4-7; empty: any");
   options.share("compact-dead-share", node.compact_dead_share, "share of garbage at which a table is compacted");
   options.number("max-queries", node.max_queries, "scan queries at one time; more are refused");
   options.duration("register-timeout", node.register_timeout_ns, "the start waits so long for the commit manager");

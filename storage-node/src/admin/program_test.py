@@ -1,5 +1,7 @@
 """loam-storage-node as operators meet it: options, signals, a commit manager that is not there."""
 
+import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -15,7 +17,8 @@ SMALL = ["--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", 
 def check_ranges():
     for wrong, says in ((["--page", "3"], "power of two"), (["--network-threads", "0"], "1 to"),
                         (["--compact-dead-share", "2"], "0 and 1"), (["--memory", "plenty"], "a size such as"),
-                        (["--network-threads", "-1"], "whole number")):
+                        (["--network-threads", "-1"], "whole number"), (["--network-cores", "0-"], "such as 2,4-7"),
+                        (["--network-cores", "99999"], "this process may use")):
         frame.expect_refused(NODE, wrong, frame.BAD_OPTION, says)
 
 
@@ -36,6 +39,31 @@ def check_without_manager():
         waiting.wait()
 
 
+def threads_of(node):
+    """name → its folder in /proc"""
+    tasks = pathlib.Path(f"/proc/{node.process.pid}/task").iterdir()
+    return {(task / "comm").read_text().strip(): task for task in tasks}
+
+
+def check_network_threads(manager):
+    """They run on the cores that they were given, and do not sleep if they shall not."""
+    cores = sorted(os.sched_getaffinity(0))
+    listed = ",".join(map(str, cores[:2]))
+    place = [*SMALL, "--manager", manager.address, "--network-threads", "3", "--network-cores", listed, "--never-sleep"]
+    with frame.Server(NODE, *place) as node:
+        threads = threads_of(node)
+        for i in range(3):
+            core = cores[:2][i % len(cores[:2])]
+            allowed = os.sched_getaffinity(int(threads[f"loam-net-{i}"].name))
+            frame.expect(allowed == {core}, f"network thread {i} on core {core} of {listed}: {allowed}")
+        frame.expect(os.sched_getaffinity(int(threads["loam-control"].name)) == set(cores), "the others are not bound")
+        begun = time.monotonic()
+        while int((threads["loam-net-0"] / "schedstat").read_text().split()[0]) < 200_000_000:
+            frame.expect(time.monotonic() - begun < frame.DEADLINE_S, "an idle thread that never sleeps is busy")
+            time.sleep(0.01)  # poll interval
+        frame.expect(node.end() == frame.STOPPED, "it ends")
+
+
 def check_replaced(manager):
     """Whoever is started anew at a node's address takes its place, and the process that had it ends."""
     place = [*SMALL, "--manager", manager.address, "--advertise", "tcp://127.0.0.1:7"]
@@ -51,6 +79,7 @@ def main():
     with frame.Server(MANAGER, *manager_arguments) as manager:
         frame.check(NODE, "loam-storage-node", [*SMALL, "--manager", manager.address])
         check_ranges()
+        check_network_threads(manager)
         check_replaced(manager)
     check_without_manager()
     print("ok")

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/env.h"
+#include "storage-node/src/server/cores.h"
 
 namespace loam::storage {
 
@@ -71,8 +72,11 @@ void NetworkThread::set_scans(ScanPort& scans, PeerListener& listener) {
   listener_ = &listener;
 }
 
-void NetworkThread::run() {
-  thread_ = Thread("loam-net-" + std::to_string(number_), [this] { loop(); });
+void NetworkThread::run(std::optional<unsigned> core) {
+  thread_ = Thread("loam-net-" + std::to_string(number_), [this, core] {
+    if (core.has_value()) run_on(*core);
+    loop();
+  });
 }
 
 void NetworkThread::stop() {

@@ -58,7 +58,8 @@ class NetworkThread : public net::Handler, public Outbox {
 
   /// The port that this thread's peers scan through; known before run().
   void set_scans(ScanPort& scans, PeerListener& listener);
-  void run();
+  /// `core`: the only one that its thread runs on.
+  void run(std::optional<unsigned> core = {});
   /// What has been received is answered, and the answers sent, for at most kDrainNs; then the connections are closed.
   void stop();
 

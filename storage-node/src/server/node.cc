@@ -1,4 +1,5 @@
 #include <bit>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "storage-node/src/request/session_table.h"
 #include "storage-node/src/server/background_thread.h"
 #include "storage-node/src/server/control_thread.h"
+#include "storage-node/src/server/cores.h"
 #include "storage-node/src/server/network_thread.h"
 #include "storage-node/src/server/scan_service.h"
 
@@ -63,6 +65,7 @@ Status NodeOptions::check() const {
   if (network_threads == 0 || network_threads > kMaxNetworkThreads) {
     return out_of_range("network-threads", "1 to " + std::to_string(kMaxNetworkThreads));
   }
+  LOAM_RETURN_IF_ERROR(parse_cores(network_cores).status());
   if (scan_threads == 0 || scan_threads > kMaxScanThreads) {
     return out_of_range("scan-threads", "1 to " + std::to_string(kMaxScanThreads));
   }
@@ -139,7 +142,8 @@ Status StorageNode::Impl::start() {
 Status StorageNode::Impl::start_network() {
   LOAM_ASSIGN_OR_RETURN(const net::Address wanted, net::Address::parse(options.listen));
   net::TransportOptions transport_options;
-  transport_options.spin_ns = options.spin_ns;
+  transport_options.spin_ns = options.never_sleep ? net::kForever : options.spin_ns;
+  LOAM_ASSIGN_OR_RETURN(const std::vector<unsigned> cores, parse_cores(options.network_cores));
   std::vector<net::Transport::Share> shares;
   std::vector<Outbox*> outboxes;
   for (size_t i = 0; i < options.network_threads; ++i) {
@@ -154,9 +158,9 @@ Status StorageNode::Impl::start_network() {
   scans = std::make_unique<ScanService>(*registry, epochs, *pool, std::move(outboxes),
                                         ScanService::Options{options.scan_threads, options.max_queries});
   scans->run();
-  for (auto& thread : network) {
-    thread->set_scans(*scans, *scans);
-    thread->run();
+  for (size_t i = 0; i < network.size(); ++i) {
+    network[i]->set_scans(*scans, *scans);
+    network[i]->run(cores.empty() ? std::nullopt : std::optional(cores[i % cores.size()]));
   }
   return ok_status();
 }

@@ -50,6 +50,9 @@ TEST(StorageNode, OptionsOutOfRangeAreNamed) {
   ++options.spin_ns;
   EXPECT_NE(start(options).message().find("option spin "), std::string_view::npos);
   options = small();
+  options.network_cores = "0-";
+  EXPECT_NE(start(options).message().find("network-cores"), std::string_view::npos);
+  options = small();
   options.listen = "127.0.0.1";
   EXPECT_TRUE(start(options) == StatusCode::kInvalidArgument) << start(options).to_string();
 }

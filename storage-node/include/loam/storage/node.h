@@ -22,7 +22,11 @@ struct NodeOptions {
   bool huge_pages = true;                        ///< ask for transparent huge pages
   unsigned network_threads = 1;
   unsigned scan_threads = 1;
-  uint64_t spin_ns = 20'000;                      ///< how long an idle network thread polls before it sleeps
+  uint64_t spin_ns = 20'000;  ///< how long an idle network thread polls before it sleeps
+  bool never_sleep = false;   ///< network threads poll without end, a core each
+  /// Cores of the network threads, such as "2,4-7": the first one for the first thread, and so on, from the start again
+  /// when there are fewer. Empty: where the system puts them.
+  std::string network_cores{};
   double compact_dead_share = 0.25;               ///< a table with a larger share of dead bytes is compacted
   uint32_t max_queries = 256;                     ///< concurrent scan queries; more get kOverloaded
   uint64_t register_timeout_ns = 10'000'000'000;  ///< start() tries to reach the commit manager for so long
