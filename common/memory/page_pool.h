@@ -39,7 +39,7 @@ namespace loam {
 enum class Reserve : uint8_t {
   kWrite = 0,      ///< inserts, updates, growth of index arrays on their behalf
   kRemove = 1,     ///< removes
-  kUndo = 2,       ///< undo of records and index entries, changes and removals of undo records
+  kUndo = 2,       ///< what recovery inserts for ids without undo record, undo of index entries
   kCompactor = 3,  ///< rewriting pages, so that memory comes free
 };
 inline constexpr size_t kReserveClasses = 4;

@@ -82,7 +82,9 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(RevertReply{{{StatusCode::kOk, {}}}});
   check_codec(PlainRead{{record}});
   check_codec(PlainReadReply{{{StatusCode::kOk, Version(8), row}}});
-  check_codec(PlainWrite{{{WriteKind::kUpdate, true, record, Version(77), row}}});
+  check_codec(PlainWrite{{{WriteKind::kUpdate, true, record, Version(77), row},
+                          {WriteKind::kMark, false, record, Version(78), {}, 2},
+                          {WriteKind::kRemove, false, record, Version(79), {}}}});
   check_codec(PlainWriteReply{{{StatusCode::kConflict, Version(78)}}, ""});
   Scan scan;
   scan.table = TableId(7);

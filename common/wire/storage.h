@@ -87,7 +87,8 @@ struct ReadReply {
   }
 };
 
-enum class WriteKind : uint8_t { kInsert = 1, kUpdate = 2, kRemove = 3 };
+/// kMark stands in a PlainWrite only.
+enum class WriteKind : uint8_t { kInsert = 1, kUpdate = 2, kRemove = 3, kMark = 4 };
 
 /// Conditional writes of one transaction: each succeeds only if the record's newest version is visible in the snapshot
 /// (R16). The new version's number is the transaction's id.
@@ -180,8 +181,11 @@ struct PlainReadReply {
   }
 };
 
-/// Exact-version writes on non-transactional tables (R21). An insert expects absence; kUpdate and kRemove expect
+/// Exact-version writes on non-transactional tables (R21). An insert expects absence; kUpdate, kRemove and kMark expect
 /// `expected` exactly. The answer carries the new version's number.
+///
+/// kMark gives one field of the row another value where the row lies: the row does not travel, and the write needs no
+/// room (R6). Which field that is, and whether the table has one, mark_field() in system_tables.h says.
 struct PlainWrite {
   static constexpr Opcode kOpcode = Opcode::kPlainWrite;
   struct Operation {
@@ -189,11 +193,17 @@ struct PlainWrite {
     bool undo = false;  ///< may use the room that is kept for undo (R6): only on the system's own tables
     RecordId record;
     Version expected;
-    Bytes row;
+    Bytes row;         ///< kInsert and kUpdate
+    uint8_t mark = 0;  ///< kMark: the field's new value, 1 to 3
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {
-      v(m.kind), v(m.undo), v(m.record), v(m.expected), v(m.row);
+      v(m.kind), v(m.undo), v(m.record), v(m.expected);
+      if (m.kind == WriteKind::kMark) {
+        v(m.mark);
+      } else {
+        v(m.row);
+      }
     }
   };
   std::vector<Operation> operations;

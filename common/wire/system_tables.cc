@@ -18,6 +18,12 @@ const Schema& counter_table_schema() {
   return schema;
 }
 
+std::optional<uint16_t> mark_field(const TableInfo& table) {
+  if (table.name != kTransactionTableName || table.kind != TableKind::kNonTransactional) return std::nullopt;
+  if (table.schema != transaction_table_schema()) return std::nullopt;
+  return TransactionTableFields::kState;
+}
+
 const std::array<TableInfo, 2>& system_tables() {
   static const std::array<TableInfo, 2> tables = {
       TableInfo{kTransactionTableId, std::string(kTransactionTableName), TableKind::kNonTransactional,

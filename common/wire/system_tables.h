@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "common/base/ids.h"
@@ -38,6 +39,9 @@ struct CounterTableFields {
 const Schema& transaction_table_schema();
 /// (name text, next int64)
 const Schema& counter_table_schema();
+
+/// The field that WriteKind::kMark changes in a table's rows: `state` of loam.transactions. Other tables have none.
+std::optional<uint16_t> mark_field(const TableInfo& table);
 
 /// Both, as every catalog lists them.
 const std::array<TableInfo, 2>& system_tables();

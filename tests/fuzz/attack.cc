@@ -30,9 +30,9 @@ bool decode(Bytes message, M& into) {
 }
 
 template <class M>
-bool known_kinds(const M& write) {
-  return std::all_of(write.operations.begin(), write.operations.end(), [](const auto& operation) {
-    return operation.kind >= WriteKind::kInsert && operation.kind <= WriteKind::kRemove;
+bool known_kinds(const M& write, WriteKind last) {
+  return std::all_of(write.operations.begin(), write.operations.end(), [last](const auto& operation) {
+    return operation.kind >= WriteKind::kInsert && operation.kind <= last;
   });
 }
 
@@ -107,11 +107,11 @@ bool Attacker::survivable(Bytes message) const {
   switch (opcode) {
     case Opcode::kWrite: {
       Write write;
-      return victim_ == Victim::kNode && decode(message, write) && known_kinds(write);
+      return victim_ == Victim::kNode && decode(message, write) && known_kinds(write, WriteKind::kRemove);
     }
     case Opcode::kPlainWrite: {
       PlainWrite write;
-      return victim_ == Victim::kNode && decode(message, write) && known_kinds(write);
+      return victim_ == Victim::kNode && decode(message, write) && known_kinds(write, WriteKind::kMark);
     }
     case Opcode::kRead:
     case Opcode::kRevert:

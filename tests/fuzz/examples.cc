@@ -94,7 +94,8 @@ void client_to_node(const ExampleIds& ids, const TakeExample& take) {
                    {{WriteKind::kInsert, record, row}, {WriteKind::kRemove, {ids.table, Key(78)}, {}}}});
   give(take, Revert{ids.transaction, {record}});
   give(take, PlainRead{{record, {kCounterTableId, Key(1)}}});
-  give(take, PlainWrite{{{WriteKind::kUpdate, true, record, Version(77), row}}});
+  give(take, PlainWrite{{{WriteKind::kUpdate, true, record, Version(77), row},
+                         {WriteKind::kMark, false, {kTransactionTableId, Key(2)}, Version(78), {}, 2}}});
   give(take, example_scan(ids));
   give(take, ScanCredit{4});
   give(take, ScanCancel{});

@@ -44,12 +44,16 @@ bool CommitMachine::next(Outgoing& out) {
   return true;
 }
 
-void CommitMachine::push_undo_write(WriteKind kind, bool undo, Bytes row) {
-  const wire::RecordId record{wire::kTransactionTableId, Key(context_.id.value)};
-  wire::PlainWrite message;
-  message.operations.push_back({kind, undo, record, undo_version_, row});
-  push(undo_node_, kSingle).message = std::move(message);
+wire::PlainWrite::Operation& CommitMachine::push_undo_write(WriteKind kind) {
+  auto& message = push(undo_node_, kSingle).message.emplace<wire::PlainWrite>();
+  wire::PlainWrite::Operation& operation = message.operations.emplace_back();
+  operation.kind = kind;
+  operation.record = {wire::kTransactionTableId, Key(context_.id.value)};
+  operation.expected = undo_version_;
+  return operation;
 }
+
+void CommitMachine::push_mark(UndoState state) { push_undo_write(WriteKind::kMark).mark = static_cast<uint8_t>(state); }
 
 void CommitMachine::start() {
   LOAM_CHECK(phase_ == Phase::kIdle && !writes_.empty(), "a commit starts once, and with something to write");
@@ -80,7 +84,7 @@ void CommitMachine::start() {
 
 void CommitMachine::send_undo_record() {
   phase_ = Phase::kUndoRecord;
-  push_undo_write(WriteKind::kInsert, false, undo_row_);
+  push_undo_write(WriteKind::kInsert).row = undo_row_;
 }
 
 void CommitMachine::send_writes() {
@@ -106,14 +110,12 @@ void CommitMachine::send_writes() {
 
 void CommitMachine::send_mark() {
   phase_ = Phase::kMark;
-  UndoRecord::set_state(undo_row_, UndoState::kCommitted);
-  push_undo_write(WriteKind::kUpdate, true, undo_row_);
+  push_mark(UndoState::kCommitted);
 }
 
 void CommitMachine::send_resolve() {
   phase_ = Phase::kResolve;
-  UndoRecord::set_state(undo_row_, UndoState::kAborted);
-  push_undo_write(WriteKind::kUpdate, true, undo_row_);
+  push_mark(UndoState::kAborted);
 }
 
 void CommitMachine::send_revert(uint32_t batch, uint64_t delay_ns) {
@@ -157,7 +159,7 @@ void CommitMachine::clear() {
   phase_ = Phase::kClear;
   repeats_ = 0;
   if (undo_version_ != Version()) {
-    push_undo_write(WriteKind::kRemove, true, {});
+    push_undo_write(WriteKind::kRemove);
   } else if (undo_unknown_) {
     phase_ = Phase::kOver;  // the CM keeps the id as not cleared, and the end of the session clears it (R5)
   } else {
@@ -323,7 +325,7 @@ void CommitMachine::on_refused(uint32_t token, const Status& status) {
         return;
       }
       return repeat_or_give_up(repeats_, status, [this](uint64_t delay_ns) {
-        push_undo_write(WriteKind::kRemove, true, {});
+        push_undo_write(WriteKind::kRemove);
         outgoing_.back().delay_ns = delay_ns;
       });
     case Phase::kComplete:

@@ -157,7 +157,10 @@ class CommitMachine {
   void give_up(Status status);
   void repeat_or_give_up(uint32_t& repeats, const Status& status, const std::function<void(uint64_t delay_ns)>& again);
   Outgoing& push(NodeId node, uint32_t token);
-  void push_undo_write(wire::WriteKind kind, bool undo, Bytes row);
+  /// A write of the undo record as far as it is known. None of them uses the room that is kept for undo: the insert has
+  /// no right to it, a mark and a removal need no room.
+  wire::PlainWrite::Operation& push_undo_write(wire::WriteKind kind);
+  void push_mark(wire::UndoState state);
   std::string describe_id() const;
 
   const Context context_;

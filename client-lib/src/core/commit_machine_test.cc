@@ -91,7 +91,7 @@ class Peer {
  private:
   WriteResult apply_undo(const wire::PlainWrite::Operation& operation) {
     EXPECT_EQ(operation.record, (RecordId{wire::kTransactionTableId, Key(kId.value)}));
-    EXPECT_EQ(operation.undo, operation.kind != WriteKind::kInsert);
+    EXPECT_FALSE(operation.undo) << "a commit has no claim on the room for undo";
     if (operation.kind == WriteKind::kInsert) {
       if (undo_version != 0) return {StatusCode::kAlreadyExists, Version(undo_version)};
     } else if (undo_version == 0) {
@@ -103,12 +103,17 @@ class Peer {
       undo_version = 0;
       return {StatusCode::kOk, Version()};
     }
-    const UndoRecord undo = UndoRecord::decode(operation.row).value();
-    EXPECT_EQ(undo.session, kSession);
-    if (undo.state == UndoState::kCommitted) {
-      EXPECT_EQ(written(), std::set<RecordId>(undo.records.begin(), undo.records.end())) << "marked too early";
+    if (operation.kind == WriteKind::kInsert) {
+      undo_ = UndoRecord::decode(operation.row).value();
+      EXPECT_EQ(undo_.session, kSession);
+    } else {
+      EXPECT_EQ(operation.kind, WriteKind::kMark) << "an undo record is never written anew";
+      undo_.state = static_cast<UndoState>(operation.mark);
     }
-    undo_state = undo.state;
+    if (undo_.state == UndoState::kCommitted) {
+      EXPECT_EQ(written(), std::set<RecordId>(undo_.records.begin(), undo_.records.end())) << "marked too early";
+    }
+    undo_state = undo_.state;
     undo_version = next_version_++;
     return {StatusCode::kOk, Version(undo_version)};
   }
@@ -136,6 +141,7 @@ class Peer {
   }
 
   uint64_t next_version_ = 1'000;
+  UndoRecord undo_;
   std::map<RecordId, uint64_t> before_;
   bool reverted_ = false;
 };

@@ -52,10 +52,14 @@ void RecoveryMachine::push(NodeId node, uint32_t token,
   ++open_;
 }
 
-void RecoveryMachine::push_write(WriteKind kind, Bytes row) {
-  wire::PlainWrite message;
-  message.operations.push_back({kind, true, undo_id_, undo_version_, row});
-  push(undo_node_, kSingle, std::move(message));
+wire::PlainWrite::Operation& RecoveryMachine::push_write(WriteKind kind) {
+  push(undo_node_, kSingle, wire::PlainWrite());
+  wire::PlainWrite::Operation& operation =
+      std::get<wire::PlainWrite>(outgoing_.back().message).operations.emplace_back();
+  operation.kind = kind;
+  operation.record = undo_id_;
+  operation.expected = undo_version_;
+  return operation;
 }
 
 void RecoveryMachine::start() {
@@ -73,13 +77,14 @@ void RecoveryMachine::insert() {
   undo_version_ = Version();
   records_.clear();
   undo_row_ = UndoRecord{task_.session, UndoState::kAborted, {}, {}}.encode().value();
-  push_write(WriteKind::kInsert, undo_row_);
+  wire::PlainWrite::Operation& operation = push_write(WriteKind::kInsert);
+  operation.undo = true;  // the one step of recovery that needs room: a node may be full
+  operation.row = undo_row_;
 }
 
 void RecoveryMachine::swap() {
   phase_ = Phase::kSwap;
-  UndoRecord::set_state(undo_row_, UndoState::kAborted);
-  push_write(WriteKind::kUpdate, undo_row_);
+  push_write(WriteKind::kMark).mark = static_cast<uint8_t>(UndoState::kAborted);
 }
 
 void RecoveryMachine::revert() {
@@ -117,7 +122,7 @@ void RecoveryMachine::acknowledged() {
 
 void RecoveryMachine::clear() {
   phase_ = Phase::kClear;
-  push_write(WriteKind::kRemove, {});
+  push_write(WriteKind::kRemove);
 }
 
 // ---- answers -------------------------------------------------------------------------------------------------------
@@ -153,7 +158,6 @@ void RecoveryMachine::after_read(const wire::ReadResult& result) {
   if (undo->state == UndoState::kCommitted) return report(true);
   records_ = std::move(undo->records);
   if (undo->state == UndoState::kAborted) return revert();
-  undo_row_.assign(result.row.begin(), result.row.end());
   swap();
 }
 

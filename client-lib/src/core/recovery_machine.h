@@ -127,7 +127,7 @@ class RecoveryMachine {
   /// The attempt ends when the last answer is in.
   void postpone(NodeId node, Status status);
   void push(NodeId node, uint32_t token, std::variant<wire::PlainRead, wire::PlainWrite, wire::Revert> message);
-  void push_write(wire::WriteKind kind, Bytes row);
+  wire::PlainWrite::Operation& push_write(wire::WriteKind kind);
   std::string describe() const;
 
   RecoveryTask task_;

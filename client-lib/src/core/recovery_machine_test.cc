@@ -140,7 +140,8 @@ class Peers {
 
   WriteResult apply_undo(const wire::PlainWrite::Operation& operation) {
     EXPECT_EQ(operation.record, (RecordId{wire::kTransactionTableId, Key(kId.value)}));
-    EXPECT_TRUE(operation.undo) << "room for undo is what recovery has when a node is full";
+    EXPECT_EQ(operation.undo, operation.kind == WriteKind::kInsert)
+        << "room for undo is what recovery has when a node is full, and nothing else needs any";
     if (operation.kind == WriteKind::kInsert) {
       if (undo_.version != 0) return {StatusCode::kAlreadyExists, Version(undo_.version)};
     } else if (operation.expected != Version(undo_.version)) {
@@ -151,10 +152,17 @@ class Peers {
       undo_ = {};
       return {StatusCode::kOk, Version()};
     }
-    const UndoRecord record = UndoRecord::decode(operation.row).value();
+    UndoRecord record;
+    if (operation.kind == WriteKind::kInsert) {
+      record = UndoRecord::decode(operation.row).value();
+    } else {
+      EXPECT_EQ(operation.kind, WriteKind::kMark);
+      record = UndoRecord::decode(undo_.row).value();
+      record.state = static_cast<UndoState>(operation.mark);
+    }
     EXPECT_EQ(record.state, UndoState::kAborted);
     EXPECT_EQ(record.session, kSession);
-    undo_ = {next_version_++, Buffer(operation.row.begin(), operation.row.end())};
+    undo_ = {next_version_++, record.encode().value()};
     return {StatusCode::kOk, Version(undo_.version)};
   }
 

@@ -1,7 +1,5 @@
 #include "client-lib/src/core/undo_record.h"
 
-#include <cstring>
-
 #include "common/schema/row.h"
 
 namespace loam::client {
@@ -80,10 +78,6 @@ Result<UndoRecord> UndoRecord::decode(Bytes row) {
   }
   LOAM_RETURN_IF_ERROR(decode_body(view.blob(Fields::kBody), record));
   return record;
-}
-
-void UndoRecord::set_state(MutableBytes row, wire::UndoState state) {
-  std::memcpy(row.data() + wire::transaction_table_schema().layout(Fields::kState).offset, &state, sizeof(state));
 }
 
 }  // namespace loam::client

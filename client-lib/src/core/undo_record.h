@@ -33,9 +33,6 @@ struct UndoRecord {
   Result<Buffer> encode() const;
   /// kMalformed for bytes that are no such row.
   static Result<UndoRecord> decode(Bytes row);
-
-  /// The same row with another state, without decoding the rest: the mark of R1 and the swap of R4. `row` is valid.
-  static void set_state(MutableBytes row, wire::UndoState state);
 };
 
 }  // namespace loam::client

@@ -23,16 +23,6 @@ TEST(UndoRecord, RoundTrips) {
   EXPECT_EQ(*decoded, sample());
 }
 
-TEST(UndoRecord, ChangesItsStateInPlace) {
-  Buffer row = sample().encode().value();
-  UndoRecord expected = sample();
-  for (auto state : {wire::UndoState::kCommitted, wire::UndoState::kAborted}) {
-    UndoRecord::set_state(row, state);
-    expected.state = state;
-    EXPECT_EQ(UndoRecord::decode(row).value(), expected);
-  }
-}
-
 TEST(UndoRecord, RefusesTooManyRecords) {
   UndoRecord record{SessionId(1), wire::UndoState::kPending, {}, {}};
   for (uint64_t key = 0; key < kMaxRowBytes / 8; ++key) record.records.push_back({TableId(1024), Key(key)});

@@ -68,7 +68,7 @@ TEST_F(DriverTest, UnansweredMarkIsResolved) {
     if (first_version_ == 0) prepare();
     const bool made = fate == Fate::kApplyAndDrop;
     const uint64_t resolved = client_->statistics().resolved;
-    at(Opcode::kPlainWrite, WriteKind::kUpdate, fate);
+    at(Opcode::kPlainWrite, WriteKind::kMark, fate);
     const Status status = update();
     EXPECT_EQ(status.code(), made ? StatusCode::kOk : StatusCode::kUnavailable) << status.to_string();
     EXPECT_EQ(newest() > first_version_, made);
@@ -98,7 +98,7 @@ TEST_F(DriverTest, RefusedStepsAreUndoneOrRepeated) {
   at(Opcode::kWrite, Fate::kError);
   EXPECT_EQ(update().code(), StatusCode::kOverloaded);
   EXPECT_EQ(newest(), first_version_);
-  at(Opcode::kPlainWrite, WriteKind::kUpdate,
+  at(Opcode::kPlainWrite, WriteKind::kMark,
      Fate::kError);  // the mark: every write is applied, so it is worth trying again
   EXPECT_TRUE(update().ok());
   at(Opcode::kComplete, Fate::kError);

@@ -40,7 +40,7 @@ enum class Fate : uint8_t {
 class ScriptedCluster final : private net::Handler {
  public:
   /// Asked for every request but kOpenSession and kAttach. The kind is that of a kPlainWrite's first operation: an undo
-  /// record's insert, its mark or swap (kUpdate), its clearing (kRemove).
+  /// record's insert, its mark or swap (kMark), its clearing (kRemove).
   using Script = std::function<Fate(wire::Opcode, wire::WriteKind)>;
 
   explicit ScriptedCluster(net::TransportOptions options = {});

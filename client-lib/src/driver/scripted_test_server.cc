@@ -1,5 +1,7 @@
 #include "client-lib/src/driver/scripted_test_server.h"
 
+#include "client-lib/src/core/undo_record.h"
+
 namespace loam::client {
 
 std::optional<Buffer> PlainRecords::execute(const wire::Envelope& envelope, ByteReader& reader) {
@@ -28,14 +30,21 @@ wire::WriteResult PlainRecords::write(const wire::PlainWrite::Operation& operati
   const auto found = rows_.find(operation.record);
   const Version present(found == rows_.end() ? 0 : found->second.version);
   const bool removes = operation.kind == wire::WriteKind::kRemove;
-  if (removes && operation.expected == Version()) return {StatusCode::kInvalidArgument, {}};
+  const bool marks = operation.kind == wire::WriteKind::kMark;
+  if ((removes || marks) && operation.expected == Version()) return {StatusCode::kInvalidArgument, {}};
   if (operation.expected != present) return {StatusCode::kConflict, present};
   if (removes) {
     rows_.erase(found);
     return {StatusCode::kOk, operation.expected};
   }
   const Version version(next_version_);
-  put(operation.record, Buffer(operation.row.begin(), operation.row.end()));
+  if (operation.kind == wire::WriteKind::kMark) {
+    UndoRecord record = UndoRecord::decode(found->second.row).value();
+    record.state = static_cast<wire::UndoState>(operation.mark);
+    put(operation.record, record.encode().value());
+  } else {
+    put(operation.record, Buffer(operation.row.begin(), operation.row.end()));
+  }
   return {StatusCode::kOk, version};
 }
 

@@ -27,7 +27,7 @@ constexpr Step kSteps[] = {
     {Opcode::kRead, {}, "read"},
     {Opcode::kPlainWrite, WriteKind::kInsert, "undo record"},
     {Opcode::kWrite, {}, "write"},
-    {Opcode::kPlainWrite, WriteKind::kUpdate, "mark"},
+    {Opcode::kPlainWrite, WriteKind::kMark, "mark"},
     {Opcode::kComplete, {}, "completion"},
     {Opcode::kPlainWrite, WriteKind::kRemove, "clearing"},
 };
@@ -180,9 +180,9 @@ TEST_F(SessionTest, OutcomesOfFencedCommitsAreAskedFor) {
     wire::Outcome outcome;
     StatusCode expected;
   } cases[] = {
-      {Opcode::kPlainWrite, WriteKind::kUpdate, wire::Outcome::kCommitted, StatusCode::kOk},
-      {Opcode::kPlainWrite, WriteKind::kUpdate, wire::Outcome::kAborted, StatusCode::kFenced},
-      {Opcode::kPlainWrite, WriteKind::kUpdate, wire::Outcome::kForgotten, StatusCode::kUnknownOutcome},
+      {Opcode::kPlainWrite, WriteKind::kMark, wire::Outcome::kCommitted, StatusCode::kOk},
+      {Opcode::kPlainWrite, WriteKind::kMark, wire::Outcome::kAborted, StatusCode::kFenced},
+      {Opcode::kPlainWrite, WriteKind::kMark, wire::Outcome::kForgotten, StatusCode::kUnknownOutcome},
       {Opcode::kComplete, {}, wire::Outcome::kCommitted, StatusCode::kOk},
       {Opcode::kComplete, {}, wire::Outcome::kForgotten, StatusCode::kOk},  // the mark stands: it was completed
       {Opcode::kPlainWrite, WriteKind::kInsert, wire::Outcome::kForgotten, StatusCode::kFenced},
@@ -204,7 +204,7 @@ TEST_F(SessionTest, OutcomesOfFencedCommitsAreAskedFor) {
 TEST_F(SessionTest, PendingOutcomesAreAskedForAgain) {
   prepare();
   cluster_.set_outcome(wire::Outcome::kPending);
-  at(Opcode::kPlainWrite, WriteKind::kUpdate, Fate::kFence);
+  at(Opcode::kPlainWrite, WriteKind::kMark, Fate::kFence);
   std::atomic<bool> ended{false};
   Status status;
   Task task = client_->spawn([&] {
@@ -222,7 +222,7 @@ TEST_F(SessionTest, OutcomesThatStayPendingAreUnknownAfterTheCommitDeadline) {
   connect(hasty());
   prepare();
   cluster_.set_outcome(wire::Outcome::kPending);
-  at(Opcode::kPlainWrite, WriteKind::kUpdate, Fate::kFence);
+  at(Opcode::kPlainWrite, WriteKind::kMark, Fate::kFence);
   EXPECT_EQ(increment().code(), StatusCode::kUnknownOutcome);
   EXPECT_EQ(client_->statistics().unknown_outcomes, 1u);
 }

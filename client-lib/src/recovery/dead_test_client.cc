@@ -114,9 +114,8 @@ wire::WriteResult DeadTestClient::write_undo_record(TransactionId id, wire::Writ
   Undo& undo = undo_[id];
   const wire::RecordId record{wire::kTransactionTableId, Key(id.value)};
   wire::PlainWrite message;
-  const bool removes = kind == wire::WriteKind::kRemove;
-  message.operations.push_back(
-      {kind, kind != wire::WriteKind::kInsert, record, undo.version, removes ? Bytes() : Bytes(undo.row)});
+  const Bytes row = kind == wire::WriteKind::kInsert ? Bytes(undo.row) : Bytes();
+  message.operations.push_back({kind, false, record, undo.version, row, static_cast<uint8_t>(undo.state)});
   const auto reply = ask<wire::PlainWriteReply>(node(owner(record)), message);
   LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "an undo record is refused");
   undo.version = reply.results[0].version;
@@ -124,13 +123,13 @@ wire::WriteResult DeadTestClient::write_undo_record(TransactionId id, wire::Writ
 }
 
 void DeadTestClient::insert_undo_record(TransactionId id, const std::vector<wire::RecordId>& records) {
-  undo_[id].row = UndoRecord{opened_.session, wire::UndoState::kPending, records, {}}.encode().value();
+  undo_[id].row = UndoRecord{opened_.session, undo_[id].state, records, {}}.encode().value();
   write_undo_record(id, wire::WriteKind::kInsert);
 }
 
 void DeadTestClient::change_undo_record(TransactionId id, wire::UndoState state) {
-  UndoRecord::set_state(undo_[id].row, state);
-  write_undo_record(id, wire::WriteKind::kUpdate);
+  undo_[id].state = state;
+  write_undo_record(id, wire::WriteKind::kMark);
 }
 
 void DeadTestClient::remove_undo_record(TransactionId id) { write_undo_record(id, wire::WriteKind::kRemove); }

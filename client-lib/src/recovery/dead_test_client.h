@@ -44,7 +44,8 @@ class DeadTestClient {
  private:
   struct Undo {
     Version version;
-    Buffer row;
+    Buffer row;  // as it was inserted
+    wire::UndoState state = wire::UndoState::kPending;
   };
 
   NodeId owner(wire::RecordId record) const { return opened_.catalog.shards.owner(record.table, record.key); }

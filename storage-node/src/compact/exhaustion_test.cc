@@ -14,7 +14,11 @@ namespace {
 class ExhaustionTest : public testing::Test {
  protected:
   explicit ExhaustionTest(TableKind kind = TableKind::kTransactional)
-      : fixture_({.kind = kind, .pages = 32, .page_bytes = 16384, .writers = 2}) {
+      : fixture_({.kind = kind,
+                  .pages = 32,
+                  .page_bytes = 16384,
+                  .writers = 2,
+                  .mark_field = {.offset = 0, .width_bytes = 2}}) {
     compactor_.add(fixture_.table);
   }
   /// Inserts keys from `first` on, one transaction each, until one is refused; returns the key that was.
@@ -140,26 +144,101 @@ TEST_F(ExhaustionTest, UpdatesUnderCollectionGoOnForEver) {
 class PlainExhaustionTest : public ExhaustionTest {
  protected:
   PlainExhaustionTest() : ExhaustionTest(TableKind::kNonTransactional) {}
+
+  /// Inserts keys from 0 on until one is refused; their versions.
+  std::vector<Version> fill_plain(bool undo = false, uint64_t first = 0) {
+    std::vector<Version> versions;
+    for (uint64_t key = first;; ++key) {
+      const EpochGuard guard(thread_);
+      const WriteOutcome outcome = table_.plain_put(me_, Key(key), {}, as_bytes(row_), undo);
+      if (outcome.code == StatusCode::kOk) {
+        versions.push_back(outcome.version);
+        continue;
+      }
+      EXPECT_EQ(outcome.code, StatusCode::kNoSpace);
+      return versions;
+    }
+  }
+  /// Background work while the commit manager is away.
+  void step(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      compactor_.step(background_, 256);
+      background_epochs_.collect(8);
+    }
+  }
 };
 
 TEST_F(PlainExhaustionTest, UndoRecordsHaveTheirReserve) {
-  std::vector<Version> versions;
-  for (uint64_t key = 0;; ++key) {
-    const EpochGuard guard(thread_);
-    const WriteOutcome outcome = table_.plain_put(me_, Key(key), {}, as_bytes(row_));
-    if (outcome.code != StatusCode::kOk) {
-      ASSERT_EQ(outcome.code, StatusCode::kNoSpace);
-      break;
-    }
-    versions.push_back(outcome.version);
-  }
+  const std::vector<Version> versions = fill_plain();
   const EpochGuard guard(thread_);
   EXPECT_EQ(table_.plain_put(me_, Key(0), versions[0], as_bytes(row_)).code, StatusCode::kNoSpace);
-  for (uint64_t key = 0; key < 20; ++key) {
-    const WriteOutcome mark = table_.plain_put(me_, Key(key), versions[key], as_bytes(row_), true);
-    ASSERT_EQ(mark.code, StatusCode::kOk) << "the mark of an undo record";
-    ASSERT_EQ(table_.plain_remove(me_, Key(key), mark.version).code, StatusCode::kOk) << "its removal needs no room";
+  for (uint64_t key = 10'000; key < 10'020; ++key) {
+    const WriteOutcome aborted = table_.plain_put(me_, Key(key), {}, as_bytes(row_), true);
+    ASSERT_EQ(aborted.code, StatusCode::kOk) << "what the recoverer puts in for an id without undo record";
+    ASSERT_EQ(table_.plain_remove(me_, Key(key), aborted.version).code, StatusCode::kOk);
   }
+}
+
+// A node full of live records, also in every reserve that writers have, with all its transactions pending.
+TEST_F(PlainExhaustionTest, EveryPendingTransactionCanCommitOrAbort) {
+  const auto records = Table::create({.id = TableId(2), .writers = 2}, {*fixture_.pool, fixture_.versions}).value();
+  struct Pending {
+    ManagerModel::Transaction transaction;
+    Version undo;
+    std::vector<Key> written;
+  };
+  std::vector<Pending> pending;
+  const EpochGuard guard(thread_);
+  for (bool room = true; room;) {
+    Pending& p = pending.emplace_back(Pending{manager_.begin(), {}, {}});
+    const Key id(p.transaction.id.value);
+    p.undo = table_.plain_put(me_, id, {}, as_bytes(row_)).version;
+    room = p.undo.value != 0;
+    for (uint64_t i = 0; i < 3 && room; ++i) {
+      const Key key(10 * id.value + i);
+      const StatusCode code = records->insert(me_, key, p.transaction.snapshot, p.transaction.id, as_bytes(row_)).code;
+      room = code == StatusCode::kOk;
+      if (room) p.written.push_back(key);
+    }
+  }
+  ASSERT_GT(pending.size(), 100u);
+  for (uint64_t key = 1'000'000; table_.plain_put(me_, Key(key), {}, as_bytes(row_), true).version.value != 0; ++key) {
+  }
+  const uint64_t refused = table_.counters().no_space + records->counters().no_space;
+
+  for (Pending& p : pending) {
+    if (p.undo.value == 0) continue;
+    const Key id(p.transaction.id.value);
+    const bool commits = p.written.size() == 3 && id.value % 2 == 0;
+    const WriteOutcome mark = table_.plain_mark(me_, id, p.undo, commits ? 2 : 3);
+    ASSERT_EQ(mark.code, StatusCode::kOk) << "transaction " << id.value;
+    for (const Key key : p.written) {
+      if (!commits) {
+        ASSERT_EQ(records->revert(me_, key, p.transaction.id).code, StatusCode::kOk);
+      }
+    }
+    manager_.complete(p.transaction.id);
+    ASSERT_EQ(table_.plain_remove(me_, id, mark.version).code, StatusCode::kOk) << "transaction " << id.value;
+  }
+  EXPECT_EQ(table_.counters().no_space + records->counters().no_space, refused);
+  EXPECT_EQ(records->check_invariants(), "");
+}
+
+TEST_F(PlainExhaustionTest, GarbageOfAFullPageComesFreeWhileTheCommitManagerIsAway) {
+  const std::vector<Version> versions = fill_plain();
+  step(200);
+  {
+    const EpochGuard guard(thread_);
+    Page* const head = table_.pages().pages().back();
+    ASSERT_EQ(head->state(), PageState::kHead);
+    head->for_each([&](const Entry& entry) {
+      ASSERT_EQ(table_.plain_remove(me_, Key(entry.key), entry.version()).code, StatusCode::kOk);
+    });
+  }
+  step(200);  // it looks at the removals, and may not take the page
+  EXPECT_TRUE(fill_plain(false, 20'000).empty()) << "the page is full";
+  step(200);
+  EXPECT_FALSE(fill_plain(false, 20'000).empty());
 }
 
 }  // namespace

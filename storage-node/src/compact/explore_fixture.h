@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -33,6 +34,7 @@ struct ExploreRow {
   }
 };
 static_assert(sizeof(ExploreRow) == 400);
+inline constexpr MarkField kExploreMarkField{.offset = offsetof(ExploreRow, number), .width_bytes = 8};
 
 /// Memory for all schedules of a program: pages of 4 KiB, so that a few entries fill one.
 inline PagePool& explore_pool() {
@@ -63,9 +65,11 @@ class ExploreWorld {
   static constexpr size_t kThreads = 5;
 
   ExploreWorld(testing::Explorer& ex, TableKind kind) : ex_(ex) {
-    table_ = Table::create({.id = TableId(1), .kind = kind, .writers = kThreads, .index_slots = 16},
-                           {explore_pool(), versions_})
-                 .value();
+    table_ =
+        Table::create(
+            {.id = TableId(1), .kind = kind, .writers = kThreads, .index_slots = 16, .mark_field = kExploreMarkField},
+            {explore_pool(), versions_})
+            .value();
     for (size_t i = 0; i < kThreads; ++i) {
       epoch_threads_[i] = std::make_unique<EpochThread>(epochs_, "thread " + std::to_string(i));
       contexts_[i] = std::make_unique<ThreadContext>(*epoch_threads_[i], i);

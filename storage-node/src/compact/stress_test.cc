@@ -93,8 +93,11 @@ WriteOutcome with_room(EpochThread& epochs, F&& write) {
 class StressTest : public ::testing::Test {
  protected:
   void make(TableKind kind) {
-    fixture_ = std::make_unique<TableFixture>(
-        FixtureOptions{.kind = kind, .pages = 256, .page_bytes = 16384, .writers = kWriters + 3});
+    fixture_ = std::make_unique<TableFixture>(FixtureOptions{.kind = kind,
+                                                             .pages = 256,
+                                                             .page_bytes = 16384,
+                                                             .writers = kWriters + 3,
+                                                             .mark_field = {.offset = 0, .width_bytes = 2}});
     compactor_ = std::make_unique<Compactor>(CompactorOptions{.dead_share = 0.1}, *fixture_->pool, fixture_->epochs);
     compactor_->add(fixture_->table);
   }
@@ -319,8 +322,31 @@ TEST_F(StressTest, ExactVersionsCountEveryIncrement) {
     }
     increments.fetch_add(succeeded, std::memory_order_relaxed);
   };
+  // Each mark follows from the one before it: a mark that was read with another one's version would break the row.
+  std::atomic<uint64_t> marks{0};
+  const Key marked(2000);
+  const auto mark = [&](size_t w) {
+    EpochThread epochs(fixture_->epochs, "mark");
+    ThreadContext me(epochs, w);
+    uint64_t succeeded = 0;
+    for (uint64_t i = 0; i < kTransfers; ++i) {
+      const EpochGuard guard(epochs);
+      const ReadOutcome read = table().plain_get(me, marked);
+      const auto next = static_cast<uint8_t>(1 + read.mark % kMaxMark);
+      const WriteOutcome outcome = table().plain_mark(me, marked, read.version, next);
+      EXPECT_TRUE(outcome.code == StatusCode::kOk || outcome.code == StatusCode::kConflict) << to_string(outcome.code);
+      succeeded += outcome.code == StatusCode::kOk;
+    }
+    marks.fetch_add(succeeded, std::memory_order_relaxed);
+  };
   std::vector<std::function<void()>> work;
-  for (size_t w = 0; w < kWriters; ++w) work.push_back([&, w] { increment(w); });
+  {
+    EpochThread epochs(fixture_->epochs, "set up");
+    ThreadContext me(epochs, 0);
+    const EpochGuard guard(epochs);
+    ASSERT_EQ(table().plain_put(me, marked, {}, Account(marked.value, 0, 0).bytes()).code, StatusCode::kOk);
+  }
+  for (size_t w = 0; w < kWriters; ++w) work.push_back([&, w] { increment(w), mark(w); });
   run(work, {[&] { compact(kWriters + 1); }});
   {
     EpochThread epochs(fixture_->epochs, "check");
@@ -331,6 +357,9 @@ TEST_F(StressTest, ExactVersionsCountEveryIncrement) {
       sum += static_cast<uint64_t>(Account(table().plain_get(me, Key(key)).row).balance);
     }
     EXPECT_EQ(sum, increments.load(std::memory_order_relaxed));
+    const uint64_t count = marks.load(std::memory_order_relaxed);
+    EXPECT_GT(count, 0u);
+    EXPECT_EQ(table().plain_get(me, marked).mark, 1 + (count - 1) % kMaxMark);
   }
   check_afterwards();
 }

@@ -58,10 +58,15 @@ void TableCompactor::rest(const Page* page) {
 
 bool TableCompactor::worth_a_look(const TableCounters& counters, size_t pages) {
   const uint64_t changes = counters.writes + counters.reverts + counters.lost_races;
-  if (!look_again_ && turn_ < wake_ && changes - changes_seen_ < pages) return false;
+  // A refused write may have sealed a page, and is a reason to hurry.
+  const bool refused = counters.no_space != no_space_seen_;
+  const bool room = wants_room_ && statistics_.pages_freed != freed_seen_;
+  if (!look_again_ && !refused && !room && turn_ < wake_ && changes - changes_seen_ < pages) return false;
   look_again_ = false;
+  wants_room_ = false;
   wake_ = UINT64_MAX;
   changes_seen_ = changes;
+  no_space_seen_ = counters.no_space;
   return true;
 }
 
@@ -235,6 +240,8 @@ void TableCompactor::plan() {
     Env::probe("node.compact.no_room");
     ++statistics_.jobs_without_room;
     look_again_ = false;  // not at once
+    wants_room_ = true;
+    freed_seen_ = statistics_.pages_freed;
     wake_ = std::min(wake_, turn_ + 1);
   }
   if (sources_.empty()) return end_job();
@@ -295,7 +302,7 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
     link = seen;
     copied->link.init(link.encode());
   }
-  if (!link.open() || entry.tombstone()) Page::of(copied)->add_garbage(copied->size_bytes);
+  if (transactional_ && (!link.open() || entry.tombstone())) Page::of(copied)->add_garbage(copied->size_bytes);
   Env::pause_point("node.compact.moved");
   ++statistics_.entries_moved;
   statistics_.bytes_moved += entry.size_bytes;

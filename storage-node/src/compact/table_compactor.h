@@ -126,6 +126,9 @@ class TableCompactor {
   std::unordered_map<const Page*, Backoff> backoff_;
   bool look_again_ = true;      // the last job left more to do, perhaps
   uint64_t wake_ = UINT64_MAX;  // the turn when the first resting page may be looked at
+  bool wants_room_ = false;     // a job had to be given up for want of targets; memory that comes free may help
+  uint64_t freed_seen_ = 0;     // pages that the compactor had freed then
+  uint64_t no_space_seen_ = 0;
   uint64_t changes_seen_ = 0;
   uint64_t gets_seen_ = 0;
   uint64_t hops_seen_ = 0;

@@ -291,7 +291,7 @@ Status Executor::decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& re
 Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, plain_write_));
   for (const auto& write : plain_write_.operations) {
-    if (write.kind < wire::WriteKind::kInsert || write.kind > wire::WriteKind::kRemove) {
+    if (write.kind < wire::WriteKind::kInsert || write.kind > wire::WriteKind::kMark) {
       return {StatusCode::kMalformed, "kPlainWrite: unknown kind of write"};
     }
   }
@@ -302,9 +302,12 @@ Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& r
     const ServedTable* table = serve(request, write.record, TableKind::kNonTransactional);
     if (table == nullptr) continue;
     const bool remove = write.kind == wire::WriteKind::kRemove;
-    if (!remove && !check_row(request, *table, write.row, i)) continue;
+    const bool mark = write.kind == wire::WriteKind::kMark;
+    if (mark && !check_mark(request, *table, write.mark, i)) continue;
+    if (!mark && !remove && !check_row(request, *table, write.row, i)) continue;
     PointOperation operation;
-    operation.kind = remove ? PointKind::kPlainRemove : PointKind::kPlainPut;
+    operation.kind = remove ? PointKind::kPlainRemove : mark ? PointKind::kPlainMark : PointKind::kPlainPut;
+    operation.mark = write.mark;
     operation.undo = write.undo && table->info.name.starts_with(wire::kSystemPrefix);
     operation.table = table->table.get();
     operation.key = write.record.key;
@@ -398,13 +401,34 @@ void Executor::add(Request& request, const PointOperation& operation) {
 
 bool Executor::check_row(Request& request, const ServedTable& table, Bytes row, size_t index) {
   const Status valid = validate_row(table.info.schema, row);
-  if (valid.ok()) return true;
+  return valid.ok() || refuse_operation(request, table, index, valid.message());
+}
+
+bool Executor::check_mark(Request& request, const ServedTable& table, uint8_t mark, size_t index) {
+  if (!table.table->mark_field().exists()) {
+    return refuse_operation(request, table, index, "no field of it can be marked; write the whole row");
+  }
+  if (mark >= 1 && mark <= kMaxMark) return true;
+  return refuse_operation(request, table, index,
+                          "a mark is a value from 1 to " + std::to_string(kMaxMark) + ", not " + std::to_string(mark));
+}
+
+bool Executor::refuse_operation(Request& request, const ServedTable& table, size_t index, std::string_view why) {
   if (request.detail.empty()) {
     request.detail = "operation " + std::to_string(index) + " on table " + table.info.name + ": ";
-    request.detail.append(valid.message());
+    request.detail.append(why);
   }
   add(request, StatusCode::kInvalidArgument);
   return false;
+}
+
+Bytes Executor::present_row(const PointOperation& operation) {
+  if (operation.mark == 0) return operation.result;
+  if (marked_used_ == marked_rows_.size()) marked_rows_.emplace_back();
+  Buffer& row = marked_rows_[marked_used_++];
+  row.assign(operation.result.begin(), operation.result.end());
+  operation.table->mark_field().set(row.data(), operation.mark);
+  return row;
 }
 
 const Snapshot* Executor::keep(Snapshot& snapshot) {
@@ -454,13 +478,14 @@ void Executor::answer_read(Peer& peer, const Request& request) {
     const PointOperation& operation = operations_[slot.operation];
     result.code = operation.code;
     result.version = operation.version;
-    result.row = operation.result;
+    result.row = present_row(operation);
     row_bytes += result.row.size();
     // One row always fits; an answer never grows beyond the limit by more than one row.
     if (row_bytes > kMaxReplyRowBytes && result.row.size() < row_bytes) result = {StatusCode::kOverloaded, {}, {}};
   }
   send(peer, request.sequence, reply);
   reply.results.swap(read_results_);
+  marked_used_ = 0;
 }
 
 template <class Reply>

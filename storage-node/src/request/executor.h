@@ -98,10 +98,15 @@ class Executor {
   void add(Request& request, StatusCode code);
   void add(Request& request, const PointOperation& operation);
   bool check_row(Request& request, const ServedTable& table, Bytes row, size_t index);
+  bool check_mark(Request& request, const ServedTable& table, uint8_t mark, size_t index);
+  /// Answers the operation with kInvalidArgument. False.
+  bool refuse_operation(Request& request, const ServedTable& table, size_t index, std::string_view why);
   /// Moves the snapshot to where it stays for the length of the batch, and gives the caller's variable spare memory.
   const Snapshot* keep(Snapshot& snapshot);
 
   // Answering.
+  /// The row that a read has found; of a marked one a copy, valid until the answer is sent.
+  Bytes present_row(const PointOperation& operation);
   void execute_pending(Peer& peer);
   void answer(Peer& peer, const Request& request);
   template <class Reply>
@@ -134,6 +139,8 @@ class Executor {
   wire::Revert revert_;
   wire::PlainRead plain_read_;
   wire::PlainWrite plain_write_;
+  std::vector<Buffer> marked_rows_;  // of one answer
+  size_t marked_used_ = 0;
   std::vector<wire::ReadResult> read_results_;
   std::vector<wire::WriteResult> write_results_;
   Buffer reply_;

@@ -1,5 +1,6 @@
 #include "storage-node/src/request/executor.h"
 
+#include "common/wire/system_tables.h"
 #include "storage-node/src/request/node_fixture.h"
 
 namespace loam::storage {
@@ -82,6 +83,59 @@ TEST_F(ExecutorTest, PlainTablesMatchVersionsExactly) {
   EXPECT_EQ(peer.answer<wire::PlainWriteReply>(3).results[0].version, newer);
   EXPECT_EQ(peer.answer<wire::PlainWriteReply>(4).results[0].code, StatusCode::kConflict);
   EXPECT_EQ(value(peer.answer<wire::PlainReadReply>(5).results[0].row), 20);
+}
+
+TEST_F(ExecutorTest, UndoRecordsAreMarkedInPlace) {
+  using wire::WriteKind;
+  using Fields = wire::TransactionTableFields;
+  attach();
+  const wire::TableInfo& transactions = wire::system_tables()[0];
+  const wire::RecordId undo{transactions.id, Key(11)};
+  ASSERT_TRUE(registry->install(*epoch_thread, transactions, catalog().shards).ok());
+  RowBuilder builder(transactions.schema);
+  ASSERT_TRUE(builder.set_int64(Fields::kSession, 5).ok());
+  ASSERT_TRUE(builder.set_int16(Fields::kState, static_cast<int16_t>(wire::UndoState::kPending)).ok());
+  ASSERT_TRUE(builder.set_blob(Fields::kBody, Buffer(100, std::byte{7})).ok());
+  const Bytes built = builder.finish().value();
+  Buffer pending(built.begin(), built.end());
+  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{WriteKind::kInsert, false, undo, {}, pending}}}));
+  const Version inserted = peer.answer<wire::PlainWriteReply>(1).results[0].version;
+
+  constexpr auto kAborted = static_cast<uint8_t>(wire::UndoState::kAborted);
+  run(peer,
+      std::pair(uint64_t{2}, wire::PlainWrite{{{WriteKind::kMark, false, undo, inserted, {}, kAborted},
+                                               {WriteKind::kMark, false, undo, inserted, {}, 2},
+                                               {WriteKind::kMark, false, undo, inserted, {}, 0},
+                                               {WriteKind::kMark, false, counter(1), inserted, {}, 2},
+                                               {WriteKind::kMark, false, account(1), inserted, {}, 2}}}),
+      std::pair(uint64_t{3}, wire::PlainRead{{undo, undo}}));
+  const auto marks = peer.answer<wire::PlainWriteReply>(2);
+  EXPECT_EQ(marks.results[0].code, StatusCode::kOk);
+  EXPECT_GT(marks.results[0].version, inserted);
+  EXPECT_EQ(marks.results[1].code, StatusCode::kConflict);
+  EXPECT_EQ(marks.results[1].version, marks.results[0].version);
+  EXPECT_EQ(marks.results[2].code, StatusCode::kInvalidArgument);
+  EXPECT_EQ(marks.results[3].code, StatusCode::kInvalidArgument) << "no field of the table can be marked";
+  EXPECT_EQ(marks.results[4].code, StatusCode::kWrongTableKind);
+  EXPECT_NE(marks.detail.find("operation 2 on table loam.transactions: a mark is a value from 1 to 3, not 0"),
+            std::string_view::npos)
+      << marks.detail;
+  for (const wire::ReadResult& read : peer.answer<wire::PlainReadReply>(3).results) {
+    ASSERT_EQ(read.code, StatusCode::kOk);
+    EXPECT_EQ(read.version, marks.results[0].version);
+    const RowView view(transactions.schema, read.row);
+    EXPECT_EQ(view.int16(Fields::kState), static_cast<int16_t>(kAborted));
+    EXPECT_EQ(view.int64(Fields::kSession), 5);
+    EXPECT_EQ(view.blob(Fields::kBody).size(), 100u);
+  }
+}
+
+TEST_F(ExecutorTest, OnlyPlainWritesMark) {
+  attach();
+  run(peer,
+      std::pair(uint64_t{1},
+                wire::Write{TransactionId(11), Snapshot(Version(10)), {{wire::WriteKind::kMark, account(1), {}}}}));
+  EXPECT_EQ(peer.closed.code(), StatusCode::kMalformed);
 }
 
 TEST_F(ExecutorTest, EachWrongOperationGetsItsOwnCodeAndHarmsNoOther) {

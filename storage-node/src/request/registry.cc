@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/env.h"
+#include "common/wire/system_tables.h"
 
 namespace loam::storage {
 namespace {
@@ -218,6 +219,10 @@ Result<std::shared_ptr<ServedTable>> Registry::make_table(const wire::TableInfo&
   options.kind = info.kind;
   options.writers = options_.writers;
   options.log = options_.log;
+  if (const auto field = wire::mark_field(info)) {
+    options.mark_field = {info.schema.layout(*field).offset,
+                          static_cast<uint8_t>(fixed_width(info.schema.field(*field).type))};
+  }
   Result<std::unique_ptr<Table>> table = Table::create(options, {pool_, *versions_});
   if (!table.ok()) {
     return Status(table.code(), "table " + info.name + ": " + std::string(table.status().message()));

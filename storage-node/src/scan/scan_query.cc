@@ -32,11 +32,11 @@ ScanQuery::ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns)
 /// Numbers of the rows that the snapshot sees, from `place` on.
 size_t ScanQuery::select_visible(const Block& block, const Entry* place, uint16_t* out) const {
   size_t first = 0;
-  while (first < block.size() && &block.entry(first) < place) ++first;
+  while (first < block.size() && block.place(first) < place) ++first;
   const bool transactional = spec_.kind == TableKind::kTransactional;
   const Snapshot& snapshot = spec_.snapshot;
   const bool all = transactional ? block.max_from() <= snapshot.base().value && block.min_to() > snapshot.high().value
-                                 : block.min_to() == kOpen;
+                                 : block.min_to() != kPending;
   if (all) {
     std::copy(kAllRows.begin() + static_cast<ptrdiff_t>(first), kAllRows.begin() + static_cast<ptrdiff_t>(block.size()),
               out);
@@ -47,7 +47,7 @@ size_t ScanQuery::select_visible(const Block& block, const Entry* place, uint16_
     out[kept] = static_cast<uint16_t>(row);
     const bool visible = transactional ? snapshot.visible(Version(block.valid_from(row))) &&
                                              !snapshot.visible(Version(block.valid_to(row)))
-                                       : block.valid_to(row) == kOpen;
+                                       : block.valid_to(row) != kPending;
     kept += visible ? 1 : 0;
   }
   return kept;
@@ -76,7 +76,7 @@ void ScanQuery::evaluate(uint64_t number, const Block& block, const Entry* next)
   for (size_t taken = 0; taken < n;) {
     if (output_->satisfied()) return;
     if (output_->full() && !send_chunk()) {
-      if (!ended_) page.place = &block.entry(rows[taken]);  // takes it up here when a credit comes
+      if (!ended_) page.place = block.place(rows[taken]);  // takes it up here when a credit comes
       return;
     }
     const Result<size_t> took = output_->take(block, rows.data() + taken, n - taken);

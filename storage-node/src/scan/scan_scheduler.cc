@@ -46,7 +46,7 @@ void ScanPass::walk(uint64_t number, size_t budget_bytes) {
   if (at == begin) ++statistics_.pages;
   const auto* const budget_end = reinterpret_cast<const std::byte*>(at) + budget_bytes;
   while (at != end && reinterpret_cast<const std::byte*>(at) < budget_end && !together_.empty()) {
-    at = block_.gather(at, end);
+    at = block_.gather(at, end, together_.front()->spec().mark_field);
     statistics_.entries += block_.looked_at();
     for (ScanQuery* query : together_) query->evaluate(number, block_, at);
     std::erase_if(together_, [](const ScanQuery* query) { return !query->eligible(); });

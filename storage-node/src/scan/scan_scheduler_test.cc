@@ -98,8 +98,7 @@ TEST(Scan, ModelOfVisibilityAndEveryKindOfQuery) {
       const uint64_t modulus = random.between(1, 3);
       if (modulus != 1) spec.owns = [modulus](Key key) { return key.value % modulus == 0; };
       for (const VersionModel& v : versions) {
-        const bool visible =
-            plain ? v.to == kOpen : snapshot.visible(Version(v.from)) && !snapshot.visible(Version(v.to));
+        const bool visible = plain || (snapshot.visible(Version(v.from)) && !snapshot.visible(Version(v.to)));
         if (visible && v.key % modulus == 0) r.expected.push_back({v.key, v.from, v.row});
       }
       r.parts = r.result->parts = random.between(1, 3);
@@ -128,6 +127,46 @@ TEST(Scan, ModelOfVisibilityAndEveryKindOfQuery) {
     ASSERT_EQ(log.pinned_pages(), 0u);
   }
   EXPECT_GT(results, 1'000u);
+}
+
+// Marked rows of a non-transactional table as their marks have made them, also where a scan stops within a block.
+TEST(Scan, MarkedRowsHaveTheirMarksAndVersions) {
+  Fixture f;
+  LogFixture elsewhere(*f.schema);
+  constexpr uint64_t kRows = 1'000;
+  const Value text = Value::text(std::string(1'000, 't'));  // so that there are several chunks
+  std::vector<ResultRow> expected;
+  for (uint64_t key = 0; key < kRows; ++key) {
+    const auto mark = static_cast<uint8_t>(key % (kMaxMark + 1));
+    const Buffer row = testing::build_row(*f.schema, {Value::int64(77), text});
+    const uint64_t version = mark != 0 ? 5'000 + key : 1 + key;
+    const uint64_t to = mark != 0 ? version : kOpen;
+    Entry* copy = nullptr;
+    if (key % 7 == 0) copy = elsewhere.put(key, 1 + key, to, row, EntryKind::kPut, EntryState::kLive, nullptr, mark);
+    if (copy == nullptr) f.put(key, 1 + key, to, row, EntryKind::kPut, EntryState::kLive, nullptr, mark);
+    if (copy != nullptr) f.put(key, 1 + key, kOpen, row, EntryKind::kPut, EntryState::kMoved, copy);
+    if (key % 5 == 0) f.put(key, 9'000, kPending, row);
+    const int64_t field = mark != 0 ? mark : 77;
+    if (field > 1) expected.push_back({Value::uint64(key), Value::uint64(version), Value::int64(field), text});
+  }
+  Query query;
+  query.with_key = query.with_version = true;
+  query.select = {0, 1};
+  query.where.all.push_back({{{.field = 0, .op = PredicateOp::kGreater, .operands = {Value::int64(1)}}}});
+  ASSERT_TRUE(query.check(*f.schema).ok());
+  for (const uint32_t credits : {1'000'000u, 0u}) {
+    ScanSpec spec = f.spec(query, Snapshot(), credits);
+    spec.kind = TableKind::kNonTransactional;
+    spec.mark_field = {.offset = f.schema->layout(0).offset, .width_bytes = 8};
+    QueryResult result(*f.schema, query);
+    ASSERT_TRUE(f.join(1, std::move(spec), result).ok());
+    while (!result.ended()) {
+      f.scans.step(f.now, any_publication(), 300);
+      if (credits == 0) f.scans.credit(1, 1);
+    }
+    EXPECT_GT(result.chunks, 2u);
+    EXPECT_TRUE(ResultRows(result.rows.begin(), result.rows.end()) == ResultRows(expected.begin(), expected.end()));
+  }
 }
 
 TEST(Scan, VisibilityAtTheEdgesOfTheSnapshot) {

@@ -13,6 +13,7 @@ void take(PointOperation& op, const ReadOutcome& outcome) {
   op.code = outcome.code;
   op.version = outcome.version;
   op.result = outcome.row;
+  op.mark = outcome.mark;
 }
 
 void take(PointOperation& op, const WriteOutcome& outcome) {
@@ -80,6 +81,8 @@ void run(ThreadContext& thread, PointOperation& op, const Cursor& found) {
       return take(op, table.plain_put(thread, op.key, op.expected, op.row, op.undo));
     case PointKind::kPlainRemove:
       return take(op, table.plain_remove(thread, op.key, op.expected));
+    case PointKind::kPlainMark:
+      return take(op, table.plain_mark(thread, op.key, op.expected, op.mark));
   }
 }
 

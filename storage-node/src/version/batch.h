@@ -12,12 +12,23 @@ namespace loam::storage {
 /// does not fit the caches; beyond 16 the gain is small and the line fill buffers are full.
 inline constexpr size_t kBatchGroup = 16;
 
-enum class PointKind : uint8_t { kGet, kInsert, kUpdate, kRemove, kRevert, kPlainGet, kPlainPut, kPlainRemove };
+enum class PointKind : uint8_t {
+  kGet,
+  kInsert,
+  kUpdate,
+  kRemove,
+  kRevert,
+  kPlainGet,
+  kPlainPut,
+  kPlainRemove,
+  kPlainMark,
+};
 
 /// One operation, and its outcome.
 struct PointOperation {
   PointKind kind = PointKind::kGet;
   bool undo = false;       ///< kPlainPut: may use the reserve for undo
+  uint8_t mark = 0;        ///< kPlainMark: the new value; out, of kPlainGet: as in ReadOutcome
   Table* table = nullptr;  ///< never null: the caller answers unknown tables itself
   Key key;
   const Snapshot* snapshot = nullptr;  ///< get and transactional writes; the caller's

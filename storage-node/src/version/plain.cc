@@ -6,13 +6,6 @@
 #include "storage-node/src/version/table.h"
 
 namespace loam::storage {
-namespace {
-
-Version version_of_newest(const Chain::Newest& newest) {
-  return newest.entry == nullptr ? Version() : newest.entry->version();
-}
-
-}  // namespace
 
 ReadOutcome Table::plain_get(ThreadContext& thread, Key key) { return plain_get_found(thread, index_->find(key)); }
 
@@ -28,7 +21,7 @@ ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
     count(counters.helped, chain.helped());
   }
   if (newest.entry == nullptr) return {StatusCode::kNotFound, {}, {}};
-  return {StatusCode::kOk, newest.entry->version(), newest.entry->row()};
+  return {StatusCode::kOk, newest.version(), newest.entry->row(), newest.link.mark};
 }
 
 WriteOutcome Table::plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo) {
@@ -46,7 +39,7 @@ WriteOutcome Table::plain_put(ThreadContext& thread, Key key, Version expected, 
   };
   for (;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
-    const Version present = version_of_newest(newest);
+    const Version present = newest.version();
     if (present != expected) return give_up(StatusCode::kConflict, present);
     if (entry == nullptr) {
       const Version version = resources_.versions.next();
@@ -87,9 +80,9 @@ WriteOutcome Table::plain_remove(ThreadContext& thread, Key key, Version expecte
   Chain chain(*index_, thread, key);
   for (;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
-    if (version_of_newest(newest) != expected) {
+    if (newest.version() != expected) {
       count(counters.conflicts);
-      return {StatusCode::kConflict, version_of_newest(newest)};
+      return {StatusCode::kConflict, newest.version()};
     }
     Env::pause_point("node.plain_remove.found");
     if (!Chain::kill(newest.entry, newest.link)) {
@@ -101,6 +94,31 @@ WriteOutcome Table::plain_remove(ThreadContext& thread, Key key, Version expecte
     chain.newest();  // unlinks
     count(counters.writes);
     return {StatusCode::kOk, expected};
+  }
+}
+
+WriteOutcome Table::plain_mark(ThreadContext& thread, Key key, Version expected, uint8_t mark) {
+  if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
+  const bool valid = mark > 0 && mark <= kMaxMark && expected.value != 0;
+  if (!valid || !mark_field().exists()) return {StatusCode::kInvalidArgument, {}};
+  Counters& counters = counters_[thread.writer()];
+  Chain chain(*index_, thread, key);
+  for (Version version;; chain.refresh()) {
+    const Chain::Newest newest = chain.newest();
+    if (newest.version() != expected) {
+      count(counters.conflicts);
+      return {StatusCode::kConflict, newest.version()};
+    }
+    if (version.value == 0) version = resources_.versions.next();
+    if (version.value == 0) return {StatusCode::kUnavailable, {}};
+    Env::pause_point("node.plain_mark.found");
+    if (!Chain::mark(newest, version, mark)) {
+      Env::probe("node.plain_mark.lost");
+      continue;
+    }
+    Env::pause_point("node.plain_mark.marked");
+    count(counters.writes);
+    return {StatusCode::kOk, version};
   }
 }
 

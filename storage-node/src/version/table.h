@@ -24,6 +24,7 @@
 #include "common/schema/schema.h"
 #include "common/snapshot/snapshot.h"
 #include "storage-node/src/index/hash_index.h"
+#include "storage-node/src/log/mark_field.h"
 #include "storage-node/src/log/table_log.h"
 #include "storage-node/src/log/thread_context.h"
 #include "storage-node/src/version/chain.h"
@@ -39,6 +40,8 @@ struct TableOptions {
   /// Slots of the index at first.
   size_t index_slots = 1024;
   LogOptions log = {};
+  /// Non-transactional tables: the field that plain_mark() changes.
+  MarkField mark_field = {};
 };
 
 /// What a node's tables share; outlives them.
@@ -47,11 +50,13 @@ struct TableResources {
   VersionSource& versions;
 };
 
-/// Outcome of a read. `row` points into the log and is valid until the caller's epoch guard ends.
+/// Outcome of a read. `row` points into the log and is valid until the caller's epoch guard ends. With a `mark` its
+/// mark field has that value now: whoever copies it calls Table::mark_field().set().
 struct ReadOutcome {
   StatusCode code = StatusCode::kNotFound;
   Version version;
   Bytes row;
+  uint8_t mark = 0;
 };
 
 /// Outcome of a write. `version`: with kOk the new version (of a remove in a non-transactional table: the removed one);
@@ -92,6 +97,7 @@ class Table {
 
   TableId id() const { return options_.id; }
   TableKind kind() const { return options_.kind; }
+  const MarkField& mark_field() const { return options_.mark_field; }
 
   // Transactional tables; kWrongTableKind on others.
 
@@ -118,6 +124,9 @@ class Table {
   WriteOutcome plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo = false);
   /// Removes the record if its version is exactly `expected`. Needs no memory.
   WriteOutcome plain_remove(ThreadContext& thread, Key key, Version expected);
+  /// Gives the row's mark field the value `mark`, 1 to kMaxMark, if the version is exactly `expected`: a write like any
+  /// other, but in place. Needs no memory. kInvalidArgument if the table has no such field.
+  WriteOutcome plain_mark(ThreadContext& thread, Key key, Version expected, uint8_t mark);
 
   // For batches, scans, the compactor, statistics.
 

@@ -20,6 +20,7 @@ struct FixtureOptions {
   size_t page_bytes = 16384;
   size_t writers = 1;
   size_t index_slots = 64;
+  MarkField mark_field = {};
 };
 
 /// A pool, epochs, a version source, and one table. The table outlives what the test makes around it.
@@ -36,7 +37,8 @@ struct TableFixture {
                            .kind = options.kind,
                            .writers = options.writers,
                            .index_slots = options.index_slots,
-                           .log = {.first_page_bytes = Page::kMinPageBytes, .reserve_page_bytes = Page::kMinPageBytes}},
+                           .log = {.first_page_bytes = Page::kMinPageBytes, .reserve_page_bytes = Page::kMinPageBytes},
+                           .mark_field = options.mark_field},
                           {*pool, versions})
                 .value()) {}
 
@@ -56,7 +58,9 @@ inline std::map<uint64_t, std::string> scan_all(const Table& table, const Snapsh
       const Span span = judge(entry);
       if (snapshot != nullptr ? !span.visible(*snapshot, entry.valid_from) : !span.newest()) return;
       if (entry.tombstone()) return;
-      const auto [at, fresh] = found.emplace(entry.key, std::string(as_text(entry.row())));
+      std::string row(as_text(entry.row()));
+      if (span.mark != 0) table.mark_field().set(reinterpret_cast<std::byte*>(row.data()), span.mark);
+      const auto [at, fresh] = found.emplace(entry.key, std::move(row));
       if (!fresh) at->second = "twice";
     });
     pages.unpin(i);

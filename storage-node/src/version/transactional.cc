@@ -17,10 +17,6 @@ StatusCode judge_write(const Chain::Newest& newest, bool insert, const Snapshot&
   return insert ? StatusCode::kAlreadyExists : StatusCode::kOk;
 }
 
-Version version_of_newest(const Chain::Newest& newest) {
-  return newest.entry == nullptr ? Version() : newest.entry->version();
-}
-
 }  // namespace
 
 ReadOutcome Table::get(ThreadContext& thread, Key key, const Snapshot& snapshot) {
@@ -87,7 +83,7 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
       return give_up(StatusCode::kOk, version);  // R3
     }
     const StatusCode verdict = judge_write(newest, request.insert, request.snapshot, request.transaction);
-    if (verdict != StatusCode::kOk) return give_up(verdict, version_of_newest(newest));
+    if (verdict != StatusCode::kOk) return give_up(verdict, newest.version());
     if (entry == nullptr) {
       const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
       if (request.reserve == Reserve::kWrite && Env::rare("node.write.no_space")) {
