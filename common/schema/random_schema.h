@@ -1,7 +1,9 @@
 // Random schemas, rows and queries for model tests. Included by tests only.
 #pragma once
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,6 +97,23 @@ inline Buffer build_row(const Schema& schema, const std::vector<Value>& values) 
   }
   const Bytes row = builder.finish().value();
   return Buffer(row.begin(), row.end());
+}
+
+/// Numbers of some fields in random order, each once.
+inline std::vector<uint16_t> random_fields(Random& random, const Schema& schema) {
+  std::vector<uint16_t> numbers(schema.size());
+  std::iota(numbers.begin(), numbers.end(), uint16_t{0});
+  std::shuffle(numbers.begin(), numbers.end(), random);
+  numbers.resize(random.between(1, schema.size()));
+  return numbers;
+}
+
+/// The schema of which a projection's rows are whole rows.
+inline Schema projected_schema(const Schema& schema, const std::vector<uint16_t>& numbers) {
+  std::vector<Field> fields;
+  fields.reserve(numbers.size());
+  for (const uint16_t number : numbers) fields.push_back(schema.field(number));
+  return Schema::make(std::move(fields)).value();
 }
 
 inline Predicate random_predicate(Random& random, const Schema& schema, const ValueRules& rules = {}) {

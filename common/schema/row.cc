@@ -15,51 +15,110 @@ Status over_limit(size_t size) {
 
 std::string quoted(const Field& field) { return "field '" + field.name + "'"; }
 
+/// The fields of a whole row and where they lie.
+class WholeRow {
+ public:
+  explicit WholeRow(const Schema& schema) : schema_(schema) {}
+
+  uint32_t fixed_size() const { return schema_.fixed_size(); }
+  uint32_t null_offset() const { return schema_.null_offset(); }
+  size_t nullable_count() const { return schema_.nullable_count(); }
+  template <class F>
+  void for_each(F&& f) const {
+    for (size_t i = 0; i < schema_.size(); ++i) f(schema_.field(i), schema_.layout(i));
+  }
+  template <class F>
+  void for_each_variable(F&& f) const {
+    for (const uint16_t i : schema_.variable_fields()) f(schema_.field(i), schema_.layout(i));
+  }
+
+ private:
+  const Schema& schema_;
+};
+
+/// The same of a part.
+class PartOfRow {
+ public:
+  explicit PartOfRow(const Projection& projection) : projection_(projection) {}
+
+  uint32_t fixed_size() const { return projection_.fixed_size(); }
+  uint32_t null_offset() const { return projection_.null_offset(); }
+  size_t nullable_count() const { return projection_.nullable_count(); }
+  template <class F>
+  void for_each(F&& f) const {
+    projection_.for_each([&](uint16_t i, const FieldLayout& layout) { f(projection_.schema().field(i), layout); });
+  }
+  template <class F>
+  void for_each_variable(F&& f) const {
+    for_each([&](const Field& field, const FieldLayout& layout) {
+      if (is_variable(field.type)) f(field, layout);
+    });
+  }
+
+ private:
+  const Projection& projection_;
+};
+
+template <class Shape>
+bool is_null(const Shape& shape, Bytes row, const FieldLayout& layout) {
+  if (layout.null_bit == FieldLayout::kNone) return false;
+  return ((static_cast<uint8_t>(row[shape.null_offset() + layout.null_bit / 8]) >> (layout.null_bit % 8)) & 1) != 0;
+}
+
 /// A fixed-width field that is NULL has a slot of zeros: accessors give zero without looking at the bitmap.
-Status check_null_slots(const Schema& schema, Bytes row) {
-  const Bytes bitmap = row.subspan(schema.null_offset(), schema.null_bytes());
+template <class Shape>
+Status check_null_slots(const Shape& shape, Bytes row) {
+  const Bytes bitmap = row.subspan(shape.null_offset(), shape.fixed_size() - shape.null_offset());
   if (std::all_of(bitmap.begin(), bitmap.end(), [](std::byte b) { return b == std::byte{0}; })) return ok_status();
-  const RowView view(schema, row);
-  for (size_t field = 0; field < schema.size(); ++field) {
-    const size_t width = fixed_width(schema.field(field).type);
-    if (width == 0 || !view.is_null(field)) continue;
-    const Bytes slot = row.subspan(schema.layout(field).offset, width);
+  Status status;
+  shape.for_each([&](const Field& field, const FieldLayout& layout) {
+    const size_t width = fixed_width(field.type);
+    if (width == 0 || !is_null(shape, row, layout)) return;
+    const Bytes slot = row.subspan(layout.offset, width);
     if (std::any_of(slot.begin(), slot.end(), [](std::byte b) { return b != std::byte{0}; })) {
-      return malformed(quoted(schema.field(field)) + " is NULL and not zero");
+      status = malformed(quoted(field) + " is NULL and not zero");
+    }
+  });
+  return status;
+}
+
+template <class Shape>
+Status check_row(const Shape& shape, Bytes row) {
+  if (row.size() > kMaxRowBytes) return over_limit(row.size());
+  if (row.size() < shape.fixed_size()) {
+    return malformed(std::to_string(row.size()) + " bytes, the schema's fixed part alone has " +
+                     std::to_string(shape.fixed_size()));
+  }
+  if (const size_t used = shape.nullable_count() % 8; used != 0) {
+    if ((static_cast<uint8_t>(row[shape.fixed_size() - 1]) >> used) != 0) {
+      return malformed("unused bits of the null bitmap are set");
     }
   }
-  return ok_status();
+  Status status;
+  uint32_t begin = shape.fixed_size();
+  shape.for_each_variable([&](const Field& field, const FieldLayout& layout) {
+    if (!status.ok()) return;
+    uint32_t end;
+    std::memcpy(&end, row.data() + layout.offset, sizeof end);
+    if (end < begin || end > row.size()) {
+      status = malformed(quoted(field) + " ends outside of the row");
+    } else if (end != begin && is_null(shape, row, layout)) {
+      status = malformed(quoted(field) + " is NULL and not empty");
+    } else if (field.type == FieldType::kText && !is_utf8(as_text(row.subspan(begin, end - begin)))) {
+      status = malformed(quoted(field) + " is not UTF-8");
+    }
+    begin = end;
+  });
+  LOAM_RETURN_IF_ERROR(status);
+  if (begin != row.size()) return malformed(std::to_string(row.size() - begin) + " bytes too many");
+  return check_null_slots(shape, row);
 }
 
 }  // namespace
 
-Status validate_row(const Schema& schema, Bytes row) {
-  if (row.size() > kMaxRowBytes) return over_limit(row.size());
-  if (row.size() < schema.fixed_size()) {
-    return malformed(std::to_string(row.size()) + " bytes, the schema's fixed part alone has " +
-                     std::to_string(schema.fixed_size()));
-  }
-  if (const size_t used = schema.nullable_count() % 8; used != 0) {
-    if ((static_cast<uint8_t>(row[schema.fixed_size() - 1]) >> used) != 0) {
-      return malformed("unused bits of the null bitmap are set");
-    }
-  }
-  const RowView view(schema, row);
-  uint32_t begin = schema.fixed_size();
-  for (size_t i = 0; i < schema.variable_fields().size(); ++i) {
-    const size_t field = schema.variable_fields()[i];
-    uint32_t end;
-    std::memcpy(&end, row.data() + schema.end_offsets() + i * sizeof end, sizeof end);
-    if (end < begin || end > row.size()) return malformed(quoted(schema.field(field)) + " ends outside of the row");
-    if (end != begin && view.is_null(field)) return malformed(quoted(schema.field(field)) + " is NULL and not empty");
-    if (schema.field(field).type == FieldType::kText && !is_utf8(as_text(row.subspan(begin, end - begin)))) {
-      return malformed(quoted(schema.field(field)) + " is not UTF-8");
-    }
-    begin = end;
-  }
-  if (begin != row.size()) return malformed(std::to_string(row.size() - begin) + " bytes too many");
-  return check_null_slots(schema, row);
-}
+Status validate_row(const Schema& schema, Bytes row) { return check_row(WholeRow(schema), row); }
+
+Status validate_row(const Projection& projection, Bytes part) { return check_row(PartOfRow(projection), part); }
 
 Value RowView::value(size_t field) const {
   if (is_null(field)) return Value::null();

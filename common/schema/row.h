@@ -10,6 +10,7 @@
 #include "common/base/assert.h"
 #include "common/base/bytes.h"
 #include "common/base/status.h"
+#include "common/schema/projection.h"
 #include "common/schema/schema.h"
 
 namespace loam {
@@ -18,6 +19,8 @@ namespace loam {
 /// wrong: size, end offsets, unused bits of the null bitmap, a NULL that is not empty or zero, text that is not UTF-8;
 /// kInvalidArgument if the row is over kMaxRowBytes.
 Status validate_row(const Schema& schema, Bytes row);
+/// The same of a row that holds a projection's fields only.
+Status validate_row(const Projection& projection, Bytes part);
 
 /// Reads the fields of one validated row in place. Two pointers; pass by value. The schema and the bytes outlive it.
 /// Accessors check nothing but, in development builds, the type.

@@ -66,6 +66,33 @@ void check_codec(const M& message) {
   EXPECT_TRUE(decode_body(longer, decoded) == StatusCode::kMalformed);
 }
 
+template <Message M>
+size_t encoded_size(const M& message) {
+  Buffer bytes;
+  encode_message(message, 300, bytes);
+  return bytes.size();
+}
+
+/// What one int64 field of a row of 200 bytes costs on the wire, beside the whole row.
+TEST(Message, FieldsThatAreNotNamedDoNotTravel) {
+  const Buffer row(200), field(8);
+  const RecordId record{TableId(1024), Key(7)};
+  const std::array<uint16_t, 1> one = {3};
+  const FieldNumbers fields(one);
+  const Snapshot snapshot = some_snapshot();
+  Buffer encoded;
+  ByteWriter writer(encoded);
+  snapshot.encode(writer);
+  const size_t read = encoded_size(Read{snapshot, {record}});
+  EXPECT_EQ(read, 3 + encoded.size() + 1 + 10 + 1) << "envelope, snapshot, one record; a byte: no field is named";
+  EXPECT_EQ(encoded_size(Read{snapshot, {record}, fields}), read + 2);
+  EXPECT_EQ(encoded_size(ReadReply{{{StatusCode::kOk, Version(8), row}}}), 216u);
+  EXPECT_EQ(encoded_size(ReadReply{{{StatusCode::kOk, Version(8), field}}}), 23u);
+  const size_t write = encoded_size(Write{TransactionId(9), snapshot, {{WriteKind::kUpdate, record, row}}});
+  EXPECT_EQ(encoded_size(Write{TransactionId(9), snapshot, {{WriteKind::kUpdateFields, record, field, fields}}}),
+            write - 190);
+}
+
 TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   const Buffer row(33, std::byte{5});
   const RecordId record{TableId(300), Key(~0ull)};
@@ -74,17 +101,25 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(Attach{SessionId(4), 5, Incarnation(6)});
   check_codec(Attached{NodeId(2)});
   check_codec(Read{some_snapshot(), {record, {TableId(1), Key(2)}}});
+  const std::array<uint16_t, 3> fields = {4, 1023, 0};
+  check_codec(Read{some_snapshot(), {record}, FieldNumbers(fields)});
   check_codec(ReadReply{{{StatusCode::kOk, Version(8), row}, {StatusCode::kNotFound, {}, {}}}});
   check_codec(
       Write{TransactionId(9), some_snapshot(), {{WriteKind::kInsert, record, row}, {WriteKind::kRemove, record, {}}}});
+  check_codec(
+      Write{TransactionId(9),
+            some_snapshot(),
+            {{WriteKind::kUpdateFields, record, row, FieldNumbers(fields)}, {WriteKind::kUpdate, record, row}}});
   check_codec(WriteReply{{{StatusCode::kConflict, Version(1)}}, "field owner: wrong type"});
   check_codec(Revert{TransactionId(9), {record}});
   check_codec(RevertReply{{{StatusCode::kOk, {}}}});
   check_codec(PlainRead{{record}});
+  check_codec(PlainRead{{record}, FieldNumbers(fields)});
   check_codec(PlainReadReply{{{StatusCode::kOk, Version(8), row}}});
   check_codec(PlainWrite{{{WriteKind::kUpdate, true, record, Version(77), row},
                           {WriteKind::kMark, false, record, Version(78), {}, 2},
                           {WriteKind::kRemove, false, record, Version(79), {}}}});
+  check_codec(PlainWrite{{{WriteKind::kUpdateFields, false, record, Version(77), row, FieldNumbers(fields)}}});
   check_codec(PlainWriteReply{{{StatusCode::kConflict, Version(78)}}, ""});
   Scan scan;
   scan.table = TableId(7);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/schema/projection.h"
 #include "common/schema/query.h"
 #include "common/snapshot/snapshot.h"
 #include "common/wire/catalog.h"
@@ -55,11 +56,12 @@ struct RecordId {
 struct Read {
   static constexpr Opcode kOpcode = Opcode::kRead;
   Snapshot snapshot;
-  std::vector<RecordId> records;
+  std::vector<RecordId> records;  ///< of one table, if `projection` names any
+  FieldNumbers projection{};      ///< of the table: rows of this projection are answered; none: whole rows
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.snapshot), v(m.records);
+    v(m.snapshot), v(m.records), v(m.projection);
   }
 };
 
@@ -87,8 +89,13 @@ struct ReadReply {
   }
 };
 
-/// kMark stands in a PlainWrite only.
-enum class WriteKind : uint8_t { kInsert = 1, kUpdate = 2, kRemove = 3, kMark = 4 };
+enum class WriteKind : uint8_t {
+  kInsert = 1,
+  kUpdate = 2,
+  kRemove = 3,
+  kUpdateFields = 4,  ///< some fields; the others are those of the version that it replaces
+  kMark = 5,          ///< one field of the row where it lies; in a PlainWrite only
+};
 
 /// Conditional writes of one transaction: each succeeds only if the record's newest version is visible in the snapshot
 /// (R16). The new version's number is the transaction's id.
@@ -97,11 +104,13 @@ struct Write {
   struct Operation {
     WriteKind kind{};
     RecordId record;
-    Bytes row;  ///< empty for kRemove
+    Bytes row;                  ///< empty for kRemove; of kUpdateFields a row of the projection
+    FieldNumbers projection{};  ///< of kUpdateFields
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {
       v(m.kind), v(m.record), v(m.row);
+      if (m.kind == WriteKind::kUpdateFields) v(m.projection);
     }
   };
   TransactionId transaction;
@@ -164,10 +173,11 @@ struct RevertReply {
 struct PlainRead {
   static constexpr Opcode kOpcode = Opcode::kPlainRead;
   std::vector<RecordId> records;
+  FieldNumbers projection{};  ///< as in Read
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.records);
+    v(m.records), v(m.projection);
   }
 };
 
@@ -181,8 +191,8 @@ struct PlainReadReply {
   }
 };
 
-/// Exact-version writes on non-transactional tables (R21). An insert expects absence; kUpdate, kRemove and kMark expect
-/// `expected` exactly. The answer carries the new version's number.
+/// Exact-version writes on non-transactional tables (R21). An insert expects absence; the other kinds expect `expected`
+/// exactly. The answer carries the new version's number.
 ///
 /// kMark gives one field of the row another value where the row lies: the row does not travel, and the write needs no
 /// room (R6). Which field that is, and whether the table has one, mark_field() in system_tables.h says.
@@ -193,8 +203,9 @@ struct PlainWrite {
     bool undo = false;  ///< may use the room that is kept for undo (R6): only on the system's own tables
     RecordId record;
     Version expected;
-    Bytes row;         ///< kInsert and kUpdate
-    uint8_t mark = 0;  ///< kMark: the field's new value, 1 to 3
+    Bytes row;                  ///< but of kRemove and kMark
+    uint8_t mark = 0;           ///< kMark: the field's new value, 1 to 3
+    FieldNumbers projection{};  ///< of kUpdateFields, as in Write
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {
@@ -204,6 +215,7 @@ struct PlainWrite {
       } else {
         v(m.row);
       }
+      if (m.kind == WriteKind::kUpdateFields) v(m.projection);
     }
   };
   std::vector<Operation> operations;

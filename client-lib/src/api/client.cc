@@ -255,7 +255,10 @@ Result<std::vector<ScanStream>> Client::scan(const std::vector<ScanRequest>& req
     return Status(StatusCode::kInvalidArgument,
                   "1 to " + std::to_string(kMaxScanBatch) + " queries at once, not " + std::to_string(requests.size()));
   }
-  for (const ScanRequest& request : requests) LOAM_RETURN_IF_ERROR(check_access(request.table, request.table.kind()));
+  for (const ScanRequest& request : requests) {
+    LOAM_RETURN_IF_ERROR(check_access(request.table, request.table.kind()));
+    LOAM_RETURN_IF_ERROR(check_whole(request.table, "a scan"));
+  }
   Engine& engine = impl_->engine();
   return in_fiber(engine, [&]() -> Result<std::vector<ScanStream>> {
     // Non-transactional tables have no snapshots (R21).

@@ -36,4 +36,11 @@ inline Status check_access(const Table& table, TableKind kind) {
   return ok_status();
 }
 
+/// What an insert or a scan needs.
+inline Status check_whole(const Table& table, std::string_view what) {
+  if (!table.projected()) return ok_status();
+  return {StatusCode::kInvalidArgument,
+          "table " + table.name() + ": " + std::string(what) + " needs the whole table, not a projection of it"};
+}
+
 }  // namespace loam::client

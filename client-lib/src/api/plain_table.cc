@@ -16,7 +16,11 @@ Result<Version> write(Engine& engine, const Table& table, Key key, wire::WriteKi
     return Status(StatusCode::kInvalidArgument,
                   describe(table, key) + ": the record given belongs to table " + record.table().name());
   }
-  return in_fiber(engine, [&] { return PlainWriteOnce::write(engine, table, key, kind, expected, record.bytes()); });
+  if (kind == wire::WriteKind::kInsert) {
+    LOAM_RETURN_IF_ERROR(check_whole(record.table(), "an insert"));
+  }
+  return in_fiber(engine,
+                  [&] { return PlainWriteOnce::write(engine, record.table(), key, kind, expected, record.bytes()); });
 }
 
 }  // namespace
@@ -24,6 +28,11 @@ Result<Version> write(Engine& engine, const Table& table, Key key, wire::WriteKi
 PlainTable::PlainTable(Table table, std::shared_ptr<Impl> impl) : table_(std::move(table)), impl_(std::move(impl)) {}
 
 Result<Record> PlainTable::get(Key key) { return std::move(get_many(std::span(&key, 1))[0]); }
+
+Result<Record> PlainTable::get(Key key, std::initializer_list<std::string_view> fields) {
+  LOAM_ASSIGN_OR_RETURN(Table projection, table_.project(fields));
+  return PlainTable(std::move(projection), impl_).get(key);
+}
 
 std::vector<Result<Record>> PlainTable::get_many(std::span<const Key> keys) {
   std::vector<Result<Record>> results;
@@ -53,6 +62,11 @@ Result<Version> PlainTable::update(Key key, Version expected, const Record& reco
 }
 
 Result<Version> PlainTable::update(Key key, Version expected, std::initializer_list<Value> values) {
+  LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(table_, values));
+  return update(key, expected, record);
+}
+
+Result<Version> PlainTable::update(Key key, Version expected, std::initializer_list<FieldValue> values) {
   LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(table_, values));
   return update(key, expected, record);
 }

@@ -17,7 +17,9 @@ namespace {
 class PendingRecord final : public Pending<Record> {
  public:
   explicit PendingRecord(Result<Record> known) : known_(std::move(known)) {}
-  PendingRecord(Engine& engine, std::shared_ptr<PointReads> reads) : engine_(&engine), reads_(std::move(reads)) {}
+  /// What is read is shown with the transaction's own write of some fields, if there is one.
+  PendingRecord(Engine& engine, std::shared_ptr<PointReads> reads, std::optional<WriteBuffer::Write> own)
+      : engine_(&engine), reads_(std::move(reads)), own_(std::move(own)) {}
   ~PendingRecord() override {
     // The reads live and die on the worker's thread.
     if (reads_ != nullptr) engine_->worker().call([this] { reads_.reset(); });
@@ -32,7 +34,7 @@ class PendingRecord final : public Pending<Record> {
     if (known_) return std::move(*known_);
     return in_fiber(*engine_, [&] {
       reads_->wait();
-      return reads_->take(0);
+      return Transaction::Impl::with_own(own_, reads_->take(0));
     });
   }
 
@@ -40,6 +42,7 @@ class PendingRecord final : public Pending<Record> {
   std::optional<Result<Record>> known_;
   Engine* engine_ = nullptr;
   std::shared_ptr<PointReads> reads_;
+  std::optional<WriteBuffer::Write> own_;
 };
 
 }  // namespace
@@ -78,15 +81,30 @@ Status Transaction::Impl::check_write(const Table& table) const {
 }
 
 std::optional<Result<Record>> Transaction::Impl::own(const Table& table, Key key) const {
-  Bytes row;
-  switch (writes_.find(table.id(), key, row)) {
-    case WriteBuffer::Own::kPresent:
-      return Record(table, key, Version(), Buffer(row.begin(), row.end()));
-    case WriteBuffer::Own::kRemoved:
-      return Status(StatusCode::kNotFound, describe(table, key) + " was removed by this transaction");
-    default:
-      return std::nullopt;
+  const WriteBuffer::Write* write = writes_.find(table.id(), key);
+  if (write == nullptr) return std::nullopt;
+  if (write->kind == wire::WriteKind::kRemove) {
+    return Status(StatusCode::kNotFound, describe(table, key) + " was removed by this transaction");
   }
+  if (!WriteBuffer::covers(*write, table)) return std::nullopt;
+  auto row = WriteBuffer::own_row(*write, table, nullptr);
+  if (!row.ok()) return row.status();
+  return Record(table, key, Version(), std::move(row).value());
+}
+
+std::optional<WriteBuffer::Write> Transaction::Impl::own_fields(const Table& table, Key key) const {
+  const WriteBuffer::Write* write = writes_.find(table.id(), key);
+  return write == nullptr ? std::nullopt : std::optional(*write);
+}
+
+Result<Record> Transaction::Impl::with_own(const std::optional<WriteBuffer::Write>& own, Result<Record> read) {
+  if (!own || !read.ok()) return read;
+  const RowView view = read->view();
+  auto row = WriteBuffer::own_row(*own, read->table(), &view);
+  if (!row.ok()) {
+    return Status(row.code(), describe(read->table(), read->key()) + ", " + std::string(row.status().message()));
+  }
+  return Record(read->table(), read->key(), Version(), std::move(row).value());
 }
 
 Status Transaction::Impl::write(wire::WriteKind kind, const Table& table, Key key, const Record* record) {
@@ -97,11 +115,12 @@ Status Transaction::Impl::write(wire::WriteKind kind, const Table& table, Key ke
   }
   switch (kind) {
     case wire::WriteKind::kInsert:
-      return writes_.insert(table, key, record->bytes());
+      LOAM_RETURN_IF_ERROR(check_whole(record->table(), "an insert"));
+      return writes_.insert(record->table(), key, record->bytes());
     case wire::WriteKind::kUpdate:
-      return writes_.update(table, key, record->bytes());
+      return writes_.update(record->table(), key, record->bytes());
     default:
-      return writes_.remove(table, key);
+      return writes_.remove(table.whole(), key);
   }
 }
 
@@ -161,15 +180,21 @@ Result<Record> Transaction::get(const Table& table, Key key) {
     auto reads = std::make_shared<PointReads>(impl_->engine(), impl_->session(), table, impl_->snapshot());
     reads->start(std::span(&key, 1));
     reads->wait();
-    return reads->take(0);
+    return Impl::with_own(impl_->own_fields(table, key), reads->take(0));
   });
+}
+
+Result<Record> Transaction::get(const Table& table, Key key, std::initializer_list<std::string_view> fields) {
+  LOAM_ASSIGN_OR_RETURN(const Table projection, table.project(fields));
+  return get(projection, key);
 }
 
 Future<Record> Transaction::get_async(const Table& table, Key key) {
   if (Status status = impl_->check_read(table); !status.ok()) {
     return Future<Record>(std::make_shared<PendingRecord>(std::move(status)));
   }
-  if (auto own = impl_->own(table, key)) return Future<Record>(std::make_shared<PendingRecord>(std::move(*own)));
+  if (auto known = impl_->own(table, key)) return Future<Record>(std::make_shared<PendingRecord>(std::move(*known)));
+  std::optional<WriteBuffer::Write> own = impl_->own_fields(table, key);
   std::shared_ptr<PointReads> reads;
   const Status started = in_fiber(impl_->engine(), [&] {
     reads = std::make_shared<PointReads>(impl_->engine(), impl_->session(), table, impl_->snapshot());
@@ -177,7 +202,7 @@ Future<Record> Transaction::get_async(const Table& table, Key key) {
     return ok_status();
   });
   if (!started.ok()) return Future<Record>(std::make_shared<PendingRecord>(started));
-  return Future<Record>(std::make_shared<PendingRecord>(impl_->engine(), std::move(reads)));
+  return Future<Record>(std::make_shared<PendingRecord>(impl_->engine(), std::move(reads), std::move(own)));
 }
 
 std::vector<Result<Record>> Transaction::get_many(const Table& table, std::span<const Key> keys) {
@@ -194,7 +219,9 @@ std::vector<Result<Record>> Transaction::get_many(const Table& table, std::span<
     reads->wait();
     size_t next = 0;
     for (auto& slot : found) {
-      if (!slot) slot = reads->take(next++);
+      if (slot) continue;
+      const Key key = missing[next];
+      slot = Impl::with_own(impl_->own_fields(table, key), reads->take(next++));
     }
     return ok_status();
   });
@@ -207,7 +234,7 @@ std::vector<Result<Record>> Transaction::get_many(const Table& table, std::span<
 Result<Record> Transaction::get_for_update(const Table& table, Key key) {
   LOAM_RETURN_IF_ERROR(impl_->check_write(table));
   LOAM_ASSIGN_OR_RETURN(Record record, get(table, key));
-  LOAM_RETURN_IF_ERROR(impl_->writes().touch(table, key, record.bytes()));
+  LOAM_RETURN_IF_ERROR(impl_->writes().touch(record.table(), key, record.bytes()));
   return record;
 }
 
@@ -231,12 +258,17 @@ Status Transaction::update(const Table& table, Key key, std::span<const Value> v
   LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(table, values));
   return update(table, key, record);
 }
+Status Transaction::update(const Table& table, Key key, std::initializer_list<FieldValue> values) {
+  LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(table, values));
+  return update(table, key, record);
+}
 Status Transaction::remove(const Table& table, Key key) {
   return impl_->write(wire::WriteKind::kRemove, table, key, nullptr);
 }
 
 Result<ScanStream> Transaction::scan(const Table& table, const Query& query, const ScanOptions& options) {
   LOAM_RETURN_IF_ERROR(impl_->check_read(table));
+  LOAM_RETURN_IF_ERROR(check_whole(table, "a scan"));
   if (impl_->writes().writes_to(table.id())) {
     return Status(StatusCode::kInvalidArgument, "table " + table.name() +
                                                     ": this transaction has written to it, and a scan would not see "

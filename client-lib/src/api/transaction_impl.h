@@ -39,8 +39,12 @@ class Transaction::Impl {
   Status check_read(const Table& table) const;
   /// The same for writing.
   Status check_write(const Table& table) const;
-  /// The own write of a record, if there is one.
+  /// The record, if the own writes tell all of it that is asked for.
   std::optional<Result<Record>> own(const Table& table, Key key) const;
+  /// The own write of some fields that what is read is to be shown with.
+  std::optional<WriteBuffer::Write> own_fields(const Table& table, Key key) const;
+  /// A record read, with the own write's fields in it.
+  static Result<Record> with_own(const std::optional<WriteBuffer::Write>& own, Result<Record> read);
   Status write(wire::WriteKind kind, const Table& table, Key key, const Record* record);
 
   /// In a fiber.

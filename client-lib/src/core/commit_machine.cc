@@ -100,7 +100,7 @@ void CommitMachine::send_writes() {
       }
       bytes += item.write->row.size();
       item.state = WriteState::kSent;
-      message.operations.push_back({item.write->kind, item.record, item.write->row});
+      message.operations.push_back({item.write->kind, item.record, item.write->row, item.write->table.projection()});
     }
     push(items_[begin].node, static_cast<uint32_t>(batches_.size())).message = std::move(message);
     batches_.push_back({begin, end, 0, true});
@@ -384,7 +384,7 @@ void CommitMachine::fail(Status status) {
 
 void CommitMachine::fail_write(const Item& item, StatusCode code, std::string_view detail) {
   if (!failure_.ok()) return;
-  const Status plain = refused(writes_.table(item.record.table), item.record.key, code);
+  const Status plain = refused(item.write->table, item.record.key, code);
   if (code == StatusCode::kConflict || detail.empty()) return fail(plain);
   fail({code, std::string(plain.message()) + ": " + std::string(detail)});
 }

@@ -1,4 +1,5 @@
 #include <cstring>
+#include <vector>
 
 #include <loam/client/record.h>
 
@@ -27,6 +28,19 @@ Result<Record> Record::make(const Table& table, std::span<const Value> values) {
   const auto row = builder.finish();
   if (!row.ok()) return name_table(table, row.status());
   return Record(table, Key(), Version(), Buffer(row->begin(), row->end()));
+}
+
+Result<Record> Record::make(const Table& table, std::span<const FieldValue> values) {
+  std::vector<std::string_view> names;
+  std::vector<Value> row;
+  names.reserve(values.size());
+  row.reserve(values.size());
+  for (const FieldValue& value : values) {
+    names.push_back(value.field);
+    row.push_back(value.value);
+  }
+  LOAM_ASSIGN_OR_RETURN(const Table projection, table.project(names));
+  return make(projection, row);
 }
 
 Result<Record> Record::from_bytes(const Table& table, Bytes row) {

@@ -1,8 +1,57 @@
 #include "client-lib/src/core/write_buffer.h"
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
 #include <loam/client/options.h>
 
+#include "common/base/assert.h"
+
 namespace loam::client {
+namespace {
+
+/// Where each of the whole table's fields stands in a handle's rows.
+class Places {
+ public:
+  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
+  explicit Places(const Table& table) : places_(table.whole().schema().size(), kNone) {
+    for (size_t i = 0; i < table.schema().size(); ++i) places_[number(table, i)] = i;
+  }
+  /// kNone: the handle does not have the field.
+  size_t operator[](uint16_t number) const { return places_[number]; }
+
+  /// The whole table's number of a handle's field.
+  static uint16_t number(const Table& table, size_t field) {
+    return table.projected() ? table.projection()[field] : static_cast<uint16_t>(field);
+  }
+
+ private:
+  std::vector<size_t> places_;
+};
+
+struct Part {
+  const Table& table;
+  Bytes row;
+};
+
+/// A row of `target`, each field out of `first` if that has it, else out of `second`, which has it then.
+Result<Buffer> combine(const Table& target, const Part& first, const Part& second) {
+  const RowView front(first.table.schema(), first.row), back(second.table.schema(), second.row);
+  const Places in_front(first.table), in_back(second.table);
+  RowBuilder builder(target.schema());
+  for (size_t i = 0; i < target.schema().size(); ++i) {
+    const uint16_t number = Places::number(target, i);
+    const size_t at = in_front[number];
+    const Status set = builder.set(i, at != Places::kNone ? front.value(at) : back.value(in_back[number]));
+    LOAM_CHECK(set.ok(), "a value of a field fits into it");
+  }
+  LOAM_ASSIGN_OR_RETURN(const Bytes row, builder.finish());
+  return Buffer(row.begin(), row.end());
+}
+
+}  // namespace
 
 Status WriteBuffer::check_room(const Table& table, Key key, size_t replaced, size_t added, bool fresh) const {
   if (fresh && writes_.size() >= kMaxTransactionWrites) {
@@ -20,12 +69,12 @@ Status WriteBuffer::check_room(const Table& table, Key key, size_t replaced, siz
 
 Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes row) {
   using wire::WriteKind;
+  if (kind == WriteKind::kUpdate && table.projected()) kind = WriteKind::kUpdateFields;
   const wire::RecordId id{table.id(), key};
   const auto found = writes_.find(id);
   if (found == writes_.end()) {
     LOAM_RETURN_IF_ERROR(check_room(table, key, 0, row.size(), true));
-    writes_.emplace(id, Write{kind, Buffer(row.begin(), row.end())});
-    tables_.emplace(table.id(), table);
+    writes_.emplace(id, Write{kind, Buffer(row.begin(), row.end()), table});
     bytes_ += row.size();
     return ok_status();
   }
@@ -36,16 +85,38 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
   if (kind != WriteKind::kInsert && own.kind == WriteKind::kRemove) {
     return {StatusCode::kNotFound, describe(table, key) + " was removed by this transaction"};
   }
-  LOAM_RETURN_IF_ERROR(check_room(table, key, own.row.size(), row.size(), false));
-  bytes_ = bytes_ - own.row.size() + row.size();
+  Write made{kind, Buffer(row.begin(), row.end()), table};
+  if (kind == WriteKind::kUpdateFields) {
+    auto merged = merge(own, table, row);
+    if (!merged.ok()) return {merged.code(), describe(table, key) + ", " + std::string(merged.status().message())};
+    made = std::move(merged).value();
+  }
+  LOAM_RETURN_IF_ERROR(check_room(table, key, own.row.size(), made.row.size(), false));
+  bytes_ = bytes_ - own.row.size() + made.row.size();
   if (kind == WriteKind::kRemove && own.kind == WriteKind::kInsert) {
     writes_.erase(found);
     return ok_status();
   }
-  if (kind == WriteKind::kInsert) own.kind = WriteKind::kUpdate;  // over an own remove: the record was there
-  if (kind == WriteKind::kRemove) own.kind = WriteKind::kRemove;
-  own.row.assign(row.begin(), row.end());
+  if (kind == WriteKind::kInsert) made.kind = WriteKind::kUpdate;  // over an own remove: the record was there
+  if (kind == WriteKind::kUpdate && own.kind == WriteKind::kInsert) made.kind = WriteKind::kInsert;
+  own = std::move(made);
   return ok_status();
+}
+
+Result<WriteBuffer::Write> WriteBuffer::merge(const Write& own, const Table& table, Bytes row) {
+  Write merged{own.kind, {}, own.table};
+  if (own.table.projected()) {
+    const Places owned(own.table);
+    std::vector<uint16_t> numbers;
+    for (size_t i = 0; i < own.table.schema().size(); ++i) numbers.push_back(own.table.projection()[i]);
+    for (size_t i = 0; i < table.schema().size(); ++i) {
+      const uint16_t number = table.projection()[i];
+      if (owned[number] == Places::kNone) numbers.push_back(number);
+    }
+    LOAM_ASSIGN_OR_RETURN(merged.table, table.whole().project(numbers));
+  }
+  LOAM_ASSIGN_OR_RETURN(merged.row, combine(merged.table, {table, row}, {own.table, own.row}));
+  return merged;
 }
 
 Status WriteBuffer::touch(const Table& table, Key key, Bytes row) {
@@ -53,12 +124,24 @@ Status WriteBuffer::touch(const Table& table, Key key, Bytes row) {
   return update(table, key, row);
 }
 
-WriteBuffer::Own WriteBuffer::find(TableId table, Key key, Bytes& row) const {
+const WriteBuffer::Write* WriteBuffer::find(TableId table, Key key) const {
   const auto found = writes_.find({table, key});
-  if (found == writes_.end()) return Own::kUnwritten;
-  if (found->second.kind == wire::WriteKind::kRemove) return Own::kRemoved;
-  row = found->second.row;
-  return Own::kPresent;
+  return found == writes_.end() ? nullptr : &found->second;
+}
+
+bool WriteBuffer::covers(const Write& own, const Table& table) {
+  if (!own.table.projected()) return true;
+  const Places owned(own.table);
+  for (size_t i = 0; i < table.schema().size(); ++i) {
+    if (owned[Places::number(table, i)] == Places::kNone) return false;
+  }
+  return true;
+}
+
+Result<Buffer> WriteBuffer::own_row(const Write& own, const Table& table, const RowView* read) {
+  if (!own.table.projected() && !table.projected()) return own.row;
+  const Part mine{own.table, own.row};
+  return combine(table, mine, read == nullptr ? mine : Part{table, read->bytes()});
 }
 
 bool WriteBuffer::writes_to(TableId table) const {

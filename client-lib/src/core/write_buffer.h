@@ -14,38 +14,46 @@
 #include "common/base/bytes.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/schema/row.h"
 #include "common/wire/storage.h"
 
 namespace loam::client {
 
 /// The writes of one transaction, one per record, merged as they come:
 ///
-///     before        | insert           | update  | remove
-///     nothing       | insert           | update  | remove
-///     insert        | kAlreadyExists   | insert  | nothing (never sent, so a duplicate key does not show)
-///     update, touch | kAlreadyExists   | update  | remove
-///     remove        | update           | kNotFound | kNotFound
+///     before         | insert         | update    | update of some fields | remove
+///     nothing        | insert         | update    | update of them        | remove
+///     insert         | kAlreadyExists | insert    | insert                | nothing (never sent: no duplicate shows)
+///     update, touch  | kAlreadyExists | update    | update                | remove
+///     of some fields | kAlreadyExists | update    | of these and those    | remove
+///     remove         | update         | kNotFound | kNotFound             | kNotFound
 ///
-/// A *touch* writes a record back as it was read (Transaction::get_for_update). Owned by the transaction; one thread.
-/// Bounded by kMaxTransactionWrites and kMaxTransactionBytes (kInvalidArgument beyond).
+/// A *touch* writes a record, or the fields of it that were read, back as they were (Transaction::get_for_update).
+/// Owned by the transaction; one thread. Bounded by kMaxTransactionWrites and kMaxTransactionBytes (kInvalidArgument
+/// beyond).
 class WriteBuffer {
  public:
   struct Write {
     wire::WriteKind kind{};
-    Buffer row;  ///< empty for a remove
+    Buffer row;   ///< of `table`; empty for a remove
+    Table table;  ///< a projection for kUpdateFields
   };
-  /// Own state of a record, for read-your-own-writes.
-  enum class Own { kUnwritten, kPresent, kRemoved };
 
-  /// `row` was validated against the table's schema.
+  /// `row` was validated against the table's schema. The update of a projection is one of some fields; an insert is of
+  /// a whole row.
   Status insert(const Table& table, Key key, Bytes row) { return put(wire::WriteKind::kInsert, table, key, row); }
   Status update(const Table& table, Key key, Bytes row) { return put(wire::WriteKind::kUpdate, table, key, row); }
   Status remove(const Table& table, Key key) { return put(wire::WriteKind::kRemove, table, key, {}); }
   /// Nothing if the record is written already.
   Status touch(const Table& table, Key key, Bytes row);
 
-  /// With kPresent, `row` is the own row until the next change.
-  Own find(TableId table, Key key, Bytes& row) const;
+  /// The own write of a record until the next change; null if there is none.
+  const Write* find(TableId table, Key key) const;
+  /// The write gives every field of `table` (the whole, or a projection) a value.
+  static bool covers(const Write& own, const Table& table);
+  /// The row of `table` after the write, which is no remove: fields that it does not have are those of `read`, a row of
+  /// `table`; null if it covers them all. kInvalidArgument: over kMaxRowBytes.
+  static Result<Buffer> own_row(const Write& own, const Table& table, const RowView* read);
   bool writes_to(TableId table) const;
 
   bool empty() const { return writes_.empty(); }
@@ -53,15 +61,14 @@ class WriteBuffer {
   size_t bytes() const { return bytes_; }
   /// In ascending order of records.
   const std::map<wire::RecordId, Write>& writes() const { return writes_; }
-  /// The handle that a written table was named by.
-  const Table& table(TableId id) const { return tables_.at(id); }
 
  private:
   Status put(wire::WriteKind kind, const Table& table, Key key, Bytes row);
+  /// `own` with the values that `row`, of a projection, has.
+  static Result<Write> merge(const Write& own, const Table& table, Bytes row);
   Status check_room(const Table& table, Key key, size_t replaced, size_t added, bool fresh) const;
 
   std::map<wire::RecordId, Write> writes_;
-  std::map<TableId, Table> tables_;
   size_t bytes_ = 0;
 };
 

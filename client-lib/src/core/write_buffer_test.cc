@@ -1,14 +1,18 @@
 #include "client-lib/src/core/write_buffer.h"
 
+#include <map>
+#include <random>
+
 #include <gtest/gtest.h>
 
 #include <loam/client/options.h>
+
+#include "common/schema/random_schema.h"
 
 namespace loam::client {
 namespace {
 
 using wire::WriteKind;
-using Own = WriteBuffer::Own;
 
 Table table(uint64_t id = 1024) {
   Schema schema = Schema::make({{"note", FieldType::kText, false}}).value();
@@ -62,14 +66,13 @@ TEST(WriteBuffer, MergesWritesOfOneRecord) {
 
 TEST(WriteBuffer, FindsOwnRows) {
   WriteBuffer buffer;
-  Bytes row;
-  EXPECT_EQ(buffer.find(TableId(1024), Key(1), row), Own::kUnwritten);
+  EXPECT_EQ(buffer.find(TableId(1024), Key(1)), nullptr);
   ASSERT_TRUE(buffer.insert(table(), Key(1), bytes("one")).ok());
   ASSERT_TRUE(buffer.remove(table(), Key(2)).ok());
-  EXPECT_EQ(buffer.find(TableId(1024), Key(1), row), Own::kPresent);
-  EXPECT_EQ(as_text(row), "one");
-  EXPECT_EQ(buffer.find(TableId(1024), Key(2), row), Own::kRemoved);
-  EXPECT_EQ(buffer.find(TableId(1025), Key(1), row), Own::kUnwritten);
+  ASSERT_NE(buffer.find(TableId(1024), Key(1)), nullptr);
+  EXPECT_EQ(as_text(buffer.find(TableId(1024), Key(1))->row), "one");
+  EXPECT_EQ(buffer.find(TableId(1024), Key(2))->kind, WriteKind::kRemove);
+  EXPECT_EQ(buffer.find(TableId(1025), Key(1)), nullptr);
   EXPECT_TRUE(buffer.writes_to(TableId(1024)));
   EXPECT_FALSE(buffer.writes_to(TableId(1023)));
   EXPECT_FALSE(buffer.writes_to(TableId(1025)));
@@ -81,9 +84,95 @@ TEST(WriteBuffer, TouchGivesWayToWrites) {
   EXPECT_EQ(buffer.writes().begin()->second.kind, WriteKind::kUpdate);
   ASSERT_TRUE(buffer.update(table(), Key(1), bytes("changed")).ok());
   ASSERT_TRUE(buffer.touch(table(), Key(1), bytes("as read")).ok());
-  Bytes row;
-  ASSERT_EQ(buffer.find(TableId(1024), Key(1), row), Own::kPresent);
-  EXPECT_EQ(as_text(row), "changed");
+  EXPECT_EQ(as_text(buffer.find(TableId(1024), Key(1))->row), "changed");
+}
+
+/// Random writes of one record, by whole rows and by some fields, beside a map of what is written.
+TEST(WriteBuffer, MergesFieldsLikeAMap) {
+  loam::testing::Random random(loam::testing::test_seed(std::random_device()()));
+  for (int round = 0; round < 500; ++round) {
+    const Schema schema = loam::testing::random_schema(random);
+    const Table whole(std::make_shared<const Table::Description>(
+        Table::Description{TableId(1024), "things", TableKind::kTransactional, schema}));
+    WriteBuffer buffer;
+    std::map<uint16_t, Value> model;
+    bool inserted = false;
+    for (int step = 0; step < 6; ++step) {
+      if (random.one_in(4)) {
+        const std::vector<Value> values = loam::testing::random_row(random, schema);
+        const Buffer row = loam::testing::build_row(schema, values);
+        const bool insert = model.empty() && random.one_in(2);
+        ASSERT_TRUE((insert ? buffer.insert(whole, Key(1), row) : buffer.update(whole, Key(1), row)).ok());
+        inserted |= insert;
+        for (uint16_t i = 0; i < values.size(); ++i) model[i] = values[i];
+      } else {
+        const Table some = whole.project(loam::testing::random_fields(random, schema)).value();
+        const std::vector<Value> values = loam::testing::random_row(random, some.schema());
+        ASSERT_TRUE(buffer.update(some, Key(1), loam::testing::build_row(some.schema(), values)).ok());
+        for (size_t i = 0; i < values.size(); ++i) model[some.projection()[i]] = values[i];
+      }
+      const WriteBuffer::Write& own = *buffer.find(TableId(1024), Key(1));
+      ASSERT_EQ(buffer.bytes(), own.row.size());
+      ASSERT_TRUE(validate_row(own.table.schema(), own.row).ok());
+      ASSERT_EQ(own.kind, inserted                ? WriteKind::kInsert
+                          : own.table.projected() ? WriteKind::kUpdateFields
+                                                  : WriteKind::kUpdate);
+      ASSERT_EQ(own.table.schema().size(), model.size());
+
+      // What a read of some fields shows, over a record as it was.
+      const Table wanted =
+          random.one_in(3) ? whole : whole.project(loam::testing::random_fields(random, schema)).value();
+      const std::vector<Value> old = loam::testing::random_row(random, wanted.schema());
+      const Buffer old_row = loam::testing::build_row(wanted.schema(), old);
+      const RowView read(wanted.schema(), old_row);
+      bool covered = true;
+      std::vector<Value> expected;
+      for (size_t i = 0; i < old.size(); ++i) {
+        const auto found = model.find(wanted.projected() ? wanted.projection()[i] : static_cast<uint16_t>(i));
+        covered &= found != model.end();
+        expected.push_back(found == model.end() ? old[i] : found->second);
+      }
+      ASSERT_EQ(WriteBuffer::covers(own, wanted), covered);
+      const Buffer row = loam::testing::build_row(wanted.schema(), expected);
+      ASSERT_TRUE(equal(WriteBuffer::own_row(own, wanted, &read).value(), row));
+      if (covered) {
+        ASSERT_TRUE(equal(WriteBuffer::own_row(own, wanted, nullptr).value(), row));
+      }
+    }
+  }
+}
+
+TEST(WriteBuffer, FieldsObeyTheSameRules) {
+  const Table whole = table();
+  const Table note = whole.project({"note"}).value();
+  const Schema& schema = note.schema();
+  const auto row = [&](std::string_view text) { return loam::testing::build_row(schema, {Value::text(text)}); };
+  WriteBuffer buffer;
+  ASSERT_TRUE(buffer.update(note, Key(1), row("a")).ok());
+  EXPECT_EQ(buffer.insert(whole, Key(1), row("b")).code(), StatusCode::kAlreadyExists);
+  ASSERT_TRUE(buffer.touch(whole, Key(1), row("as read")).ok());
+  EXPECT_EQ(buffer.find(whole.id(), Key(1))->kind, WriteKind::kUpdateFields) << "it is written already";
+  ASSERT_TRUE(buffer.remove(whole, Key(1)).ok());
+  EXPECT_EQ(buffer.find(whole.id(), Key(1))->kind, WriteKind::kRemove);
+  EXPECT_FALSE(buffer.find(whole.id(), Key(1))->table.projected());
+  EXPECT_EQ(buffer.update(note, Key(1), row("c")).code(), StatusCode::kNotFound);
+  ASSERT_TRUE(buffer.touch(note, Key(2), row("as read")).ok());
+  EXPECT_EQ(buffer.find(whole.id(), Key(2))->kind, WriteKind::kUpdateFields);
+}
+
+TEST(WriteBuffer, ARowThatGetsTooLargeIsNamed) {
+  const Schema schema = Schema::make({{"a", FieldType::kBlob, false}, {"b", FieldType::kBlob, false}}).value();
+  const Table whole(std::make_shared<const Table::Description>(
+      Table::Description{TableId(1024), "blobs", TableKind::kTransactional, schema}));
+  const Buffer half(kMaxRowBytes / 2);
+  const Table b = whole.project({"b"}).value();
+  WriteBuffer buffer;
+  ASSERT_TRUE(
+      buffer.insert(whole, Key(1), loam::testing::build_row(schema, {Value::blob(half), Value::blob({})})).ok());
+  const Status status = buffer.update(b, Key(1), loam::testing::build_row(b.schema(), {Value::blob(half)}));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("record 1 of table blobs, row: "), std::string::npos) << status.to_string();
+  EXPECT_LT(buffer.bytes(), kMaxRowBytes) << "nothing has changed";
 }
 
 TEST(WriteBuffer, StopsAtItsLimits) {

@@ -78,9 +78,10 @@ void PointReads::send(NodeId node, Batch batch) {
   records.reserve(batch.size());
   for (uint32_t index : batch) records.push_back({table_.id(), slots_[index].key});
   const uint64_t token = batches_.size();
-  const auto sent = snapshot_ != nullptr
-                        ? (*link)->request(wire::Read{*snapshot_, std::move(records)}, this, token, deadline_ns_)
-                        : (*link)->request(wire::PlainRead{std::move(records)}, this, token, deadline_ns_);
+  const auto sent =
+      snapshot_ != nullptr
+          ? (*link)->request(wire::Read{*snapshot_, std::move(records), table_.projection()}, this, token, deadline_ns_)
+          : (*link)->request(wire::PlainRead{std::move(records), table_.projection()}, this, token, deadline_ns_);
   if (!sent.ok()) return fail(batch, sent.status());
   batches_.push_back(std::move(batch));
   if (open_++ == 0) self_ = shared_from_this();
@@ -204,8 +205,9 @@ Result<Version> PlainWriteOnce::write(Engine& engine, const Table& table, Key ke
   const auto named = [&](const Status& status) {
     return Status(status.code(), describe(table, key) + ": " + std::string(status.message()));
   };
+  if (kind == wire::WriteKind::kUpdate && table.projected()) kind = wire::WriteKind::kUpdateFields;
   wire::PlainWrite message;
-  message.operations.push_back({kind, false, {table.id(), key}, expected, row});
+  message.operations.push_back({kind, false, {table.id(), key}, expected, row, table.projection()});
   const uint64_t deadline_ns = engine.request_deadline();
   auto result = attempt(engine, message, deadline_ns);
   for (uint32_t retry = 0; !result.ok() && passing(engine, result.code()); ++retry) {

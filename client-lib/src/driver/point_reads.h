@@ -24,7 +24,8 @@ namespace loam::client {
 /// again until the deadline, where the catalog says then. Without a snapshot also under the client's next session.
 class PointReads final : public std::enable_shared_from_this<PointReads>, private Asker {
  public:
-  /// With a snapshot (of a transaction of `session`) for a transactional table, without one for the other kind.
+  /// With a snapshot (of a transaction of `session`) for a transactional table, without one for the other kind. Of a
+  /// projection its fields.
   PointReads(Engine& engine, std::shared_ptr<Session> session, Table table, std::shared_ptr<const Snapshot> snapshot);
 
   /// Sends. Once.
@@ -79,9 +80,9 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
 /// Exact-version writes of non-transactional tables, one at a time.
 class PlainWriteOnce final : private Asker {
  public:
-  /// In a fiber, under the client's present session; what was not sent is tried again until the deadline. The new
-  /// version; kConflict, kAlreadyExists, kNotFound and so on name the record. kUnknownOutcome if
-  /// the answer was lost.
+  /// `row` is of `table`; the update of a projection changes its fields. In a fiber, under the client's present
+  /// session; what was not sent is tried again until the deadline. The new version; kConflict, kAlreadyExists,
+  /// kNotFound and so on name the record. kUnknownOutcome if the answer was lost.
   static Result<Version> write(Engine& engine, const Table& table, Key key, wire::WriteKind kind, Version expected,
                                Bytes row);
 

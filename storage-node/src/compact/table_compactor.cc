@@ -266,7 +266,7 @@ bool TableCompactor::take_targets() {
 }
 
 Entry* TableCompactor::copy(const Entry& entry, Link link) {
-  const EntryImage image{entry.kind, Key(entry.key), entry.version(), entry.sequence, link, entry.row()};
+  const EntryImage image{entry.kind, Key(entry.key), entry.version(), entry.sequence, link, {entry.row()}};
   for (; target_ < targets_.size(); ++target_) {
     if (Entry* const copied = TableLog::append_to(*targets_[target_], image)) return copied;
   }

@@ -26,7 +26,7 @@ class ThesisOrder {
                                               version_of(id),
                                               thread_.next_sequence(head->sequence),
                                               {kOpen, head, EntryState::kLive},
-                                              remove ? Bytes() : row},
+                                              {remove ? Bytes() : row}},
                                              Reserve::kWrite);
     if (!table_.index().replace(cursor, entry)) {
       Chain::kill_unlinked(entry);

@@ -24,7 +24,8 @@ TableLog::~TableLog() {
 
 Entry* TableLog::append(ThreadContext& thread, const EntryImage& image, Reserve reserve) {
   LOAM_CHECK(thread.writer() < writers_count_, "the thread's writer number is beyond the table's writers");
-  LOAM_CHECK(image.row.size() <= max_row_bytes(), "the caller checks the size of rows");
+  const size_t row_bytes = image.row_bytes();
+  LOAM_CHECK(row_bytes <= max_row_bytes(), "the caller checks the size of rows");
   Writer& writer = writers_[thread.writer()];
   // Cheapest claim first: reserves are for what does not fit elsewhere.
   for (size_t c = 0; c <= static_cast<size_t>(reserve); ++c) {
@@ -32,7 +33,7 @@ Entry* TableLog::append(ThreadContext& thread, const EntryImage& image, Reserve 
     if (head != nullptr) {
       if (Entry* const entry = append_to(*head, image)) return entry;
     }
-    head = open_head(thread, writer, static_cast<Reserve>(c), entry_size(image.row.size()));
+    head = open_head(thread, writer, static_cast<Reserve>(c), entry_size(row_bytes));
     if (head != nullptr) {
       if (c > 0) Env::probe("node.log.reserve_used");
       return append_to(*head, image);
@@ -44,12 +45,13 @@ Entry* TableLog::append(ThreadContext& thread, const EntryImage& image, Reserve 
 }
 
 Entry* TableLog::append_to(Page& page, const EntryImage& image) {
-  const size_t size = entry_size(image.row.size());
+  const size_t row_bytes = image.row_bytes();
+  const size_t size = entry_size(row_bytes);
   Entry* const entry = page.room(size);
   if (entry == nullptr) return nullptr;
   entry->size_bytes = static_cast<uint32_t>(size);
   entry->kind = image.kind;
-  entry->row_padding = static_cast<uint8_t>(size - sizeof(Entry) - image.row.size());
+  entry->row_padding = static_cast<uint8_t>(size - sizeof(Entry) - row_bytes);
   entry->page_shift = static_cast<uint8_t>(std::countr_zero(page.size_bytes()));
   entry->zero = 0;
   entry->key = image.key.value;
@@ -57,7 +59,7 @@ Entry* TableLog::append_to(Page& page, const EntryImage& image) {
   entry->sequence = image.sequence;
   entry->link.init(image.link.encode());
   // The block came zeroed: the padding is zero.
-  if (!image.row.empty()) std::memcpy(entry->row_data(), image.row.data(), image.row.size());
+  image.row.write(image.before, entry->row_data());
   page.publish(entry);
   return entry;
 }

@@ -10,6 +10,7 @@
 #include "common/base/env.h"
 #include "common/base/ids.h"
 #include "common/memory/page_pool.h"
+#include "common/schema/projection.h"
 #include "storage-node/src/log/entry.h"
 #include "storage-node/src/log/page.h"
 #include "storage-node/src/log/page_list.h"
@@ -26,14 +27,17 @@ struct LogOptions {
   size_t reserve_page_bytes = size_t{64} << 10;
 };
 
-/// What append() writes.
+/// What append() writes. A row that changes some fields of `before` is composed where it is to lie.
 struct EntryImage {
   EntryKind kind = EntryKind::kPut;
   Key key;
   Version version;
   uint64_t sequence = 0;
   Link link;
-  Bytes row;
+  NewRow row;
+  Bytes before{};  ///< the row of the version that this one replaces, if the new one is made of it
+
+  size_t row_bytes() const { return row.size(before); }
 };
 
 /// Role: takes room for entries and publishes them. Owner: the table. Threads: append() by the thread of each writer,

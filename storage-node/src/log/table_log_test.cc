@@ -20,7 +20,7 @@ class TableLogTest : public testing::Test {
                               .limit_shares = {0.5, 0.7, 0.9, 1.0}})
                 .value();
   }
-  static EntryImage image(uint64_t key, Bytes row) { return {EntryKind::kPut, Key(key), Version(key), 1, {}, row}; }
+  static EntryImage image(uint64_t key, Bytes row) { return {EntryKind::kPut, Key(key), Version(key), 1, {}, {row}}; }
 
   std::unique_ptr<PagePool> pool_;
   EpochDomain epochs_;

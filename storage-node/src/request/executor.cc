@@ -1,5 +1,6 @@
 #include "storage-node/src/request/executor.h"
 
+#include <algorithm>
 #include <concepts>
 #include <utility>
 
@@ -19,6 +20,13 @@ bool changes_something(Opcode opcode) {
 
 /// Is answered, unlike those that accompany a scan.
 bool is_request(Opcode opcode) { return opcode != Opcode::kScanCredit && opcode != Opcode::kScanCancel; }
+
+/// A kind that `message` may have; else kMalformed.
+Status check_kind(wire::WriteKind kind, Opcode message) {
+  const auto last = message == Opcode::kPlainWrite ? wire::WriteKind::kMark : wire::WriteKind::kUpdateFields;
+  if (kind >= wire::WriteKind::kInsert && kind <= last) return ok_status();
+  return {StatusCode::kMalformed, std::string(wire::to_string(message)) + ": unknown kind of write"};
+}
 
 /// Of a table that is empty for want of memory (RegistryView::waiting).
 StatusCode answer_of_waiting(Opcode reply) {
@@ -211,7 +219,10 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
 Status Executor::decode_read(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, read_));
   if (!admit(peer, sequence, read_.records.size()) || !fresh(peer, sequence, read_.snapshot)) return ok_status();
+  const Projection* projection = nullptr;
+  if (!take_projection(peer, sequence, read_.records, read_.projection, projection)) return ok_status();
   Request& request = add_request(Opcode::kReadReply, sequence);
+  request.projection = projection;
   PointOperation operation;
   operation.kind = PointKind::kGet;
   operation.snapshot = keep(read_.snapshot);
@@ -227,28 +238,21 @@ Status Executor::decode_read(Peer& peer, uint64_t sequence, ByteReader& reader) 
 
 Status Executor::decode_write(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, write_));
-  for (const auto& write : write_.operations) {
-    if (write.kind < wire::WriteKind::kInsert || write.kind > wire::WriteKind::kRemove) {
-      return {StatusCode::kMalformed, "kWrite: unknown kind of write"};
-    }
-  }
+  for (const auto& write : write_.operations) LOAM_RETURN_IF_ERROR(check_kind(write.kind, Opcode::kWrite));
   if (!admit(peer, sequence, write_.operations.size()) || !fresh(peer, sequence, write_.snapshot)) return ok_status();
   Request& request = add_request(Opcode::kWriteReply, sequence);
   PointOperation operation;
   operation.transaction = write_.transaction;
   operation.snapshot = keep(write_.snapshot);
-  for (size_t i = 0; i < write_.operations.size(); ++i) {
-    const auto& write = write_.operations[i];
+  for (const auto& write : write_.operations) {
     const ServedTable* table = serve(request, write.record, TableKind::kTransactional);
-    if (table == nullptr) continue;
+    if (table == nullptr || !take_row(request, *table, write, operation)) continue;
     const bool remove = write.kind == wire::WriteKind::kRemove;
-    if (!remove && !check_row(request, *table, write.row, i)) continue;
     operation.kind = remove                                   ? PointKind::kRemove
                      : write.kind == wire::WriteKind::kInsert ? PointKind::kInsert
                                                               : PointKind::kUpdate;
     operation.table = table->table.get();
     operation.key = write.record.key;
-    operation.row = write.row;
     add(request, operation);
   }
   return ok_status();
@@ -275,7 +279,10 @@ Status Executor::decode_revert(Peer& peer, uint64_t sequence, ByteReader& reader
 Status Executor::decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, plain_read_));
   if (!admit(peer, sequence, plain_read_.records.size())) return ok_status();
+  const Projection* projection = nullptr;
+  if (!take_projection(peer, sequence, plain_read_.records, plain_read_.projection, projection)) return ok_status();
   Request& request = add_request(Opcode::kPlainReadReply, sequence);
+  request.projection = projection;
   PointOperation operation;
   operation.kind = PointKind::kPlainGet;
   for (const wire::RecordId& record : plain_read_.records) {
@@ -290,29 +297,23 @@ Status Executor::decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& re
 
 Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, plain_write_));
-  for (const auto& write : plain_write_.operations) {
-    if (write.kind < wire::WriteKind::kInsert || write.kind > wire::WriteKind::kMark) {
-      return {StatusCode::kMalformed, "kPlainWrite: unknown kind of write"};
-    }
-  }
+  for (const auto& write : plain_write_.operations) LOAM_RETURN_IF_ERROR(check_kind(write.kind, Opcode::kPlainWrite));
   if (!admit(peer, sequence, plain_write_.operations.size())) return ok_status();
   Request& request = add_request(Opcode::kPlainWriteReply, sequence);
-  for (size_t i = 0; i < plain_write_.operations.size(); ++i) {
-    const auto& write = plain_write_.operations[i];
+  for (const auto& write : plain_write_.operations) {
+    PointOperation operation;
     const ServedTable* table = serve(request, write.record, TableKind::kNonTransactional);
     if (table == nullptr) continue;
-    const bool remove = write.kind == wire::WriteKind::kRemove;
     const bool mark = write.kind == wire::WriteKind::kMark;
-    if (mark && !check_mark(request, *table, write.mark, i)) continue;
-    if (!mark && !remove && !check_row(request, *table, write.row, i)) continue;
-    PointOperation operation;
+    if (!(mark ? take_mark(request, *table, write.mark, operation) : take_row(request, *table, write, operation))) {
+      continue;
+    }
+    const bool remove = write.kind == wire::WriteKind::kRemove;
     operation.kind = remove ? PointKind::kPlainRemove : mark ? PointKind::kPlainMark : PointKind::kPlainPut;
-    operation.mark = write.mark;
     operation.undo = write.undo && table->info.name.starts_with(wire::kSystemPrefix);
     operation.table = table->table.get();
     operation.key = write.record.key;
     operation.expected = write.kind == wire::WriteKind::kInsert ? Version() : write.expected;
-    operation.row = write.row;
     add(request, operation);
   }
   return ok_status();
@@ -347,6 +348,7 @@ Executor::Request& Executor::add_request(Opcode reply, uint64_t sequence) {
   request.sequence = sequence;
   request.first_slot = slots_.size();
   request.slots = 0;
+  request.projection = nullptr;
   request.detail.clear();
   return request;
 }
@@ -399,25 +401,35 @@ void Executor::add(Request& request, const PointOperation& operation) {
   ++request.slots;
 }
 
-bool Executor::check_row(Request& request, const ServedTable& table, Bytes row, size_t index) {
-  const Status valid = validate_row(table.info.schema, row);
-  return valid.ok() || refuse_operation(request, table, index, valid.message());
+template <class Write>
+bool Executor::take_row(Request& request, const ServedTable& table, const Write& write, PointOperation& operation) {
+  operation.row = write.row;
+  operation.projection = nullptr;
+  if (write.kind == wire::WriteKind::kRemove) return true;
+  Status valid;
+  if (write.kind != wire::WriteKind::kUpdateFields) {
+    valid = validate_row(table.info.schema, write.row);
+  } else if (table.table->mark_field().exists()) {
+    valid = Status(StatusCode::kInvalidArgument, "a row with a mark changes as a whole, or by a mark");
+  } else if (auto projection = Projection::make(table.info.schema, write.projection); projection.ok()) {
+    valid = validate_row(*projection, write.row);
+    operation.projection = keep(*projection);
+  } else {
+    valid = projection.status();
+  }
+  if (valid.ok()) return true;
+  explain(request, request.slots, table.info.id, valid.message());
+  add(request, StatusCode::kInvalidArgument);
+  return false;
 }
 
-bool Executor::check_mark(Request& request, const ServedTable& table, uint8_t mark, size_t index) {
-  if (!table.table->mark_field().exists()) {
-    return refuse_operation(request, table, index, "no field of it can be marked; write the whole row");
-  }
-  if (mark >= 1 && mark <= kMaxMark) return true;
-  return refuse_operation(request, table, index,
-                          "a mark is a value from 1 to " + std::to_string(kMaxMark) + ", not " + std::to_string(mark));
-}
-
-bool Executor::refuse_operation(Request& request, const ServedTable& table, size_t index, std::string_view why) {
-  if (request.detail.empty()) {
-    request.detail = "operation " + std::to_string(index) + " on table " + table.info.name + ": ";
-    request.detail.append(why);
-  }
+bool Executor::take_mark(Request& request, const ServedTable& table, uint8_t mark, PointOperation& operation) {
+  operation.mark = mark;
+  const bool markable = table.table->mark_field().exists();
+  if (markable && mark >= 1 && mark <= kMaxMark) return true;
+  explain(request, request.slots, table.info.id,
+          markable ? "a mark is a value from 1 to " + std::to_string(kMaxMark) + ", not " + std::to_string(mark)
+                   : "no field of it can be marked; write the whole row");
   add(request, StatusCode::kInvalidArgument);
   return false;
 }
@@ -429,6 +441,40 @@ Bytes Executor::present_row(const PointOperation& operation) {
   row.assign(operation.result.begin(), operation.result.end());
   operation.table->mark_field().set(row.data(), operation.mark);
   return row;
+}
+
+void Executor::explain(Request& request, size_t index, TableId table, std::string_view what) {
+  if (!request.detail.empty()) return;
+  request.detail = "operation " + std::to_string(index) + " on table " + (*view_->find(table))->info.name + ": ";
+  request.detail.append(what);
+}
+
+bool Executor::take_projection(Peer& peer, uint64_t sequence, const std::vector<wire::RecordId>& records,
+                               FieldNumbers numbers, const Projection*& projection) {
+  if (numbers.empty() || records.empty()) return true;
+  const TableId id = records[0].table;
+  if (!std::all_of(records.begin(), records.end(), [id](const wire::RecordId& r) { return r.table == id; })) {
+    refuse(peer, sequence,
+           {StatusCode::kInvalidArgument, "a read that names fields is of one table; send a request for each"});
+    return false;
+  }
+  const std::shared_ptr<ServedTable>* table = view_->find(id);
+  if (table == nullptr) return true;  // no record of it is found, either
+  const auto made = Projection::make((*table)->info.schema, numbers);
+  if (made.ok()) {
+    projection = keep(*made);
+    return true;
+  }
+  refuse(peer, sequence,
+         {StatusCode::kInvalidArgument, "table " + (*table)->info.name + ", " + std::string(made.status().message())});
+  return false;
+}
+
+const Projection* Executor::keep(const Projection& projection) {
+  if (projections_used_ == projections_.size()) projections_.push_back(projection);
+  Projection& kept = projections_[projections_used_++];
+  kept = projection;
+  return &kept;
 }
 
 const Snapshot* Executor::keep(Snapshot& snapshot) {
@@ -447,9 +493,10 @@ void Executor::execute_pending(Peer& peer) {
   slots_.clear();
   requests_used_ = 0;
   snapshots_used_ = 0;
+  projections_used_ = 0;
 }
 
-void Executor::answer(Peer& peer, const Request& request) {
+void Executor::answer(Peer& peer, Request& request) {
   switch (request.reply) {
     case Opcode::kReadReply:
       return answer_read<wire::ReadReply>(peer, request);
@@ -469,6 +516,7 @@ void Executor::answer_read(Peer& peer, const Request& request) {
   Reply reply;
   reply.results.swap(read_results_);
   reply.results.clear();
+  parts_.clear();
   size_t row_bytes = 0;
   for (size_t i = request.first_slot; i < request.first_slot + request.slots; ++i) {
     const Slot& slot = slots_[i];
@@ -479,17 +527,32 @@ void Executor::answer_read(Peer& peer, const Request& request) {
     result.code = operation.code;
     result.version = operation.version;
     result.row = present_row(operation);
-    row_bytes += result.row.size();
+    const bool part = request.projection != nullptr && result.code == StatusCode::kOk;
+    const size_t size = part ? request.projection->projected_size(result.row) : result.row.size();
+    row_bytes += size;
     // One row always fits; an answer never grows beyond the limit by more than one row.
-    if (row_bytes > kMaxReplyRowBytes && result.row.size() < row_bytes) result = {StatusCode::kOverloaded, {}, {}};
+    if (row_bytes > kMaxReplyRowBytes && size < row_bytes) {
+      result = {StatusCode::kOverloaded, {}, {}};
+    } else if (part) {
+      result.row = project(*request.projection, result.row, size);
+    }
   }
   send(peer, request.sequence, reply);
   reply.results.swap(read_results_);
   marked_used_ = 0;
 }
 
+Bytes Executor::project(const Projection& projection, Bytes row, size_t size) {
+  // Never grows beyond it: parts of one answer stay where they are.
+  if (parts_.capacity() == 0) parts_.reserve(kMaxReplyRowBytes + kMaxRowBytes);
+  const size_t at = parts_.size();
+  parts_.resize(at + size);
+  projection.project(row, parts_.data() + at);
+  return Bytes(parts_).subspan(at);
+}
+
 template <class Reply>
-void Executor::answer_write(Peer& peer, const Request& request) {
+void Executor::answer_write(Peer& peer, Request& request) {
   Reply reply;
   reply.results.swap(write_results_);
   reply.results.clear();
@@ -498,8 +561,14 @@ void Executor::answer_write(Peer& peer, const Request& request) {
     wire::WriteResult& result = reply.results.emplace_back();
     result.code = slot.code;
     if (slot.operation == kNotRun) continue;
-    result.code = operations_[slot.operation].code;
-    result.version = operations_[slot.operation].version;
+    const PointOperation& operation = operations_[slot.operation];
+    result.code = operation.code;
+    result.version = operation.version;
+    if (result.code == StatusCode::kInvalidArgument && operation.projection != nullptr && result.version == Version()) {
+      explain(request, i - request.first_slot, operation.table->id(),
+              "with the fields that it keeps the row would have more than the " +
+                  std::to_string(operation.table->max_row_bytes()) + " bytes that are allowed");
+    }
   }
   if constexpr (requires { reply.detail; }) reply.detail = request.detail;
   send(peer, request.sequence, reply);

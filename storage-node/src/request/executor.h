@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -70,7 +71,8 @@ class Executor {
     uint64_t sequence = 0;
     size_t first_slot = 0;
     size_t slots = 0;
-    std::string detail;  // the first refusal that is more than its code
+    const Projection* projection = nullptr;  // of a read that asks for some fields
+    std::string detail;                      // the first refusal that is more than its code
   };
 
   void run_batch(Peer& peer, std::span<const Bytes> messages);
@@ -97,10 +99,18 @@ class Executor {
                            StatusCode if_dropped = StatusCode::kNoSuchTable);
   void add(Request& request, StatusCode code);
   void add(Request& request, const PointOperation& operation);
-  bool check_row(Request& request, const ServedTable& table, Bytes row, size_t index);
-  bool check_mark(Request& request, const ServedTable& table, uint8_t mark, size_t index);
-  /// Answers the operation with kInvalidArgument. False.
-  bool refuse_operation(Request& request, const ServedTable& table, size_t index, std::string_view why);
+  /// The row that an insert or update brings; false: it is none, and the reason stands in the request's next slot.
+  template <class Write>
+  bool take_row(Request& request, const ServedTable& table, const Write& write, PointOperation& operation);
+  /// The same of a mark.
+  bool take_mark(Request& request, const ServedTable& table, uint8_t mark, PointOperation& operation);
+  /// What is wrong with an operation, unless one before it was.
+  void explain(Request& request, size_t index, TableId table, std::string_view what);
+  /// What a read asks of its one table; false: refused.
+  bool take_projection(Peer& peer, uint64_t sequence, const std::vector<wire::RecordId>& records, FieldNumbers numbers,
+                       const Projection*& projection);
+  /// For the length of the batch.
+  const Projection* keep(const Projection& projection);
   /// Moves the snapshot to where it stays for the length of the batch, and gives the caller's variable spare memory.
   const Snapshot* keep(Snapshot& snapshot);
 
@@ -108,11 +118,13 @@ class Executor {
   /// The row that a read has found; of a marked one a copy, valid until the answer is sent.
   Bytes present_row(const PointOperation& operation);
   void execute_pending(Peer& peer);
-  void answer(Peer& peer, const Request& request);
+  void answer(Peer& peer, Request& request);
   template <class Reply>
   void answer_read(Peer& peer, const Request& request);
   template <class Reply>
-  void answer_write(Peer& peer, const Request& request);
+  void answer_write(Peer& peer, Request& request);
+  /// The named fields of a row, where they stay until the answer is sent.
+  Bytes project(const Projection& projection, Bytes row, size_t size);
   template <wire::Message M>
   void send(Peer& peer, uint64_t sequence, const M& message);
   void send_reply(Peer& peer);
@@ -133,6 +145,8 @@ class Executor {
   size_t requests_used_ = 0;
   std::vector<std::unique_ptr<Snapshot>> snapshots_;
   size_t snapshots_used_ = 0;
+  std::deque<Projection> projections_;
+  size_t projections_used_ = 0;
   // Reused between batches.
   wire::Read read_;
   wire::Write write_;
@@ -143,6 +157,7 @@ class Executor {
   size_t marked_used_ = 0;
   std::vector<wire::ReadResult> read_results_;
   std::vector<wire::WriteResult> write_results_;
+  Buffer parts_;  // rows of projections, of one answer
   Buffer reply_;
   ExecutorCounters counters_;
 };

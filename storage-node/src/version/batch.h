@@ -31,10 +31,11 @@ struct PointOperation {
   uint8_t mark = 0;        ///< kPlainMark: the new value; out, of kPlainGet: as in ReadOutcome
   Table* table = nullptr;  ///< never null: the caller answers unknown tables itself
   Key key;
-  const Snapshot* snapshot = nullptr;  ///< get and transactional writes; the caller's
-  TransactionId transaction;           ///< transactional writes and revert
-  Version expected;                    ///< plain writes
-  Bytes row;                           ///< insert, update, plain put; the caller's
+  const Snapshot* snapshot = nullptr;      ///< get and transactional writes; the caller's
+  TransactionId transaction;               ///< transactional writes and revert
+  Version expected;                        ///< plain writes
+  Bytes row;                               ///< insert, update, plain put; the caller's
+  const Projection* projection = nullptr;  ///< update, plain put: of `row`; null: it is a whole row
 
   StatusCode code = StatusCode::kOk;  ///< out
   Version version;                    ///< out: ReadOutcome::version or WriteOutcome::version

@@ -10,6 +10,9 @@
 //            3 claim: swap e's {open, n} to {id, n}            ◀ decides between writers; nothing after it can fail
 //            4 link: index slot e → N                          ◀ linearization point of the write
 //            If the record is absent, 3 and 4 are one: the index inserts N.
+//            An update of some fields makes the row of N in step 2, out of e's. No step of its own, and no
+//            interleaving: e's row never changes, a moved e's copy has the same, and the claim proves that e is still
+//            the newest. If the claim is lost and step 1 finds another version, N is killed and made anew of that.
 //   revert   1 kill: swap the own head's {open, n} to dead     ◀ linearization point
 //            2 unlink: index slot → n, or erase the key
 //            3 re-open: swap n's {id, n'} to {open, n'}

@@ -24,7 +24,8 @@ ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
   return {StatusCode::kOk, newest.version(), newest.entry->row(), newest.link.mark};
 }
 
-WriteOutcome Table::plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo) {
+WriteOutcome Table::plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo,
+                              const Projection* projection) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
   if (row.size() > max_row_bytes()) return {StatusCode::kInvalidArgument, {}};
   Counters& counters = counters_[thread.writer()];
@@ -41,12 +42,17 @@ WriteOutcome Table::plain_put(ThreadContext& thread, Key key, Version expected, 
     const Chain::Newest newest = chain.newest();
     const Version present = newest.version();
     if (present != expected) return give_up(StatusCode::kConflict, present);
+    if (projection != nullptr && newest.entry == nullptr) return give_up(StatusCode::kNotFound, {});
     if (entry == nullptr) {
+      // Composed once: whatever is the newest later is of the version expected, too, and so has the same row.
+      const NewRow made{row, projection};
+      const Bytes before = newest.entry == nullptr ? Bytes() : newest.entry->row();
+      if (made.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
       const Version version = resources_.versions.next();
       if (version.value == 0) return give_up(StatusCode::kUnavailable, {});
       const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
-      entry = log_.append(
-          thread, {EntryKind::kPut, key, version, sequence, {kPending, nullptr, EntryState::kLive}, row}, reserve);
+      const Link pending{kPending, nullptr, EntryState::kLive};
+      entry = log_.append(thread, {EntryKind::kPut, key, version, sequence, pending, made, before}, reserve);
       if (entry == nullptr) return give_up(StatusCode::kNoSpace, {});
     }
     Env::pause_point("node.plain_write.appended");

@@ -21,6 +21,7 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/memory/page_pool.h"
+#include "common/schema/projection.h"
 #include "common/schema/schema.h"
 #include "common/snapshot/snapshot.h"
 #include "storage-node/src/index/hash_index.h"
@@ -107,8 +108,10 @@ class Table {
   /// kConflict (the newest version is not visible, or is being changed), kAlreadyExists, kNoSpace, kInvalidArgument
   /// (row over the limit). A repeated write of this transaction is the same write: kOk (R3).
   WriteOutcome insert(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction, Bytes row);
-  /// As insert, but kNotFound instead of kAlreadyExists.
-  WriteOutcome update(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction, Bytes row);
+  /// As insert, but kNotFound instead of kAlreadyExists. With `projection`, `row` is a row of that projection, and the
+  /// other fields are those of the version that this one replaces: exactly the one that is claimed.
+  WriteOutcome update(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction, Bytes row,
+                      const Projection* projection = nullptr);
   /// As update, with the reserve for removes (R6).
   WriteOutcome remove(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction);
   /// Takes the transaction's version off; what is not there counts as reverted. Needs no memory. kConflict if a newer
@@ -120,8 +123,10 @@ class Table {
   /// The newest version.
   ReadOutcome plain_get(ThreadContext& thread, Key key);
   /// Writes the row if the newest version is exactly `expected` (0: if the record is absent), else kConflict with the
-  /// newest. `undo`: may use the reserve for undo (R6).
-  WriteOutcome plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo = false);
+  /// newest. `undo`: may use the reserve for undo (R6). With `projection`, `row` is a row of that projection, and the
+  /// other fields are those of the expected version (kNotFound if that is 0).
+  WriteOutcome plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo = false,
+                         const Projection* projection = nullptr);
   /// Removes the record if its version is exactly `expected`. Needs no memory.
   WriteOutcome plain_remove(ThreadContext& thread, Key key, Version expected);
   /// Gives the row's mark field the value `mark`, 1 to kMaxMark, if the version is exactly `expected`: a write like any
@@ -159,7 +164,7 @@ class Table {
     Key key;
     const Snapshot& snapshot;
     TransactionId transaction;
-    Bytes row;
+    NewRow row;
   };
 
   WriteOutcome write(ThreadContext& thread, const VersionWrite& request);

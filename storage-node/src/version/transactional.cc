@@ -1,4 +1,6 @@
 // Operations on transactional tables. The steps and their argument stand in chain.h.
+#include <utility>
+
 #include "common/base/assert.h"
 #include "common/base/env.h"
 #include "storage-node/src/log/page.h"
@@ -49,12 +51,12 @@ ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const S
 
 WriteOutcome Table::insert(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction,
                            Bytes row) {
-  return write(thread, {EntryKind::kPut, true, Reserve::kWrite, key, snapshot, transaction, row});
+  return write(thread, {EntryKind::kPut, true, Reserve::kWrite, key, snapshot, transaction, {row}});
 }
 
 WriteOutcome Table::update(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction,
-                           Bytes row) {
-  return write(thread, {EntryKind::kPut, false, Reserve::kWrite, key, snapshot, transaction, row});
+                           Bytes row, const Projection* projection) {
+  return write(thread, {EntryKind::kPut, false, Reserve::kWrite, key, snapshot, transaction, {row, projection}});
 }
 
 WriteOutcome Table::remove(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction) {
@@ -64,12 +66,13 @@ WriteOutcome Table::remove(ThreadContext& thread, Key key, const Snapshot& snaps
 WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
   if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}};
   const Version version = version_of(request.transaction);
-  if (version.value == 0 || version.value == kOpen || request.row.size() > max_row_bytes()) {
+  if (version.value == 0 || version.value == kOpen || request.row.bytes.size() > max_row_bytes()) {
     return {StatusCode::kInvalidArgument, {}};
   }
   Counters& counters = counters_[thread.writer()];
   Chain chain(*index_, thread, request.key);
   Entry* entry = nullptr;  // appended, not linked
+  Version composed_from;
   const auto give_up = [&](StatusCode code, Version present) {
     if (entry != nullptr) kill_lost(counters, entry);
     if (code == StatusCode::kConflict) count(counters.conflicts);
@@ -84,14 +87,21 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
     }
     const StatusCode verdict = judge_write(newest, request.insert, request.snapshot, request.transaction);
     if (verdict != StatusCode::kOk) return give_up(verdict, newest.version());
+    if (entry != nullptr && request.row.fields != nullptr && composed_from != newest.entry->version()) {
+      Env::probe("node.write.composed_anew");
+      kill_lost(counters, std::exchange(entry, nullptr));
+    }
     if (entry == nullptr) {
+      const Bytes before = newest.entry == nullptr ? Bytes() : newest.entry->row();
+      if (request.row.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
+      composed_from = newest.version();
       const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
       if (request.reserve == Reserve::kWrite && Env::rare("node.write.no_space")) {
         return give_up(StatusCode::kNoSpace, {});
       }
-      entry = log_.append(
-          thread, {request.kind, request.key, version, sequence, {kOpen, newest.entry, EntryState::kLive}, request.row},
-          request.reserve);
+      const Link open{kOpen, newest.entry, EntryState::kLive};
+      entry = log_.append(thread, {request.kind, request.key, version, sequence, open, request.row, before},
+                          request.reserve);
       if (entry == nullptr) return give_up(StatusCode::kNoSpace, {});
     } else {
       Chain::point_unlinked(entry, newest.entry);

@@ -1,8 +1,10 @@
 // Access to non-transactional tables.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <loam/client/record.h>
@@ -29,15 +31,20 @@ class PlainTable {
 
   /// The newest version; kNotFound if there is none. Record::version() is what update() and remove() expect.
   Result<Record> get(Key key);
+  /// These fields of it: a record of the projection to them. Client::plain() of a projection that is kept saves making
+  /// it each time.
+  Result<Record> get(Key key, std::initializer_list<std::string_view> fields);
   /// Many at once, in the order of the keys; not one snapshot of them.
   std::vector<Result<Record>> get_many(std::span<const Key> keys);
 
   /// The new version's number. kAlreadyExists if the key has a record; kInvalidArgument as in Transaction.
   Result<Version> insert(Key key, const Record& record);
   Result<Version> insert(Key key, std::initializer_list<Value> values);
-  /// kConflict if the record's version is not `expected`, also if it was removed.
+  /// kConflict if the record's version is not `expected`, also if it was removed. A record of a projection
+  /// (Table::project) changes its fields, and keeps the others as they are in that version.
   Result<Version> update(Key key, Version expected, const Record& record);
   Result<Version> update(Key key, Version expected, std::initializer_list<Value> values);
+  Result<Version> update(Key key, Version expected, std::initializer_list<FieldValue> values);
   Status remove(Key key, Version expected);
 
   class Impl;

@@ -16,16 +16,23 @@
 
 namespace loam::client {
 
-/// A complete row of one table with the key and version it was read under.
+/// One field and its value, by name.
+struct FieldValue {
+  std::string_view field;
+  Value value;
+};
+
+/// A row of one table, or of a projection of it (Table::project), with the key and version it was read under.
 ///
 /// Value type that owns its bytes; moved cheaply, copied with one allocation; one thread at a time. Not tied to the
 /// transaction that read it. Changing it changes nothing in the cluster until it is given to update().
 ///
-/// Invariant: the bytes are a valid row of the table's schema (Schema's layout).
+/// Invariant: the bytes are a valid row of table().schema() (Schema's layout).
 ///
-/// Fields are named by number (fast) or by name (a binary search). A typed accessor that names a field the table does
-/// not have, or asks for a type that is not the field's, is a mistake in the program and aborts it with a message; a
-/// program that does not know its schema beforehand uses value(), whose mistakes are kInvalidArgument.
+/// Fields are named by number in that schema (fast) or by name (a binary search). A typed accessor that names a field
+/// the table or its projection does not have, or asks for a type that is not the field's, is a mistake in the program
+/// and aborts it with a message; a program that does not know its schema beforehand uses value(), whose mistakes are
+/// kInvalidArgument.
 class Record {
  public:
   /// A row from one value per field, in the order of the schema. kInvalidArgument, naming table and field: too few or
@@ -33,6 +40,12 @@ class Record {
   static Result<Record> make(const Table& table, std::span<const Value> values);
   static Result<Record> make(const Table& table, std::initializer_list<Value> values) {
     return make(table, std::span<const Value>(values.begin(), values.size()));
+  }
+  /// A row of these fields only: a record of the projection to them. kInvalidArgument as above, and as
+  /// Table::project().
+  static Result<Record> make(const Table& table, std::span<const FieldValue> values);
+  static Result<Record> make(const Table& table, std::initializer_list<FieldValue> values) {
+    return make(table, std::span<const FieldValue>(values.begin(), values.size()));
   }
   /// From encoded bytes (RowBuilder's result), which are validated and copied.
   static Result<Record> from_bytes(const Table& table, Bytes row);

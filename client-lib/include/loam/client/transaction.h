@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <loam/client/future.h>
@@ -47,12 +48,15 @@ class Transaction {
   /// run it again; kUnavailable, kTimeout. A node that does not answer is tried again until the request's time-out; one
   /// that has lost its records is named at once.
   Result<Record> get(const Table& table, Key key);
+  /// These fields of it: a record of the projection to them. `get(projection, key)` with a Table::project() that is
+  /// kept is the same, and saves making it each time; so it is with all that follows.
+  Result<Record> get(const Table& table, Key key, std::initializer_list<std::string_view> fields);
   /// The same without waiting. Own writes made after this call are not seen by it.
   Future<Record> get_async(const Table& table, Key key);
   /// Many at once, in one message to each storage node; answers in the order of the keys.
   std::vector<Result<Record>> get_many(const Table& table, std::span<const Key> keys);
   /// get(), and a promise that the record is not changed by another transaction that overlaps this one and commits:
-  /// this transaction writes the record back as it was, unless it writes it anyway.
+  /// this transaction writes the record (of a projection, its fields) back as it was, unless it writes it anyway.
   Result<Record> get_for_update(const Table& table, Key key);
 
   /// Buffered writes. kInvalidArgument names the table, key and field: wrong type, NULL in a field that has none, row
@@ -61,9 +65,14 @@ class Transaction {
   Status insert(const Table& table, Key key, const Record& record);
   Status insert(const Table& table, Key key, std::initializer_list<Value> values);
   Status insert(const Table& table, Key key, std::span<const Value> values);
+  /// Of a projection's record (Table::project) these fields change, and the others are those of the version that it
+  /// replaces; atomically, and with the same conflicts as any write. A row that gets too large by that is commit()'s
+  /// kInvalidArgument.
   Status update(const Table& table, Key key, const Record& record);
   Status update(const Table& table, Key key, std::initializer_list<Value> values);
   Status update(const Table& table, Key key, std::span<const Value> values);
+  /// Of the named fields: {{"balance", Value::int64(5)}}.
+  Status update(const Table& table, Key key, std::initializer_list<FieldValue> values);
   Status remove(const Table& table, Key key);
 
   /// A shared scan in this transaction's snapshot. The stream may outlive the transaction's calls but not the
