@@ -1,6 +1,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@ namespace {
 struct Options {
   std::string table;
   std::vector<std::string> keys;
+  std::vector<std::string> fields;  // empty: all
   bool version = false;
 };
 
@@ -27,6 +29,11 @@ Result<std::vector<Result<client::Record>>> read(client::Client& client, const c
   return transaction.get_many(table, keys);
 }
 
+Result<client::Table> shown(const client::Table& table, const std::vector<std::string>& fields) {
+  if (fields.empty()) return table;
+  return table.project(std::vector<std::string_view>(fields.begin(), fields.end()));
+}
+
 int run(const Context& context, const Options& options) {
   std::vector<Key> keys;
   for (const std::string& text : options.keys) {
@@ -37,8 +44,10 @@ int run(const Context& context, const Options& options) {
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
-  auto table = client->open_table(options.table);
-  if (!table.ok()) return fail(context, table.status());
+  auto opened = client->open_table(options.table);
+  if (!opened.ok()) return fail(context, opened.status());
+  auto table = shown(*opened, options.fields);
+  if (!table.ok()) return fail(context, kExitUsage, table.status());
   auto records = read(*client, *table, keys);
   if (!records.ok()) return fail(context, records.status());
 
@@ -72,6 +81,10 @@ void add_get(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("get", "Show records by their keys");
   command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
   command->add_option("keys", options->keys, "Keys of the records")->required()->type_name("KEY");
+  command->add_option("--fields", options->fields, "Show these fields only, in this order; the others do not travel")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("FIELD,…");
   command->add_flag("--with-version", options->version, "Show the version too");
   command->add_flag("--csv", context.csv, "Print CSV");
   add_connection(*command, context);

@@ -70,8 +70,17 @@ Result<client::Record> make_record(const client::Table& table, const std::vector
   return client::Record::make(table, values);
 }
 
-Status apply(client::Record& record, const std::vector<Change>& changes) {
-  for (const Change& change : changes) LOAM_RETURN_IF_ERROR(record.set(change.field, change.value));
+// The fields that change, in the order of the changes: all that has to travel. Without changes the whole record, which
+// is written back as it is.
+Result<client::Table> changed_part(const client::Table& table, const std::vector<Change>& changes) {
+  if (changes.empty()) return table;
+  std::vector<uint16_t> fields;
+  for (const Change& change : changes) fields.push_back(change.field);
+  return table.project(fields);
+}
+
+Status apply(client::Record& part, const std::vector<Change>& changes) {
+  for (size_t i = 0; i < changes.size(); ++i) LOAM_RETURN_IF_ERROR(part.set(i, changes[i].value));
   return ok_status();
 }
 
@@ -83,8 +92,9 @@ Status refuse_existing(const client::Table& table, Key key) {
 // Writes by one transaction; `existed` tells whether there was a record.
 Status put_transactional(client::Client& client, const client::Table& table, Key key, const Options& options,
                          const std::vector<Change>& changes, bool& existed) {
+  LOAM_ASSIGN_OR_RETURN(const client::Table part, changed_part(table, changes));
   return client.run_transaction([&](client::Transaction& transaction) -> Status {
-    auto old = transaction.get(table, key);
+    auto old = transaction.get(part, key);
     existed = old.ok();
     if (old.ok()) {
       if (options.only_new) return refuse_existing(table, key);
@@ -99,8 +109,10 @@ Status put_transactional(client::Client& client, const client::Table& table, Key
 
 Status put_plain(client::Client& client, const client::Table& table, Key key, const Options& options,
                  const std::vector<Change>& changes, bool& existed) {
+  LOAM_ASSIGN_OR_RETURN(const client::Table part, changed_part(table, changes));
   LOAM_ASSIGN_OR_RETURN(client::PlainTable plain, client.plain(table));
-  auto old = plain.get(key);
+  LOAM_ASSIGN_OR_RETURN(client::PlainTable changing, client.plain(part));
+  auto old = changing.get(key);
   existed = old.ok();
   if (old.ok()) {
     if (options.only_new) return refuse_existing(table, key);

@@ -43,6 +43,16 @@ class UsageTest(ClusterTest):
         self.bad(2, "scan", self.table, "--select", "a", "--aggregate", "count(*)", says="choose one")
 
 
+class FieldsTest(ClusterTest):
+    def test_unknown_fields(self):
+        self.create("balance:int64", "note:text?")
+        self.good("put", self.table, 1, "balance=1")
+        self.bad(2, "get", self.table, 1, "--fields", "balance,size",
+                 says=f"table {self.table}: no field is named 'size'; the fields are balance, note")
+        self.bad(2, "get", self.table, 1, "--fields", "note,note", says="'note' is named twice")
+        self.bad(4, "put", self.table, 1, "size=3", says="no field is named 'size'; the fields are balance, note")
+
+
 class TableErrorsTest(ClusterTest):
     def test_unknown_table(self):
         path = self.write("a.csv", "a\n1\n")

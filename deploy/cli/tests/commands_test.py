@@ -49,6 +49,23 @@ class RecordTest(ClusterTest):
         self.assertEqual(self.objects("delete", self.table, 7), [{"table": self.table, "deleted": 7}])
         self.bad(1, "get", self.table, 7, says=f"table {self.table} has no record 7")
 
+    def test_some_fields(self):
+        for kind in ("transactional", "non-transactional"):
+            with self.subTest(kind):
+                table = f"{self.table}_{kind[:3]}"
+                self.good("table", "create", table, "--kind", kind, "--field", "balance:int64", "--field", "note:text?",
+                          "--field", "raw:blob?")
+                self.good("put", table, 7, "balance=-5", "note=kept", "raw=x'00ff'")
+                self.good("put", table, 8, "balance=1")
+                self.assertEqual(self.objects("get", table, 8, 7, "--fields", "note,balance"),
+                                 [{"_key": 8, "note": None, "balance": 1}, {"_key": 7, "note": "kept", "balance": -5}])
+                self.assertEqual(self.good("get", table, "--fields", "raw", 7, "--csv"), "_key,raw\n7,x'00ff'\n")
+                self.assertEqual(self.objects("put", table, 7, "raw=x'000102'", "balance=6")[0]["written"], "changed")
+                self.assertEqual(self.objects("get", table, 7),
+                                 [{"_key": 7, "balance": 6, "note": "kept", "raw": "000102"}])
+                self.good("put", table, 7)
+                self.assertEqual(self.objects("get", table, 7, "--fields", "balance"), [{"_key": 7, "balance": 6}])
+
     def test_largest_key(self):
         self.create("n:int16")
         key = 2**64 - 1
