@@ -204,8 +204,8 @@ struct PlainWrite {
     RecordId record;
     Version expected;
     Bytes row;                  ///< but of kRemove and kMark
-    uint8_t mark = 0;           ///< kMark: the field's new value, 1 to 3
     FieldNumbers projection{};  ///< of kUpdateFields, as in Write
+    uint8_t mark = 0;           ///< kMark: the field's new value, 1 to 3
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {

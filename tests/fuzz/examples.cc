@@ -34,6 +34,15 @@ Scan example_scan(const ExampleIds& ids) {
   return scan;
 }
 
+/// A row of the schema's second field alone.
+Buffer example_part() {
+  const Schema schema = Schema::make({example_schema().field(1)}).value();
+  RowBuilder builder(schema);
+  LOAM_CHECK(builder.set_int64(0, 90).ok(), "the value fits");
+  const Bytes row = builder.finish().value();
+  return Buffer(row.begin(), row.end());
+}
+
 }  // namespace
 
 Snapshot example_snapshot() {
@@ -89,13 +98,21 @@ void client_to_node(const ExampleIds& ids, const TakeExample& take) {
   const RecordId record{ids.table, Key(77)};
   give(take, Attach{ids.session, ids.manager_epoch, ids.incarnation});
   give(take, Read{example_snapshot(), {record, {kTransactionTableId, Key(2)}}});
+  const std::array<uint16_t, 2> fields = {1, 0};
+  give(take, Read{example_snapshot(), {record, {ids.table, Key(78)}}, FieldNumbers(fields)});
   give(take, Write{ids.transaction,
                    example_snapshot(),
                    {{WriteKind::kInsert, record, row}, {WriteKind::kRemove, {ids.table, Key(78)}, {}}}});
+  const std::array<uint16_t, 1> balance = {1};
+  const Buffer part = example_part();
+  give(take,
+       Write{ids.transaction, example_snapshot(), {{WriteKind::kUpdateFields, record, part, FieldNumbers(balance)}}});
   give(take, Revert{ids.transaction, {record}});
   give(take, PlainRead{{record, {kCounterTableId, Key(1)}}});
   give(take, PlainWrite{{{WriteKind::kUpdate, true, record, Version(77), row},
-                         {WriteKind::kMark, false, {kTransactionTableId, Key(2)}, Version(78), {}, 2}}});
+                         {WriteKind::kMark, false, {kTransactionTableId, Key(2)}, Version(78), {}, {}, 2}}});
+  give(take, PlainRead{{{kCounterTableId, Key(1)}}, FieldNumbers(std::span(fields).last(1))});
+  give(take, PlainWrite{{{WriteKind::kUpdateFields, false, record, Version(77), part, FieldNumbers(balance)}}});
   give(take, example_scan(ids));
   give(take, ScanCredit{4});
   give(take, ScanCancel{});

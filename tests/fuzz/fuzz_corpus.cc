@@ -119,6 +119,9 @@ void add_schemas(Corpus& corpus) {
     corpus.add_encoded("query_fuzz", {choice}, query);
     corpus.add_encoded("predicate_fuzz", {choice}, testing::random_selection(random, schema));
     corpus.add("row_fuzz", {choice, choice}, testing::build_row(schema, testing::random_row(random, schema)));
+    testing::Random of_part = testing::Random(choice).fork();  // as row_fuzz chooses
+    const Schema part = testing::projected_schema(schema, testing::random_fields(of_part, schema));
+    corpus.add("row_fuzz", {choice, choice}, testing::build_row(part, testing::random_row(of_part, part)));
     ChunkBuilder builder(query.partial_schema(schema));
     for (int row = 0; row < 3; ++row) {
       for (size_t i = 0; i < builder.schema().size(); ++i) {

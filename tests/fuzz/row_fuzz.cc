@@ -1,19 +1,60 @@
-// Rows of a table. Input: a choice of schema, a choice of conditions, then the row.
+// Rows of a table, whole and of some fields. Input: a choice of schema, a choice of conditions and fields, then the
+// row.
 #include "common/schema/predicate.h"
 #include "common/schema/row.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/tables.h"
 
+namespace {
+
+using namespace loam;
+
+Buffer composed(const Projection& projection, Bytes row, Bytes part) {
+  Buffer whole(projection.composed_size(row, part));
+  projection.compose(row, part, whole.data());
+  return whole;
+}
+
+/// The bytes as a row of some fields. True: they are one.
+bool check_part(const Schema& schema, testing::Random random, Bytes part) {
+  const std::vector<uint16_t> numbers = testing::random_fields(random, schema);
+  const Projection projection = *Projection::make(schema, FieldNumbers(numbers));
+  const Status valid = validate_row(projection, part);
+  fuzz::require(valid == validate_row(testing::projected_schema(schema, numbers), part).code(),
+                "a part is a row of its fields");
+  if (!valid.ok()) return false;
+  const Buffer row = testing::build_row(schema, testing::random_row(random, schema));
+  const Buffer whole = composed(projection, row, part);
+  fuzz::require(whole.size() > kMaxRowBytes || validate_row(schema, whole).ok(), "a composed row is valid");
+  Buffer again(projection.projected_size(whole));
+  projection.project(whole, again.data());
+  fuzz::require(equal(again, part), "what was put into a row comes out of it");
+  return true;
+}
+
+/// Takes some fields out of a valid row and puts them in again.
+void check_projection(const Schema& schema, testing::Random random, Bytes row) {
+  const std::vector<uint16_t> numbers = testing::random_fields(random, schema);
+  const Projection projection = *Projection::make(schema, FieldNumbers(numbers));
+  Buffer part(projection.projected_size(row));
+  projection.project(row, part.data());
+  fuzz::require_ok(validate_row(projection, part), "fields of a valid row are a valid part");
+  fuzz::require(equal(composed(projection, row, part), row), "a row with its own fields is the row");
+}
+
+}  // namespace
+
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace loam;
   Bytes row = fuzz::input(data, size);
   const Schema schema = fuzz::chosen_schema(fuzz::take_choice(row));
   testing::Random random(fuzz::take_choice(row));
+  const bool part = check_part(schema, random.fork(), row);
   const Status valid = validate_row(schema, row);
   if (!valid.ok()) {
     fuzz::require(valid == StatusCode::kMalformed || valid == StatusCode::kInvalidArgument, "a bad row has its code");
-    return -1;
+    return part ? 0 : -1;
   }
+  check_projection(schema, random.fork(), row);
   const RowView view(schema, row);
   RowBuilder builder(schema);
   for (size_t i = 0; i < schema.size(); ++i) {

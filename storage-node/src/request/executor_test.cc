@@ -103,11 +103,11 @@ TEST_F(ExecutorTest, UndoRecordsAreMarkedInPlace) {
 
   constexpr auto kAborted = static_cast<uint8_t>(wire::UndoState::kAborted);
   run(peer,
-      std::pair(uint64_t{2}, wire::PlainWrite{{{WriteKind::kMark, false, undo, inserted, {}, kAborted},
-                                               {WriteKind::kMark, false, undo, inserted, {}, 2},
-                                               {WriteKind::kMark, false, undo, inserted, {}, 0},
-                                               {WriteKind::kMark, false, counter(1), inserted, {}, 2},
-                                               {WriteKind::kMark, false, account(1), inserted, {}, 2}}}),
+      std::pair(uint64_t{2}, wire::PlainWrite{{{WriteKind::kMark, false, undo, inserted, {}, {}, kAborted},
+                                               {WriteKind::kMark, false, undo, inserted, {}, {}, 2},
+                                               {WriteKind::kMark, false, undo, inserted, {}, {}, 0},
+                                               {WriteKind::kMark, false, counter(1), inserted, {}, {}, 2},
+                                               {WriteKind::kMark, false, account(1), inserted, {}, {}, 2}}}),
       std::pair(uint64_t{3}, wire::PlainRead{{undo, undo}}));
   const auto marks = peer.answer<wire::PlainWriteReply>(2);
   EXPECT_EQ(marks.results[0].code, StatusCode::kOk);
