@@ -49,6 +49,23 @@ std::vector<Value> row(const Table& table, uint64_t tag, int64_t value, uint64_t
   return values;
 }
 
+/// The table, or what a read needs of it, in another order than the table's.
+Table for_read(const Table& table, Moment asked) {
+  return asked % 3 == 0 ? table.project({"value", "tag"}).value() : table;
+}
+
+/// An update's record: the whole row, or some fields of it. Those that leave `value` as it is set it to what was seen.
+Record for_update(const Table& table, const std::vector<Value>& row, const Seen* seen, int64_t& value) {
+  const Value &tag = row[RowFields::kTag], &note = row[RowFields::kNote], &own = row[RowFields::kValue];
+  const uint64_t form = static_cast<uint64_t>(tag.as_int64()) % 7;
+  if (form == 1 || form == 2) return Record::make(table, {{"value", own}, {"tag", tag}}).value();
+  if (form == 3) return Record::make(table, {{"note", note}, {"tag", tag}, {"value", own}}).value();
+  if (seen == nullptr || form > 5) return Record::make(table, row).value();
+  value = seen->value;
+  if (form == 4) return Record::make(table, {{"tag", tag}}).value();
+  return Record::make(table, {{"note", note}, {"tag", tag}}).value();
+}
+
 }  // namespace
 
 const Schema& row_schema() {
@@ -134,8 +151,8 @@ std::optional<Seen> Tracked::told(const Table& table, Key key, const Result<Reco
   if (record.ok()) {
     // An own write has no version yet.
     seen.version = record->version().value == 0 ? transaction_.id().value : record->version().value;
-    seen.tag = static_cast<uint64_t>(record->int64(RowFields::kTag));
-    seen.value = record->int64(RowFields::kValue);
+    seen.tag = static_cast<uint64_t>(record->int64("tag"));
+    seen.value = record->int64("value");
   }
   if (!has_written(table.id())) process_.oracle.tables().served(table.id(), asked);
   process_.oracle.transactions().read(number_, {table.id(), key}, seen, asked);
@@ -144,12 +161,12 @@ std::optional<Seen> Tracked::told(const Table& table, Key key, const Result<Reco
 
 std::optional<Seen> Tracked::get(const Table& table, Key key) {
   const Moment asked = process_.oracle.now();
-  return told(table, key, transaction_.get(table, key), asked);
+  return told(table, key, transaction_.get(for_read(table, asked), key), asked);
 }
 
 std::vector<std::optional<Seen>> Tracked::get_many(const Table& table, std::span<const Key> keys) {
   const Moment asked = process_.oracle.now();
-  const std::vector<Result<Record>> records = transaction_.get_many(table, keys);
+  const std::vector<Result<Record>> records = transaction_.get_many(for_read(table, asked), keys);
   std::vector<std::optional<Seen>> seen;
   seen.reserve(keys.size());
   for (size_t i = 0; i < keys.size(); ++i) seen.push_back(told(table, keys[i], records[i], asked));
@@ -160,7 +177,7 @@ std::vector<std::optional<Seen>> Tracked::get_at_once(const Table& table, std::s
   const Moment asked = process_.oracle.now();
   std::vector<client::Future<Record>> pending;
   pending.reserve(keys.size());
-  for (const Key key : keys) pending.push_back(transaction_.get_async(table, key));
+  for (const Key key : keys) pending.push_back(transaction_.get_async(for_read(table, asked), key));
   std::vector<std::optional<Seen>> seen;
   seen.reserve(keys.size());
   for (size_t i = 0; i < keys.size(); ++i) seen.push_back(told(table, keys[i], pending[i].get(), asked));
@@ -169,7 +186,7 @@ std::vector<std::optional<Seen>> Tracked::get_at_once(const Table& table, std::s
 
 std::optional<Seen> Tracked::get_for_update(const Table& table, Key key) {
   const Moment asked = process_.oracle.now();
-  std::optional<Seen> seen = told(table, key, transaction_.get_for_update(table, key), asked);
+  std::optional<Seen> seen = told(table, key, transaction_.get_for_update(for_read(table, asked), key), asked);
   if (seen && seen->present()) {
     written_.insert(table.id());
     process_.oracle.transactions().wrote(number_,
@@ -178,7 +195,8 @@ std::optional<Seen> Tracked::get_for_update(const Table& table, Key key) {
   return seen;
 }
 
-bool Tracked::write(WriteKind kind, const Table& table, Key key, int64_t value, testing::Random* random) {
+bool Tracked::write(WriteKind kind, const Table& table, Key key, int64_t value, testing::Random* random,
+                    const Seen* seen) {
   const uint64_t tag = kind == WriteKind::kRemove ? 0 : process_.next_tag();
   const uint32_t longest = table.name() == "wide" ? process_.wide_note_bytes : process_.note_bytes;
   Status status;
@@ -186,8 +204,8 @@ bool Tracked::write(WriteKind kind, const Table& table, Key key, int64_t value, 
     status = transaction_.remove(table, key);
   } else {
     const std::vector<Value> values = row(table, tag, value, random->below(longest + 1));
-    status =
-        kind == WriteKind::kInsert ? transaction_.insert(table, key, values) : transaction_.update(table, key, values);
+    status = kind == WriteKind::kInsert ? transaction_.insert(table, key, values)
+                                        : transaction_.update(table, key, for_update(table, values, seen, value));
   }
   if (!status.ok()) {
     process_.expected("a write", status);
@@ -200,12 +218,12 @@ bool Tracked::write(WriteKind kind, const Table& table, Key key, int64_t value, 
 }
 
 bool Tracked::insert(const Table& table, Key key, int64_t value, testing::Random& random) {
-  return write(WriteKind::kInsert, table, key, value, &random);
+  return write(WriteKind::kInsert, table, key, value, &random, nullptr);
 }
-bool Tracked::update(const Table& table, Key key, int64_t value, testing::Random& random) {
-  return write(WriteKind::kUpdate, table, key, value, &random);
+bool Tracked::update(const Table& table, Key key, int64_t value, testing::Random& random, const Seen* seen) {
+  return write(WriteKind::kUpdate, table, key, value, &random, seen);
 }
-bool Tracked::remove(const Table& table, Key key) { return write(WriteKind::kRemove, table, key, 0, nullptr); }
+bool Tracked::remove(const Table& table, Key key) { return write(WriteKind::kRemove, table, key, 0, nullptr, nullptr); }
 
 namespace {
 
@@ -381,15 +399,14 @@ bool scan_snapshot(Process& process, std::span<const Table> tables, int64_t leas
 
 std::optional<Seen> plain_get(Process& process, client::PlainTable& table, Key key) {
   const Moment asked = process.oracle.now();
-  const Result<Record> record = table.get(key);
+  const Result<Record> record = asked % 3 == 0 ? table.get(key, {"value", "tag"}) : table.get(key);
   if (!record.ok() && record.code() != StatusCode::kNotFound) {
     process.expected("a plain get", record.status());
     return std::nullopt;
   }
   Seen seen;
   if (record.ok()) {
-    seen = {record->version().value, static_cast<uint64_t>(record->int64(RowFields::kTag)),
-            record->int64(RowFields::kValue)};
+    seen = {record->version().value, static_cast<uint64_t>(record->int64("tag")), record->int64("value")};
   }
   process.oracle.plain().read(process.number, {table.table().id(), key}, seen, asked);
   return seen;
@@ -408,15 +425,18 @@ bool plain_scan(Process& process, const Table& table) {
 
 Status plain_write(Process& process, client::PlainTable& table, Key key, PlainModel::Kind kind, uint64_t expected) {
   const uint64_t tag = kind == PlainModel::Kind::kRemove ? 0 : process.next_tag();
-  const auto number =
-      process.oracle.plain().write_called(process.number, {table.table().id(), key}, kind, expected, tag);
+  // An update in three leaves the value as it is in the version that it names.
+  const bool keep = kind == PlainModel::Kind::kUpdate && tag % 3 == 0;
+  const auto value = static_cast<int64_t>(tag % 1'000);
+  const auto number = process.oracle.plain().write_called(process.number, {table.table().id(), key}, kind, expected,
+                                                          tag, keep ? std::nullopt : std::optional(value));
   Status status;
   uint64_t version = 0;
   if (kind == PlainModel::Kind::kRemove) {
     status = table.remove(key, Version(expected));
   } else {
-    const Record record =
-        Record::make(table.table(), row(table.table(), tag, static_cast<int64_t>(tag % 1'000), 0)).value();
+    const Record record = keep ? Record::make(table.table(), {{"tag", Value::int64(static_cast<int64_t>(tag))}}).value()
+                               : Record::make(table.table(), row(table.table(), tag, value, 0)).value();
     const Result<Version> made =
         kind == PlainModel::Kind::kInsert ? table.insert(key, record) : table.update(key, Version(expected), record);
     status = made.status();

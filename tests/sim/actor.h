@@ -43,7 +43,9 @@ struct Process {
   bool expected(std::string_view call, const Status& status);
 };
 
-/// One transaction. Of a fiber of its process, not after the end of its Transaction.
+/// One transaction. A part of its reads and updates is of some fields only; which, the moments and tags decide, so that
+/// a choice more or less changes nothing else in a run. Of a fiber of its process, not after the end of its
+/// Transaction.
 class Tracked {
  public:
   /// After Client::begin() for what begin_called() gave.
@@ -57,7 +59,9 @@ class Tracked {
   std::optional<Seen> get_for_update(const client::Table& table, Key key);
   /// False: refused at once.
   bool insert(const client::Table& table, Key key, int64_t value, testing::Random& random);
-  bool update(const client::Table& table, Key key, int64_t value, testing::Random& random);
+  /// Some updates name some fields only. With `seen`, what this transaction has read of the record, the value may be
+  /// one that stays: then it must come out as it was.
+  bool update(const client::Table& table, Key key, int64_t value, testing::Random& random, const Seen* seen = nullptr);
   bool remove(const client::Table& table, Key key);
   /// All rows, their sum or those from `least` on, in this transaction's snapshot.
   bool scan(const client::Table& table);
@@ -77,7 +81,8 @@ class Tracked {
 
  private:
   std::optional<Seen> told(const client::Table& table, Key key, const Result<client::Record>& record, Moment asked);
-  bool write(WriteKind kind, const client::Table& table, Key key, int64_t value, testing::Random* random);
+  bool write(WriteKind kind, const client::Table& table, Key key, int64_t value, testing::Random* random,
+             const Seen* seen);
   void failed(const client::Table& table, const Status& status, Moment asked);
   bool session_lasts() const { return process_.client.statistics().fenced == session_; }
 

@@ -131,7 +131,8 @@ bool WorkFiber::change_one(Tracked& tracked, Key key, bool blind) {
   const auto seen = tracked.get(tables_.hot, key);
   if (!seen) return false;
   if (!seen->present()) return tracked.insert(tables_.hot, key, value(), random_);
-  return random_.one_in(3) ? tracked.remove(tables_.hot, key) : tracked.update(tables_.hot, key, value(), random_);
+  return random_.one_in(3) ? tracked.remove(tables_.hot, key)
+                           : tracked.update(tables_.hot, key, value(), random_, &*seen);
 }
 
 void WorkFiber::change_hot() {
@@ -203,7 +204,7 @@ void WorkFiber::write_wide() {
       if (!seen) return false;
       const bool written = !seen->present()    ? tracked.insert(tables_.wide, Key(key), value(), random_)
                            : random_.one_in(4) ? tracked.remove(tables_.wide, Key(key))
-                                               : tracked.update(tables_.wide, Key(key), value(), random_);
+                                               : tracked.update(tables_.wide, Key(key), value(), random_, &*seen);
       if (!written) return false;
     }
     return true;

@@ -52,6 +52,7 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"plain-stale-read", "R21", "a version that had been replaced before the read was sent"},
     {"plain-write-lost", "R21", "no trace of a write that was acknowledged and not replaced"},
     {"plain-unwritten-read", "R21", "what nobody has written"},
+    {"plain-wrong-value", "R21", "another row under a version than its writer wrote, or left as it was"},
     {"plain-wrong-refusal", "R3, R21", "a conflict although nobody else has written"},
     {"counter-twice", "architecture 2", "a number of a counter given out twice"},
     {"counter-order", "architecture 2", "a number that is not above the one before of the same object"},

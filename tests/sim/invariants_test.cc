@@ -338,6 +338,12 @@ const Planted kPlanted[] = {
        s.plain_look(1, 0, 0);
      }},
     {"plain-unwritten-read", [](Story& s) { s.plain_look(1, 50, 1); }},
+    {"plain-wrong-value",
+     [](Story& s) {
+       s.plain_put(1, Kind::kInsert, 0, 1, 50, StatusCode::kOk, 7);
+       s.plain_put(1, Kind::kUpdate, 50, 2, 51, StatusCode::kOk, std::nullopt);
+       s.plain_look(1, 51, 2, 8);
+     }},
     {"plain-wrong-refusal",
      [](Story& s) {
        s.plain_put(1, Kind::kInsert, 0, 1, 50);

@@ -11,7 +11,7 @@
 namespace loam::sim {
 
 PlainModel::WriteNumber PlainModel::write_called(uint32_t process, Place place, Kind kind, uint64_t expected,
-                                                 uint64_t tag) {
+                                                 uint64_t tag, std::optional<int64_t> value) {
   const std::lock_guard lock(verdict_.mutex());
   Register& record = registers_[place];
   Write write;
@@ -20,6 +20,8 @@ PlainModel::WriteNumber PlainModel::write_called(uint32_t process, Place place, 
   write.kind = kind;
   write.expected = expected;
   write.tag = tag;
+  const auto replaced = record.by_version.find(expected);
+  write.value = value || replaced == record.by_version.end() ? value : writes_[replaced->second].value;
   write.asked = record.changed = verdict_.next();
   write.starts = record.starts++;
   write.alone = record.open.empty() && record.live.contains(expected);
@@ -135,6 +137,9 @@ bool PlainModel::judge_seen(const std::string& reader, Register& record, Place p
   Write& write = writes_[tagged->second];
   write.seen = true;
   if (write.state == State::kRefused) return wrong("plain-refused-visible", " of " + name(write));
+  if (write.value && *write.value != seen.value) {
+    return wrong("plain-wrong-value", " of " + name(write) + ", whose value is " + std::to_string(*write.value));
+  }
   if (write.state == State::kApplied && losses_.any() && losses_.gone(place, write.ended, asked)) {
     return wrong("lost-record-returned", " of " + name(write));
   }

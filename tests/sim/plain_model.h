@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -30,8 +31,10 @@ class PlainModel {
 
   PlainModel(Verdict& verdict, const Losses& losses) : verdict_(verdict), losses_(losses) {}
 
-  /// Before the call. `expected` of inserts is 0; `tag` of removes is 0.
-  WriteNumber write_called(uint32_t process, Place place, Kind kind, uint64_t expected, uint64_t tag);
+  /// Before the call. `expected` of inserts is 0; `tag` of removes is 0. `value`: what is written there; nothing: what
+  /// is in the expected version stays.
+  WriteNumber write_called(uint32_t process, Place place, Kind kind, uint64_t expected, uint64_t tag,
+                           std::optional<int64_t> value);
   /// `version`: of the record made; 0 for removes and for what failed.
   void write_returned(WriteNumber number, StatusCode code, uint64_t version);
   /// A get returned a record, or kNotFound. `asked`: Oracle::now() before the call.
@@ -57,6 +60,7 @@ class PlainModel {
     uint64_t expected = 0;
     uint64_t version = 0;  // once known
     uint64_t tag = 0;
+    std::optional<int64_t> value;  // nothing: nobody can say
     Moment asked = 0;
     Moment ended = kNever;
     uint64_t starts = 0;  // writes of the record called before it

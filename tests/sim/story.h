@@ -75,11 +75,11 @@ class Story {
 
   static Place place(uint64_t key) { return {kPlainTable, Key(key)}; }
   void plain_put(uint64_t key, PlainModel::Kind kind, uint64_t expected, uint64_t tag, uint64_t version,
-                 StatusCode code = StatusCode::kOk) {
-    plain.write_returned(plain.write_called(1, place(key), kind, expected, tag), code, version);
+                 StatusCode code = StatusCode::kOk, std::optional<int64_t> value = 0) {
+    plain.write_returned(plain.write_called(1, place(key), kind, expected, tag, value), code, version);
   }
-  void plain_look(uint64_t key, uint64_t version, uint64_t tag) {
-    plain.read(1, place(key), {version, tag, 0}, oracle.now());
+  void plain_look(uint64_t key, uint64_t version, uint64_t tag, int64_t value = 0) {
+    plain.read(1, place(key), {version, tag, value}, oracle.now());
   }
   /// All records of odd keys lay on one node; its loss is accepted.
   void lose_odd() {
