@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 CTEST_FLAGS ?=
 # Suites of `make bench`, and the options given to each.
-SUITES ?= index net peers tx scan commit sim
+SUITES ?= index net peers tx fields scan commit sim
 BENCH_FLAGS ?= --quick
 # How long `make stress` goes on.
 ROUNDS ?= 20

@@ -1,0 +1,177 @@
+// Suite fields: one field of a record of 200 bytes by key, beside the whole record, on a cluster in this process.
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include "benchmarks/suite.h"
+#include "common/base/assert.h"
+#include "deploy/cli/src/cluster/one_process.h"
+
+namespace loam::bench {
+namespace {
+
+using client::Record;
+using client::Table;
+using client::Transaction;
+
+template <class T>
+T ready(Result<T> result) {
+  LOAM_CHECK(result.ok(), result.status().to_string().c_str());
+  return std::move(result).value();
+}
+
+void must(const Status& status) { LOAM_CHECK(status.ok(), status.to_string().c_str()); }
+
+/// CPU time of all threads of the process, nanoseconds.
+double process_cpu_ns() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto ns = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_usec) * 1e3;
+  };
+  return ns(usage.ru_utime) + ns(usage.ru_stime);
+}
+
+/// What one way of access costs, one sample a turn.
+struct Cost {
+  Samples cpu_us;
+  Samples bytes;
+};
+
+class FieldsSuite final : public Suite {
+ public:
+  void run(Run& run) override {
+    operations_ = run.quick ? 2'000 : 20'000;
+    cli::OneProcessOptions options = cli::OneProcessOptions::on_free_ports();
+    options.node.memory_bytes = uint64_t{1} << 30;
+    const auto cluster = ready(cli::OneProcessCluster::start(options));
+    const auto client = ready(client::Client::connect(cluster->address()));
+    const Table table = ready(client->create_table("records", TableKind::kTransactional, schema()));
+    const Table balance = ready(table.project({"balance"}));
+    fill(*client, table);
+
+    const std::vector<std::pair<std::string, std::function<void(uint64_t)>>> ways = {
+        {"get_row", [&](uint64_t fiber) { read(*client, table, fiber); }},
+        {"get_field", [&](uint64_t fiber) { read(*client, balance, fiber); }},
+        {"update_row", [&](uint64_t fiber) { write(*client, table, fiber); }},
+        {"update_field", [&](uint64_t fiber) { write(*client, balance, fiber); }}};
+    std::vector<Cost> costs(ways.size());
+    std::vector<Variant> variants;
+    for (size_t i = 0; i < ways.size(); ++i) {
+      variants.push_back({ways[i].first, [&, i] { return measure(*client, ways[i].second, costs[i]); }});
+    }
+    static_cast<void>(alternate(run.turns, variants));
+    check(*client, table);
+
+    const nlohmann::ordered_json with = {
+        {"row_bytes", kRowBytes}, {"fibers", kFibers}, {"records_per_transaction", kGroup}};
+    for (size_t i = 0; i < ways.size(); ++i) {
+      for (Samples* samples : {&costs[i].cpu_us, &costs[i].bytes}) samples->values.erase(samples->values.begin());
+      run.report.add("fields." + ways[i].first + "_cpu_us", costs[i].cpu_us, "us", Better::kLower, with);
+      run.report.add("fields." + ways[i].first + "_bytes", costs[i].bytes, "bytes", Better::kLower, with);
+    }
+    run.report.add("fields.get_cpu_ratio", ratio_of(costs[1].cpu_us, costs[0].cpu_us), "ratio", Better::kLower, with);
+    run.report.add("fields.update_cpu_ratio", ratio_of(costs[3].cpu_us, costs[2].cpu_us), "ratio", Better::kLower,
+                   with);
+  }
+
+ private:
+  static constexpr size_t kRowBytes = 200;
+  static constexpr uint64_t kFibers = 32;
+  /// Records that a transaction reads or updates; each fiber has so many of its own, so that nothing conflicts.
+  static constexpr uint64_t kGroup = 16;
+
+  static Schema schema() {
+    std::vector<Field> fields = {{"balance", FieldType::kInt64, false}};
+    for (const char* name : {"a", "b", "c", "d"}) fields.push_back({name, FieldType::kInt64, false});
+    fields.push_back({"note", FieldType::kText, false});
+    return ready(Schema::make(std::move(fields)));
+  }
+  static std::vector<Value> row(int64_t balance, uint64_t key) {
+    std::vector<Value> values = {Value::int64(balance)};
+    for (int64_t i = 0; i < 4; ++i) values.push_back(Value::int64(static_cast<int64_t>(key) * 10 + i));
+    values.push_back(Value::text(std::string(kRowBytes - 5 * 8 - 4, static_cast<char>('a' + key % 26))));
+    return values;
+  }
+
+  void fill(client::Client& client, const Table& table) {
+    for (uint64_t key = 0; key < kFibers * kGroup; ++key) {
+      rows_.push_back(ready(Record::make(table, row(0, key))));
+      LOAM_CHECK(rows_.back().bytes().size() == kRowBytes, "the row is as long as it says");
+    }
+    must(client.run_transaction([&](Transaction& tx) -> Status {
+      for (uint64_t key = 0; key < rows_.size(); ++key) {
+        LOAM_RETURN_IF_ERROR(tx.insert(table, Key(key), rows_[key]));
+      }
+      return ok_status();
+    }));
+    balances_.assign(kFibers, 0);
+  }
+
+  /// CPU time of an operation in us, of both sides; bytes both ways.
+  double measure(client::Client& client, const std::function<void(uint64_t)>& group, Cost& cost) {
+    const client::ClientStatistics before = client.statistics();
+    const double cpu_before = process_cpu_ns();
+    std::vector<client::Task> tasks;
+    for (uint64_t fiber = 0; fiber < kFibers; ++fiber) {
+      tasks.push_back(client.spawn([&, fiber] {
+        for (uint64_t done = 0; done < operations_; done += kGroup) group(fiber);
+      }));
+    }
+    for (client::Task& task : tasks) task.join();
+    const client::ClientStatistics after = client.statistics();
+    const auto count = static_cast<double>(kFibers * ((operations_ + kGroup - 1) / kGroup) * kGroup);
+    cost.cpu_us.values.push_back((process_cpu_ns() - cpu_before) / 1e3 / count);
+    const uint64_t bytes = after.bytes_sent + after.bytes_received - before.bytes_sent - before.bytes_received;
+    cost.bytes.values.push_back(static_cast<double>(bytes) / count);
+    return cost.cpu_us.values.back();
+  }
+
+  void read(client::Client& client, const Table& table, uint64_t fiber) {
+    Transaction tx = ready(client.begin({.read_only = true, .retry = {}}));
+    for (uint64_t i = 0; i < kGroup; ++i) {
+      const Record record = ready(tx.get(table, Key(fiber * kGroup + i)));
+      LOAM_CHECK(record.int64(0) == balances_[fiber], "a get returned another balance");
+    }
+  }
+
+  void write(client::Client& client, const Table& table, uint64_t fiber) {
+    const int64_t balance = ++balances_[fiber];
+    must(client.run_transaction([&](Transaction& tx) -> Status {
+      for (uint64_t i = 0; i < kGroup; ++i) {
+        const uint64_t key = fiber * kGroup + i;
+        if (table.projected()) {
+          LOAM_RETURN_IF_ERROR(tx.update(table, Key(key), {Value::int64(balance)}));
+          continue;
+        }
+        LOAM_RETURN_IF_ERROR(rows_[key].set(0, Value::int64(balance)));
+        LOAM_RETURN_IF_ERROR(tx.update(table, Key(key), rows_[key]));
+      }
+      return ok_status();
+    }));
+  }
+
+  /// Every record has its last balance, and everything else as it was.
+  void check(client::Client& client, const Table& table) {
+    Transaction tx = ready(client.begin({.read_only = true, .retry = {}}));
+    for (uint64_t key = 0; key < kFibers * kGroup; ++key) {
+      const Record record = ready(tx.get(table, Key(key)));
+      const Record expected = ready(Record::make(table, row(balances_[key / kGroup], key)));
+      LOAM_CHECK(equal(record.bytes(), expected.bytes()), "a record is not what was written");
+    }
+  }
+
+  uint64_t operations_ = 0;        // of each fiber, a turn
+  std::vector<Record> rows_;       // by key; a fiber uses its own
+  std::vector<int64_t> balances_;  // by fiber
+};
+
+LOAM_BENCH_SUITE(fields, FieldsSuite, "one field of a record by key, beside the whole record");
+
+}  // namespace
+}  // namespace loam::bench
