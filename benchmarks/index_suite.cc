@@ -24,6 +24,7 @@
 namespace loam::bench {
 namespace {
 
+using storage::ExecuteOptions;
 using storage::PointKind;
 using storage::PointOperation;
 using storage::Table;
@@ -31,6 +32,8 @@ using storage::ThreadContext;
 
 constexpr TransactionId kLoader{1};
 constexpr size_t kFirstSlots = 1'024;
+/// Operations of a network batch.
+constexpr size_t kBatch = 16;
 
 /// Size of the index in the course of a load.
 struct Fill {
@@ -42,8 +45,8 @@ struct Fill {
 /// A node's storage for one table after another.
 class Storage {
  public:
-  explicit Storage(size_t bytes)
-      : pool_([bytes] {
+  Storage(size_t bytes, const ExecuteOptions& execution)
+      : execution_(execution), pool_([bytes] {
           auto pool = PagePool::create({.limit_bytes = bytes});
           LOAM_CHECK(pool.ok(), std::string(pool.status().message()).c_str());
           return std::move(pool).value();
@@ -55,10 +58,10 @@ class Storage {
     return std::move(table).value();
   }
   /// Inserts the keys in groups, as the requests of network batches.
-  static void insert(Table& table, ThreadContext& me, std::span<const uint64_t> keys) {
+  void insert(Table& table, ThreadContext& me, std::span<const uint64_t> keys) const {
     const Snapshot nothing;
-    std::array<Row, storage::kBatchGroup> rows;
-    std::array<PointOperation, storage::kBatchGroup> operations;
+    std::array<Row, kBatch> rows;
+    std::array<PointOperation, kBatch> operations;
     for (size_t begin = 0; begin < keys.size(); begin += operations.size()) {
       const size_t count = std::min(operations.size(), keys.size() - begin);
       const EpochGuard guard(me.epochs());
@@ -72,7 +75,7 @@ class Storage {
         operation.transaction = kLoader;
         operation.row = {reinterpret_cast<const std::byte*>(&rows[i]), sizeof(Row)};
       }
-      execute(me, {operations.data(), count});
+      execute(me, {operations.data(), count}, execution_);
       for (size_t i = 0; i < count; ++i) LOAM_CHECK(operations[i].code == StatusCode::kOk, "an insert failed");
     }
   }
@@ -91,6 +94,7 @@ class Storage {
   EpochDomain& epochs() { return epochs_; }
 
  private:
+  const ExecuteOptions execution_;
   std::unique_ptr<PagePool> pool_;
   EpochDomain epochs_;
   storage::VersionSource versions_{Incarnation(1)};
@@ -112,10 +116,10 @@ PointOperation get_of(Table& table, uint64_t key, const Snapshot& snapshot) {
 }
 
 /// Finds the requests' rows group by group and copies them out; lookups a second of thread CPU time.
-double get_batched(Table& table, ThreadContext& me, std::span<const uint64_t> keys) {
+double get_batched(Table& table, ThreadContext& me, std::span<const uint64_t> keys, const ExecuteOptions& execution) {
   const Snapshot snapshot{Version(kLoader.value)};
-  std::array<PointOperation, storage::kBatchGroup> operations;
-  std::array<Row, storage::kBatchGroup> out;
+  std::array<PointOperation, kBatch> operations;
+  std::array<Row, kBatch> out;
   uint64_t wrong = 0;
   const uint64_t from = thread_cpu_ns();
   for (size_t begin = 0; begin < keys.size(); begin += operations.size()) {
@@ -124,7 +128,7 @@ double get_batched(Table& table, ThreadContext& me, std::span<const uint64_t> ke
     for (size_t i = 0; i < count; ++i) {
       operations[i] = get_of(table, keys[begin + i], snapshot);
     }
-    execute(me, {operations.data(), count});
+    execute(me, {operations.data(), count}, execution);
     for (size_t i = 0; i < count; ++i) {
       const Bytes row = operations[i].result;
       LOAM_CHECK(row.size() == sizeof(Row), "a record is missing");
@@ -169,6 +173,10 @@ class IndexSuite final : public Suite {
         ->check(CLI::Range(0, 100'000'000));
     app.add_option("--lookups", lookups_, "of one turn; 0: 1 M with --quick, else 4 M")
         ->check(CLI::Range(0, 100'000'000));
+    app.add_option("--group", execution_.group, "operations of a batch of 16 that go through the stages together")
+        ->capture_default_str()
+        ->check(CLI::Range(size_t{1}, kBatch));
+    app.add_flag("!--no-prefetch", execution_.prefetch, "fetch nothing ahead of the operations of a group");
   }
 
   void run(Run& run) override {
@@ -176,8 +184,9 @@ class IndexSuite final : public Suite {
     if (lookups_ == 0) lookups_ = run.quick ? 1'000'000 : 4'000'000;
     const size_t records = std::max(records_, inserts_);
     // Entries with the share of the pool that writes may use, and an index that grows: two arrays at most.
-    Storage storage(static_cast<size_t>(static_cast<double>(records) * (HashProbe::kEntryBytes + 48) / 0.88) +
-                    (size_t{64} << 20));
+    Storage storage(
+        static_cast<size_t>(static_cast<double>(records) * (HashProbe::kEntryBytes + 48) / 0.88) + (size_t{64} << 20),
+        execution_);
     inserts(run, storage);
     tail_of_growth(run, storage);
     gets(run, storage);
@@ -199,7 +208,7 @@ class IndexSuite final : public Suite {
          [&] {
            auto table = storage.make_table(kFirstSlots, 1);
            const uint64_t from = thread_cpu_ns();
-           Storage::insert(*table, me, keys);
+           storage.insert(*table, me, keys);
            const double result = rate(from);
            LOAM_CHECK(table->keys() == inserts_, "records are missing");
            table.reset();
@@ -219,7 +228,8 @@ class IndexSuite final : public Suite {
     const std::vector<Samples> rates = alternate(run.turns, variants);
     const nlohmann::ordered_json options = {{"records", inserts_},
                                             {"row_bytes", sizeof(Row)},
-                                            {"group", storage::kBatchGroup},
+                                            {"group", execution_.group},
+                                            {"prefetch", execution_.prefetch},
                                             {"first_slots", kFirstSlots}};
     run.report.add("index.insert_vs_ceiling", ratio_of(rates[0], rates[1]), "ratio", Better::kHigher, options);
     run.report.add("index.inserts_per_s", rates[0], "ops/s", Better::kHigher, options);
@@ -237,7 +247,7 @@ class IndexSuite final : public Suite {
       table->index().set_growth(growth);
       for (size_t i = 0; i < keys.size(); ++i) {
         const uint64_t from = wall_ns();
-        Storage::insert(*table, me, {&keys[i], 1});
+        storage.insert(*table, me, {&keys[i], 1});
         took_ns[i] = wall_ns() - from;
       }
       table.reset();
@@ -263,7 +273,7 @@ class IndexSuite final : public Suite {
       const auto half = keys.subspan(writer * (keys.size() / 2), writer == 0 ? keys.size() / 2 : std::dynamic_extent);
       constexpr size_t kStep = 4'096;
       for (size_t at = 0; at < half.size(); at += kStep) {
-        Storage::insert(table, me, half.subspan(at, std::min(kStep, half.size() - at)));
+        storage.insert(table, me, half.subspan(at, std::min(kStep, half.size() - at)));
         if (writer != 0) continue;
         const EpochGuard guard(thread);
         const storage::HashIndexStatistics now = table.index().statistics();
@@ -302,7 +312,7 @@ class IndexSuite final : public Suite {
     for (uint64_t& key : wanted) key = keys[random.below(keys.size())];
     keys = {};
     const std::vector<Variant> variants = {
-        {"batched", [&] { return get_batched(*table, me, wanted); }},
+        {"batched", [&] { return get_batched(*table, me, wanted, execution_); }},
         {"probe",
          [&] {
            const uint64_t from = thread_cpu_ns();
@@ -315,7 +325,8 @@ class IndexSuite final : public Suite {
     const nlohmann::ordered_json options = {{"records", records_},
                                             {"lookups", lookups_},
                                             {"row_bytes", sizeof(Row)},
-                                            {"group", storage::kBatchGroup},
+                                            {"group", execution_.group},
+                                            {"prefetch", execution_.prefetch},
                                             {"slots", slots}};
     Report& report = run.report;
     report.add("index.get_batched_vs_ceiling", ratio_of(rates[0], rates[1]), "ratio", Better::kHigher, options);
@@ -394,6 +405,7 @@ class IndexSuite final : public Suite {
     return (*index)->mean_probe_length();
   }
 
+  ExecuteOptions execution_;
   size_t records_ = 10'000'000;
   size_t inserts_ = 0;
   size_t lookups_ = 0;

@@ -7,6 +7,16 @@
 #include "storage-node/src/log/entry.h"
 
 namespace loam::storage::index_detail {
+namespace {
+
+/// See Array: at least log2(kNear) bits of the home are in the tag (all four of the smallest array), at least 7 lower.
+unsigned tag_skip_of(unsigned home_bits) {
+  constexpr unsigned kNearBits = std::countr_zero(Array::kNear);
+  constexpr unsigned kSizesAlike = 8;
+  return home_bits < kNearBits ? 0 : (home_bits - kNearBits) / kSizesAlike * kSizesAlike;
+}
+
+}  // namespace
 
 Array* Array::create(PagePool& pool, size_t capacity, Reserve reserve) {
   const size_t segment_bytes = std::clamp(capacity * sizeof(Slot), PagePool::kMinBlockBytes, pool.page_size());
@@ -14,15 +24,21 @@ Array* Array::create(PagePool& pool, size_t capacity, Reserve reserve) {
   const size_t segments = capacity / segment_slots;
   // Promptly, and without dirtying pages for nothing, if there is no room for all.
   if (segment_bytes == pool.page_size() && pool.free_pages(reserve) < segments) return nullptr;
-  void* const memory = ::operator new(sizeof(Array) + segments * sizeof(Slot*), std::align_val_t(alignof(Array)));
+  const size_t marks = (capacity / kChunk + 63) / 64;
+  void* const memory = ::operator new(sizeof(Array) + segments * sizeof(Slot*) + std::max(marks, size_t{1}) * 8,
+                                      std::align_val_t(alignof(Array)));
   auto* const array = new (memory) Array;
+  const auto home_bits = static_cast<unsigned>(std::countr_zero(capacity));
   array->capacity = capacity;
-  array->home_shift = 64u - static_cast<unsigned>(std::countr_zero(capacity));
+  array->home_shift = 64u - home_bits;
+  array->tag_skip = tag_skip_of(home_bits);
+  array->tag_low_bits = array->tag_skip + SlotWord::kTagBits - home_bits;
   array->segment_shift = static_cast<unsigned>(std::countr_zero(segment_slots));
   array->segment_bytes = segment_bytes;
   array->stripe_count = std::clamp(capacity / 64, size_t{1}, kStripes);
   array->check_interval = std::max(capacity / (array->stripe_count * kChecks), size_t{1});
   std::fill_n(array->segments(), segments, nullptr);
+  for (size_t chunk = 0; chunk < array->chunks(); chunk += 64) new (&array->marks(chunk)) Env::Atomic<uint64_t>(0);
   for (size_t i = 0; i < segments; ++i) {
     array->segments()[i] = reinterpret_cast<Slot*>(pool.allocate(segment_bytes, reserve));  // zeroed: empty slots
     if (array->segments()[i] == nullptr) {
@@ -47,7 +63,7 @@ void Array::destroy(void* array, void* pool) {
 
 Probe Array::probe(Key key, uint64_t hash, size_t from) const {
   const size_t start = home(hash);
-  const uint16_t tag = SlotWord::tag_of(hash);
+  const uint64_t key_tag = tag(hash);
   Probe result;
   for (size_t distance = from; distance < capacity; ++distance) {
     Slot& s = slot(start, distance);
@@ -55,7 +71,7 @@ Probe Array::probe(Key key, uint64_t hash, size_t from) const {
     // erase follows MOVED_FULL (I4) are visible.
     const SlotWord word{s.load(std::memory_order_acquire)};
     if (word.is_pointer()) {
-      if (word.tag() != tag || word.entry()->key != key.value) continue;
+      if (word.tag() != key_tag || word.entry()->key != key.value) continue;
     } else if (word == SlotWord::moved_full()) {
       result.passed_moved = true;
       continue;
@@ -83,7 +99,9 @@ uint64_t Array::used() const {
 }
 
 uint64_t Array::keys() const {
-  uint64_t gone = moved_out.load(std::memory_order_relaxed);  // relaxed: as in inserted()
+  // Acquire: the next array's fields are visible.
+  const Array* const to = next.load(std::memory_order_acquire);
+  uint64_t gone = to == nullptr ? 0 : to->copied_in.load(std::memory_order_relaxed);  // relaxed: as in inserted()
   for (size_t i = 0; i < stripe_count; ++i) gone += stripes[i].erased.load(std::memory_order_relaxed);
   const uint64_t come = used();
   return come > gone ? come - gone : 0;

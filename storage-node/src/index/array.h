@@ -2,9 +2,11 @@
 // hash_index.h.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "common/base/assert.h"
 #include "common/base/env.h"
 #include "common/base/ids.h"
 #include "common/memory/page_pool.h"
@@ -26,9 +28,23 @@ struct Probe {
 };
 
 /// Slots, and what is counted about them. Owner: the index, then the epochs. The directory of segments lies behind the
-/// struct, in the same cache lines as the constants that a lookup needs.
+/// struct, in the same cache lines as the constants that a lookup needs; one bit for each chunk of slots behind that.
+///
+/// Tags. With 2^k slots, a key's home is the k highest bits of its hash, and its tag the 19 bits from bit `tag_skip`
+/// (counted from the top) on: at least the kNear's worth of lowest bits of the home, and at least 7 bits below it.
+/// tag_skip is the same for eight sizes in a row, so that a slot's word together with its place tells the hash down to
+/// the tag's last bit, unless the slot is far from its home: it moves to an array of such a size without a look at the
+/// entry.
+///
+///     hash  |█ home of 2^k slots █████████████|  lower bits                      |
+///                            |█ tag, 19 bits ████████|
+///            ◀── tag_skip ──▶
 struct Array {
   static constexpr size_t kStripes = 16;
+  /// Slots nearer than this to their home have all that can be said of their distance in the tag.
+  static constexpr size_t kNear = 32;
+  /// Slots that are moved together, and whose end is marked by one bit: four cache lines.
+  static constexpr size_t kChunk = 32;
   /// Stripes are checked against the bounds once in capacity / (stripes · kChecks) inserts: the sum is late by
   /// 1 / kChecks of the capacity at most.
   static constexpr size_t kChecks = 16;
@@ -49,6 +65,15 @@ struct Array {
     return segments()[index >> segment_shift][index & ((size_t{1} << segment_shift) - 1)];
   }
   Slot& slot(size_t home_index, size_t distance) const { return slot((home_index + distance) & (capacity - 1)); }
+  uint64_t tag(uint64_t hash) const { return (hash << tag_skip) >> SlotWord::kTagShift; }
+  /// The first tag_skip + 19 bits of the hash of the key that slot `index` holds, which is not far.
+  uint64_t hash_prefix(size_t index, SlotWord word) const {
+    LOAM_DCHECK(!word.far(), "a near slot");
+    const size_t mask = std::min(kNear, capacity) - 1;
+    const size_t home_index = (index - ((index - (word.tag() >> tag_low_bits)) & mask)) & (capacity - 1);
+    const uint64_t low = word.tag() & ((uint64_t{1} << tag_low_bits) - 1);
+    return (static_cast<uint64_t>(home_index) << home_shift) | (low << (home_shift - tag_low_bits));
+  }
   Stripe& stripe(uint64_t hash) { return stripes[(hash >> 16) & (stripe_count - 1)]; }
 
   /// Walks the key's path from `from` slots behind its home.
@@ -62,10 +87,9 @@ struct Array {
   size_t bytes() const { return (capacity >> segment_shift) * segment_bytes; }
 
   // Migration and counters, by writers.
-  alignas(64) Env::Atomic<uint64_t> cursor{0};  // next chunk of slots to move; runs round and round
-  Env::Atomic<uint64_t> moved{0};               // slots that have become MOVED; capacity: all
-  Env::Atomic<uint64_t> copied_in{0};           // by the migration that filled this array
-  Env::Atomic<uint64_t> moved_out{0};           // keys copied to the next array
+  alignas(64) Env::Atomic<uint64_t> cursor{0};  // next slot to move; runs round and round
+  Env::Atomic<uint64_t> chunks_moved{0};        // marked chunks; chunks(): every slot is MOVED
+  Env::Atomic<uint64_t> copied_in{0};           // keys, by the migration that filled this array
   Env::Atomic<bool> growing{false};             // somebody allocates the next array: others need not
   Env::Atomic<bool> crowded{false};             // used slots have passed kHardLoad
   Stripe stripes[kStripes];
@@ -75,10 +99,18 @@ struct Array {
   // Constant after construction.
   size_t capacity = 0;
   unsigned home_shift = 0;
+  unsigned tag_skip = 0;
+  unsigned tag_low_bits = 0;  // of the tag, below the home
   unsigned segment_shift = 0;
   size_t segment_bytes = 0;
   size_t stripe_count = 1;
   uint64_t check_interval = 1;
+
+  size_t chunks() const { return (capacity + kChunk - 1) / kChunk; }
+  /// The word with the chunk's bit: set when all its slots are MOVED.
+  Env::Atomic<uint64_t>& marks(size_t chunk) const {
+    return reinterpret_cast<Env::Atomic<uint64_t>*>(segments() + (capacity >> segment_shift))[chunk / 64];
+  }
 
   Slot** segments() const {
     return reinterpret_cast<Slot**>(const_cast<Array*>(this) + 1);  // allocated behind the struct

@@ -51,12 +51,14 @@ uint64_t HashIndex::hash(Key key) {
 
 Cursor HashIndex::find_from(const Array* array, Key key, uint64_t hash) const {
   Cursor cursor{.key = key, .hash = hash};
-  while (array != nullptr) {
+  for (bool first = true; array != nullptr; first = false) {
     const Probe probe = array->probe(key, hash);
-    if (probe.found()) {
-      cursor.head = probe.word.entry();
+    if (probe.found() || (first && !probe.passed_moved)) {
+      cursor.head = probe.word.entry();  // null if the word is EMPTY
+      cursor.word = probe.word;
       cursor.slot = probe.slot;
       cursor.array = const_cast<Array*>(array);  // the index's own; const here only because a find writes nothing
+      cursor.distance = probe.distance;
       return cursor;
     }
     if (!probe.passed_moved) break;
@@ -70,106 +72,129 @@ Cursor HashIndex::find(Key key) const {
   return find_from(current_.load(std::memory_order_acquire), key, hash(key));
 }
 
-void HashIndex::prefetch_slot(uint64_t hash) const {
+void HashIndex::prefetch_slot(uint64_t hash, bool to_write) const {
   const Array* array = current_.load(std::memory_order_acquire);
-  __builtin_prefetch(&array->slot(array->home(hash)));
+  if (!to_write) return __builtin_prefetch(&array->slot(array->home(hash)), 0);
+  __builtin_prefetch(&array->slot(array->home(hash)), 1);
+  array = array->next.load(std::memory_order_acquire);  // its fields are visible
+  if (array != nullptr) __builtin_prefetch(&array->slot(array->home(hash)), 1);
 }
 
-void HashIndex::find_batch(std::span<const Key> keys, std::span<Cursor> out) const {
-  LOAM_DCHECK(keys.size() == out.size(), "a cursor for each key");
-  const Array* const array = current_.load(std::memory_order_acquire);
-  for (size_t begin = 0; begin < keys.size(); begin += kGroup) {
-    const size_t count = std::min(kGroup, keys.size() - begin);
-    uint64_t hashes[kGroup];
-    for (size_t i = 0; i < count; ++i) {
-      hashes[i] = hash(keys[begin + i]);
-      __builtin_prefetch(&array->slot(array->home(hashes[i])));
+Cursor HashIndex::look(Key key, uint64_t hash, bool fetch) const {
+  Array* const array = current_.load(std::memory_order_acquire);
+  Cursor cursor{.key = key, .hash = hash, .array = array};
+  const size_t home = array->home(hash);
+  const uint64_t tag = array->tag(hash);
+  for (size_t distance = 0; distance < array->capacity; ++distance) {
+    Slot& slot = array->slot(home, distance);
+    const SlotWord word{slot.load(std::memory_order_relaxed)};  // relaxed: confirm() loads it again
+    if (word.is_moved()) break;
+    if (word == SlotWord::deleted() || (word.is_pointer() && word.tag() != tag)) continue;
+    cursor.slot = &slot;
+    cursor.distance = distance;
+    if (fetch && word.is_pointer()) {
+      __builtin_prefetch(word.entry());
+      __builtin_prefetch(word.entry()->row_data() - 1);  // the header's other cache line
     }
-    // The first slot with the right tag is the key's but once in 65,536 times.
-    for (size_t i = 0; i < count; ++i) {
-      const size_t home = array->home(hashes[i]);
-      for (size_t distance = 0; distance < array->capacity; ++distance) {
-        const SlotWord word{array->slot(home, distance).load(std::memory_order_relaxed)};  // relaxed: a prefetch's hint
-        if (word == SlotWord::empty() || word == SlotWord::moved_empty()) break;
-        if (!word.is_pointer() || word.tag() != SlotWord::tag_of(hashes[i])) continue;
-        __builtin_prefetch(word.entry());
-        __builtin_prefetch(word.entry()->row_data() - 1);  // the header's other cache line
-        break;
-      }
-    }
-    for (size_t i = 0; i < count; ++i) out[begin + i] = find_from(array, keys[begin + i], hashes[i]);
+    break;
   }
+  return cursor;
 }
 
-InsertOutcome HashIndex::insert(EpochThread& thread, Key key, Entry* head, Cursor& cursor, Reserve reserve) {
+void HashIndex::confirm(Cursor& cursor) const {
+  if (cursor.slot != nullptr) {
+    // Acquire: pairs with the swap that put the word here; the entry's bytes are visible.
+    const SlotWord word{cursor.slot->load(std::memory_order_acquire)};
+    // A slot that holds the key is the key's (I2), whatever the walk met there. If it is EMPTY, it was so when the walk
+    // passed the slots before it, none of which was or can become the key's (I1) or was MOVED: so the key is absent.
+    if (word == SlotWord::empty() || (word.is_pointer() && word.entry()->key == cursor.key.value)) {
+      cursor.word = word;
+      cursor.head = word.entry();
+      return;
+    }
+  }
+  cursor = find_from(current_.load(std::memory_order_acquire), cursor.key, cursor.hash);
+}
+
+bool HashIndex::put(EpochThread& thread, Entry* head, Cursor& cursor, Reserve reserve) {
+  Array& array = *cursor.array;
+  const SlotWord word = SlotWord::pointer(array.tag(cursor.hash), cursor.distance >= Array::kNear, head);
+  Array::Stripe& stripe = array.stripe(cursor.hash);
+  const uint64_t count = stripe.inserted.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: a count
+  uint64_t expected = SlotWord::empty().bits;
+  // Release: the entry's bytes are visible to who loads the word. Acquire for the chain of swaps of this slot.
+  if (!cursor.slot->compare_exchange_strong(expected, word.bits, std::memory_order_acq_rel,
+                                            std::memory_order_relaxed)) {
+    stripe.inserted.fetch_sub(1, std::memory_order_relaxed);  // as above
+    return false;
+  }
+  cursor.head = head;
+  cursor.word = word;
+  if (count % array.check_interval == 0) check_load(thread, array, reserve);
+  return true;
+}
+
+InsertOutcome HashIndex::insert(EpochThread& thread, Entry* head, Cursor& cursor, Reserve reserve) {
   LOAM_DCHECK(thread.inside(), "operations run inside a guard");
-  cursor = {.key = key, .hash = hash(key)};
-  const SlotWord word = SlotWord::pointer(SlotWord::tag_of(cursor.hash), head);
   Array* array = current_.load(std::memory_order_acquire);
   help(thread, *array, moves_per_write_);
-  for (;;) {
-    const Probe probe = array->probe(key, cursor.hash);
-    if (probe.found()) {
+  // Where the cursor's path ended, if that is in this array; else from the array's beginning.
+  bool walked = !cursor.found() && cursor.slot != nullptr && cursor.array == array;
+  for (;; walked = false) {
+    bool empty = true;
+    if (!walked) {
+      const Probe probe = array->probe(cursor.key, cursor.hash);
       cursor.head = probe.word.entry();
+      cursor.word = probe.word;
       cursor.slot = probe.slot;
       cursor.array = array;
-      return InsertOutcome::kExists;
+      cursor.distance = probe.distance;
+      if (probe.found()) return InsertOutcome::kExists;
+      empty = probe.slot != nullptr && probe.word == SlotWord::empty();
     }
     // Acquire: the next array's fields are visible. Null although a migration begins just now: then the swap below is
     // still right, the migration finds the key or has sealed the slot.
     Array* const next = array->next.load(std::memory_order_acquire);
-    uint64_t expected = SlotWord::empty().bits;
     if (next != nullptr) {
       Env::probe("node.index.insert_met_migration");
-      if (probe.slot != nullptr && probe.word == SlotWord::empty()) {
-        // Seal (I5). Acquire and release: as every swap of a slot; a failure means that another took or sealed it.
-        if (!probe.slot->compare_exchange_strong(expected, SlotWord::moved_empty().bits, std::memory_order_acq_rel,
-                                                 std::memory_order_relaxed)) {
-          continue;
-        }
-        array->moved.fetch_add(1, std::memory_order_acq_rel);  // pairs with finish()
+      uint64_t expected = SlotWord::empty().bits;
+      // Seal (I5). Acquire and release: as every swap of a slot; a failure means that another took or sealed it.
+      if (empty && !cursor.slot->compare_exchange_strong(expected, SlotWord::moved_empty().bits,
+                                                         std::memory_order_acq_rel, std::memory_order_relaxed)) {
+        continue;
       }
       array = next;
       continue;
     }
-    if (probe.slot == nullptr || array->crowded.load(std::memory_order_relaxed)) {  // relaxed: a hint
+    if (cursor.slot == nullptr || array->crowded.load(std::memory_order_relaxed)) {  // relaxed: a hint
       if (!make_room(thread, *array, reserve)) return InsertOutcome::kNoSpace;
       continue;
     }
-    Array::Stripe& stripe = array->stripe(cursor.hash);
-    const uint64_t count = stripe.inserted.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: a count
-    // Release: the entry's bytes are visible to who loads the word. Acquire for the chain of swaps of this slot.
-    if (!probe.slot->compare_exchange_strong(expected, word.bits, std::memory_order_acq_rel,
-                                             std::memory_order_relaxed)) {
-      stripe.inserted.fetch_sub(1, std::memory_order_relaxed);  // as above
-      continue;
-    }
-    cursor.head = head;
-    cursor.slot = probe.slot;
-    cursor.array = array;
-    if (count % array->check_interval == 0) check_load(thread, *array, reserve);
-    return InsertOutcome::kInserted;
+    if (put(thread, head, cursor, reserve)) return InsertOutcome::kInserted;
   }
 }
 
-bool HashIndex::change(Cursor& cursor, SlotWord desired) {
+bool HashIndex::change(Cursor& cursor, Entry* desired) {
   Entry* const head = cursor.head;
-  while (cursor.slot != nullptr) {
-    const SlotWord expected = SlotWord::pointer(SlotWord::tag_of(cursor.hash), head);
+  while (cursor.found()) {
+    const SlotWord expected = cursor.word.unfrozen();
+    const SlotWord word = desired == nullptr ? SlotWord::deleted() : expected.with_entry(desired);
     uint64_t bits = expected.bits;
     // Release: the new head's bytes are visible to who loads the word, and (I4) that this operation came after
     // MOVED_FULL. Acquire on failure: the head that is there instead is read next.
-    if (cursor.slot->compare_exchange_strong(bits, desired.bits, std::memory_order_acq_rel,
-                                             std::memory_order_acquire)) {
+    if (cursor.slot->compare_exchange_strong(bits, word.bits, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      cursor.word = word;
       return true;
     }
     const SlotWord seen{bits};
-    if (seen.is_pointer() && seen.unfrozen() != expected) {
+    if (seen.is_pointer() && seen.entry() != head) {
+      cursor.word = seen;
       cursor.head = seen.entry();  // the same key's: a slot never holds another (I1)
       return false;
     }
     Env::probe("node.index.change_met_migration");
-    if (seen.is_pointer()) finish_slot(*cursor.array, *cursor.slot, seen);  // frozen: on to the next array
+    // Frozen: on to the next array.
+    if (seen.is_pointer()) finish_slot(*cursor.array, *cursor.slot, seen, cursor.hash);
     cursor = find_from(cursor.array, cursor.key, cursor.hash);
     if (cursor.head != head) return false;
   }
@@ -177,7 +202,7 @@ bool HashIndex::change(Cursor& cursor, SlotWord desired) {
 }
 
 bool HashIndex::replace(Cursor& cursor, Entry* desired) {
-  if (!change(cursor, SlotWord::pointer(SlotWord::tag_of(cursor.hash), desired))) return false;
+  if (!change(cursor, desired)) return false;
   cursor.head = desired;
   return true;
 }
@@ -185,7 +210,7 @@ bool HashIndex::replace(Cursor& cursor, Entry* desired) {
 bool HashIndex::erase(EpochThread& thread, Cursor& cursor) {
   LOAM_DCHECK(thread.inside(), "operations run inside a guard");
   help(thread, *current_.load(std::memory_order_acquire), moves_per_write_);
-  if (!change(cursor, SlotWord::deleted())) return false;
+  if (!change(cursor, nullptr)) return false;
   Array& array = *cursor.array;
   const uint64_t count = array.stripe(cursor.hash).erased.fetch_add(1, std::memory_order_relaxed) + 1;  // a count
   cursor.head = nullptr;

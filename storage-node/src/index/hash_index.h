@@ -6,7 +6,7 @@
 // nearly the same order, and a migration reads and writes both sequentially. At most two arrays exist: current, and
 // current.next while it is migrated.
 //
-// States of a slot, and all legal transitions (each by compare-and-swap of the word):
+// States of a slot, and all legal transitions (each by compare-and-swap of the word, the last by a store):
 //
 //   EMPTY ──insert/copy──▶ P(key k) ──replace──▶ P'(k) … ──erase──▶ DELETED
 //     │                      │                                        │
@@ -28,14 +28,27 @@
 // Copying. Several helpers may copy one FROZEN slot; k may be copied, changed and erased in the next array while one of
 // them sleeps, and its late copy would bring k back. So a copier walks k's path in the next array to the first EMPTY
 // slot y and, immediately before each swap of y, reads the old slot again: only if it is still FROZEN it swaps. If the
-// swap succeeds, k had never been in the next array: its slot there would be (a) before y: the copier read it as k's
-// pointer (then nothing is to be done) or as DELETED, but an erase comes after MOVED_FULL (I4), which the copier would
-// then have seen in its later reading of the old slot; (b) y: the swap would fail; (c) behind y: y would have been
-// non-empty.
+// swap succeeds, k had never been in the next array: its slot there would be (a) before y: the copier read it as the
+// FROZEN word's address (then nothing is to be done), as another address or as DELETED; but a change of k comes after
+// MOVED_FULL (I4), which the copier would then have seen in its later reading of the old slot; (b) y: the swap would
+// fail; (c) behind y: y would have been non-empty. So no copier compares keys. Where the hash follows from the slot's
+// word and place (array.h), it does not read the entry either, and its cache misses are those of two arrays read and
+// written in order.
+//
+// FROZEN changes only to MOVED_FULL, whoever finishes the copy: that is a store, and it may be repeated. Who finds all
+// slots of a chunk MOVED sets the chunk's mark by fetch_or, which has one winner, and the winner counts the chunk: a
+// chunk is counted once, and never before its last slot is MOVED. The count may miss a chunk whose winner sleeps before
+// it counts; complete_alone() does not need it.
+//
+// Stages. look() walks by tags to the first slot that may hold the key, without its entry; confirm() reads that slot
+// again. If it holds the key, it is the key's slot (I2). If it is EMPTY: the walk passed no slot that was k's or MOVED,
+// and those slots cannot become k's (I1); k is not in the next array, because its path here is not sealed (I5) and no
+// slot of it was FROZEN. Else a find begins anew. An insert starts from a confirmed EMPTY slot the same way: its swap
+// succeeds only if the slot is EMPTY still.
 //
 // Linearization points
 //  insert, replace, erase   the successful swap; if the key exists, or has another head: the load of that word.
-//  find, present   the load of k's slot with a pointer, FROZEN or not.
+//  find, present   the load of k's slot with a pointer, FROZEN or not. So for confirm(), and for an absent key too.
 //  find, absent    the load of the EMPTY or MOVED_EMPTY slot that ends the path in the last array looked at; with one
 //                  exception, below.
 //  A find writes nothing. If its path in the old array ends in EMPTY and no slot of it is MOVED, k is in neither array
@@ -66,7 +79,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "common/base/env.h"
 #include "common/base/ids.h"
@@ -101,15 +113,18 @@ struct HashIndexStatistics {
   size_t moves_max = 0;         ///< the most slots moved inside one operation
 };
 
-/// A key's slot as it was seen, for a following replace() or erase(). Valid inside the guard it was made in.
+/// A key's slot as it was seen, for a following insert(), replace() or erase(). Valid inside the guard it was made in.
 struct Cursor {
   Key key;
   uint64_t hash = 0;  ///< HashIndex::hash(key)
   /// Newest version's entry; null: the key is absent.
   Entry* head = nullptr;
-  /// Where it was seen; the index's own.
+  // Where it was seen; the index's own. Of an absent key: the EMPTY slot that ended its path in the only array, or
+  // null.
+  SlotWord word = {};
   Env::Atomic<uint64_t>* slot = nullptr;
   index_detail::Array* array = nullptr;
+  size_t distance = 0;  ///< of the EMPTY slot from the key's home
   bool found() const { return head != nullptr; }
 };
 
@@ -147,8 +162,6 @@ class HashIndex {
   /// Share of the next array that may be inserted into before the old one is empty.
   static constexpr double kMaxInsertsMeanwhile = 0.25;
   static constexpr size_t kMaxMovesPerWrite = 64;
-  /// Requests looked up together.
-  static constexpr size_t kGroup = 16;
   static constexpr size_t kMinCapacity = 16;
 
   /// kNoSpace if the pool refuses the first array, kInvalidArgument for options out of range.
@@ -162,15 +175,26 @@ class HashIndex {
 
   /// The key's newest version. Wait-free but for migrations that overtake it.
   Cursor find(Key key) const;
-  /// The same for many keys: in groups of kGroup, all slots are prefetched, then all entries, then compared; the head
-  /// entries are in the cache when it returns. out.size() == keys.size().
-  void find_batch(std::span<const Key> keys, std::span<Cursor> out) const;
-  /// Brings the key's home slot into the cache.
-  void prefetch_slot(uint64_t hash) const;
 
-  /// Makes `head` the key's entry if the key is absent. Fills `cursor` with the present head in either case, unless
-  /// kNoSpace. `reserve` is the claim on memory if the array has to grow.
-  InsertOutcome insert(EpochThread& thread, Key key, Entry* head, Cursor& cursor, Reserve reserve = Reserve::kWrite);
+  // The same in three stages, for the keys of a group one after another in each: so their cache misses overlap. The
+  // caller hashes a key once.
+
+  /// Stage 1: fetches the key's home slot; `to_write` if it is likely to be changed.
+  void prefetch_slot(uint64_t hash, bool to_write) const;
+  /// Stage 2: walks to the first slot that may be the key's, and fetches its entry. The result is for confirm() alone.
+  Cursor look(Key key, uint64_t hash, bool fetch) const;
+  /// Stage 3: makes a cursor of look() or find() what find() would return now. If nothing has changed, one load.
+  void confirm(Cursor& cursor) const;
+
+  /// Makes `head` the key's entry if the key is absent. `cursor` is what find() or confirm() gave, or anything with the
+  /// right key and hash and no slot. It shows the present head afterwards, unless kNoSpace. `reserve` is the claim on
+  /// memory if the array has to grow.
+  InsertOutcome insert(EpochThread& thread, Entry* head, Cursor& cursor, Reserve reserve = Reserve::kWrite);
+  /// The same, of a key that was not looked up.
+  InsertOutcome insert(EpochThread& thread, Key key, Entry* head, Cursor& cursor, Reserve reserve = Reserve::kWrite) {
+    cursor = {.key = key, .hash = hash(key)};
+    return insert(thread, head, cursor, reserve);
+  }
   /// If cursor.head is still the key's head, makes it `desired` (of the same key), and the cursor shows it. Otherwise
   /// the cursor shows the present head (null: the key is gone), and false. Never needs memory.
   bool replace(Cursor& cursor, Entry* desired);
@@ -207,16 +231,19 @@ class HashIndex {
   HashIndex(PagePool& pool, const HashIndexOptions& options, Array* first);
 
   Cursor find_from(const Array* array, Key key, uint64_t hash) const;
-  /// A cursor's slot to `desired`, if it holds the cursor's head.
-  bool change(Cursor& cursor, SlotWord desired);
+  /// Puts `head` into the EMPTY slot of `array` that ends the key's path. False: another was faster.
+  bool put(EpochThread& thread, Entry* head, Cursor& cursor, Reserve reserve);
+  /// A cursor's slot to `desired` (null: DELETED), if it holds the cursor's head.
+  bool change(Cursor& cursor, Entry* desired);
   void visit_all(void (*fn)(void*, Entry*), void* context) const;
 
   // Migration (migration.cc).
-  bool copy(const Array& from, Slot& old_slot, SlotWord frozen);
-  bool move_slot(Array& from, Slot& slot, SlotWord word);
-  void finish_slot(Array& from, Slot& slot, SlotWord frozen);
-  size_t move_chunk(Array& from, size_t begin, size_t count);
-  bool help(EpochThread& thread, Array& from, size_t budget);
+  static bool copy(Array& to, Slot& old_slot, SlotWord frozen, uint64_t hash);
+  static void finish_slot(Array& from, Slot& slot, SlotWord frozen, uint64_t hash);
+  static size_t move_slots(Array& from, size_t begin, size_t count);
+  static void mark_chunk(Array& from, size_t index);
+  static void prefetch_chunk(const Array& from, size_t begin);
+  bool help(EpochThread& thread, Array& from, size_t budget, size_t* moved = nullptr);
   void complete_alone(EpochThread& thread, Array& from);
   void finish(EpochThread& thread, Array& from);
   bool start_migration(Array& array, Reserve reserve);

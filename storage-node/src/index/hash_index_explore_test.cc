@@ -65,6 +65,7 @@ class Scenario {
     testing::Random& random = ex.random();
     index_ = make_index(pool, {.initial_capacity = 16, .moves_per_write = random.between(1, 4)});
     key_ = Key(random.below(64));
+    staged_ = random.one_in(2);
     // Up to two keys short of a migration or beyond its start; some keys erased again, the key under test perhaps.
     const uint64_t fill = random.between(9, 14);
     const uint64_t place = random.below(fill);
@@ -140,15 +141,31 @@ class Scenario {
  private:
   void insert(EpochThread& self, Entry* mine) {
     const EpochGuard guard(self);
-    Event event{.begin = ex_.points(), .changes = true, .desired = mine};
+    // As a batch does it: what was looked at earlier is confirmed, and the insert begins there.
+    const bool staged = staged_;
     Cursor cursor;
-    const InsertOutcome outcome = index_->insert(self, key_, mine, cursor);
+    if (staged) cursor = index_->look(key_, HashIndex::hash(key_), true);
+    if (staged) confirm(cursor);
+    if (cursor.found()) return;
+    Event event{.begin = ex_.points(), .changes = true, .desired = mine};
+    const InsertOutcome outcome =
+        staged ? index_->insert(self, mine, cursor) : index_->insert(self, key_, mine, cursor);
     ex_.check(outcome != InsertOutcome::kNoSpace, "there is space");
     event.succeeded = outcome == InsertOutcome::kInserted;
     record(event, cursor.head);
   }
+  void confirm(Cursor& cursor) {
+    const Event event{.begin = ex_.points()};
+    index_->confirm(cursor);
+    record(event, cursor.head);
+  }
   Cursor find(EpochThread& self) {
     const EpochGuard guard(self);
+    if (staged_) {
+      Cursor cursor = index_->look(key_, HashIndex::hash(key_), false);
+      confirm(cursor);
+      return cursor;
+    }
     const Event event{.begin = ex_.points()};
     const Cursor cursor = index_->find(key_);
     record(event, cursor.head);
@@ -194,6 +211,7 @@ class Scenario {
   EpochThread setup_;
   std::unique_ptr<HashIndex> index_;
   Key key_;
+  bool staged_ = false;  // finds and inserts go by look() and confirm()
   const Entry* initial_ = nullptr;
   std::vector<const Entry*> others_;
   std::vector<Event> events_;

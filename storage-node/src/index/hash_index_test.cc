@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -52,24 +53,35 @@ class HashIndexTest : public ::testing::Test {
 TEST(SlotWord, RoundTrips) {
   EntryFactory entries;
   const Entry* entry = entries.make(Key(1));
-  for (const uint32_t tag : {0u, 1u, 0x8000u, 0xffffu}) {
-    const SlotWord word = SlotWord::pointer(static_cast<uint16_t>(tag), entry);
-    EXPECT_TRUE(word.is_pointer());
-    EXPECT_FALSE(word.is_frozen());
-    EXPECT_FALSE(word.is_moved());
-    EXPECT_EQ(word.tag(), tag);
-    EXPECT_EQ(word.entry(), entry);
-    EXPECT_TRUE(word.frozen().is_frozen());
-    EXPECT_EQ(word.frozen().entry(), entry);
-    EXPECT_EQ(word.frozen().tag(), tag);
-    EXPECT_EQ(word.frozen().unfrozen(), word);
+  for (const uint64_t tag : {0u, 1u, 0x40000u, 0x7ffffu}) {
+    for (const bool far : {false, true}) {
+      const SlotWord word = SlotWord::pointer(tag, far, entry);
+      EXPECT_TRUE(word.is_pointer());
+      EXPECT_FALSE(word.is_frozen());
+      EXPECT_FALSE(word.is_moved());
+      EXPECT_EQ(word.tag(), tag);
+      EXPECT_EQ(word.far(), far);
+      EXPECT_EQ(word.entry(), entry);
+      EXPECT_TRUE(word.frozen().is_frozen());
+      EXPECT_FALSE(word.frozen().is_moved());
+      EXPECT_EQ(word.frozen().entry(), entry);
+      EXPECT_EQ(word.frozen().tag(), tag);
+      EXPECT_EQ(word.frozen().far(), far);
+      EXPECT_EQ(word.frozen().unfrozen(), word);
+      const Entry* other = entries.make(Key(1));
+      EXPECT_EQ(word.with_entry(other), SlotWord::pointer(tag, far, other));
+    }
   }
+  const auto* highest = reinterpret_cast<const Entry*>((uint64_t{1} << 47) - 16);
+  EXPECT_EQ(SlotWord::pointer(0x7ffff, true, highest).entry(), highest);
   for (const SlotWord word :
        {SlotWord::empty(), SlotWord::deleted(), SlotWord::moved_empty(), SlotWord::moved_full()}) {
     EXPECT_FALSE(word.is_pointer());
     EXPECT_FALSE(word.is_frozen());
   }
   EXPECT_EQ(SlotWord::empty().bits, 0u);
+  EXPECT_EQ(SlotWord::empty().frozen(), SlotWord::moved_empty());
+  EXPECT_EQ(SlotWord::deleted().frozen(), SlotWord::moved_full());
   EXPECT_TRUE(SlotWord::moved_empty().is_moved() && SlotWord::moved_full().is_moved());
   EXPECT_FALSE(SlotWord::empty().is_moved() || SlotWord::deleted().is_moved());
 }
@@ -184,20 +196,67 @@ TEST_F(HashIndexTest, ChurnNeitherGrowsItNorItsProbes) {
   }
 }
 
-TEST_F(HashIndexTest, BatchesFindWhatSinglesFind) {
+// Whatever happens between the stages: keys come, go, get another head, and the index migrates.
+TEST_F(HashIndexTest, StagesFindWhatSinglesFind) {
   Random random(test_seed(11));
-  for (int round = 0; round < 50; ++round) {
-    for (int i = 0; i < 60; ++i) insert(random.below(5000), random.below(100));
-    std::vector<Key> keys(random.below(100));
-    for (Key& key : keys) key = Key(random.below(6000));
-    std::vector<Cursor> cursors(keys.size());
+  index_ = make_index(*pool_, {.initial_capacity = 16, .moves_per_write = 2});
+  for (int round = 0; round < 1500; ++round) {
+    const uint64_t range = uint64_t{1} << (round / 50 % 2 == 0 ? 12 : 4);  // grows, then is emptied and shrinks
+    for (uint64_t key = random.below(4'096), n = range == 16 ? 100 : 0; n > 0; --n) erase((key + n) % 4'096);
+    std::vector<Cursor> cursors(random.below(40));
     const EpochGuard guard(thread_);
-    index_->find_batch(keys, cursors);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      EXPECT_EQ(cursors[i].key, keys[i]);
-      EXPECT_EQ(cursors[i].head, index_->find(keys[i]).head);
+    for (Cursor& cursor : cursors) {
+      const Key key(random.below(range));
+      index_->prefetch_slot(HashIndex::hash(key), random.one_in(2));
+      cursor = index_->look(key, HashIndex::hash(key), random.one_in(2));
     }
+    for (uint64_t changes = random.below(100); changes > 0; --changes) {
+      const uint64_t key = random.below(range);
+      if (random.one_in(2)) {
+        insert(key);
+      } else if (Cursor changed = index_->find(Key(key)); changed.found()) {
+        ASSERT_TRUE(random.one_in(2) ? index_->erase(thread_, changed)
+                                     : index_->replace(changed, entries_.make(Key(key))));
+      }
+    }
+    for (Cursor& cursor : cursors) {
+      index_->confirm(cursor);
+      ASSERT_EQ(cursor.head, index_->find(cursor.key).head);
+      if (random.one_in(2)) continue;
+      // What was confirmed is where an operation begins.
+      Entry* const mine = entries_.make(cursor.key);
+      if (cursor.found()) {
+        ASSERT_TRUE(index_->replace(cursor, mine));
+      } else {
+        ASSERT_EQ(index_->insert(thread_, mine, cursor), InsertOutcome::kInserted);
+      }
+      ASSERT_EQ(index_->find(cursor.key).head, mine);
+    }
+    index_->check_invariants();
   }
+  EXPECT_GT(statistics().migrations, 20u);
+}
+
+// Through all sizes that share their tags and across the borders between them: a migration takes the hash out of the
+// slots where it can, and the index is sound after each.
+TEST_F(HashIndexTest, GrowsAcrossAllSizesOfTags) {
+  index_.reset();
+  pool_ = index_pool(size_t{64} << 20, size_t{1} << 20);
+  index_ = make_index(*pool_, {.initial_capacity = 16, .moves_per_write = 64});
+  constexpr uint64_t kKeys = 1'000'000;  // 2^21 slots: tags change at 2^13 and 2^21
+  std::vector<Entry> entries(kKeys);
+  uint64_t migrations = 0;
+  for (uint64_t key = 0; key < kKeys; ++key) {
+    const EpochGuard guard(thread_);
+    entries[key].key = key;
+    Cursor cursor;
+    ASSERT_EQ(index_->insert(thread_, Key(key), &entries[key], cursor), InsertOutcome::kInserted);
+    if (std::exchange(migrations, index_->statistics().migrations) != migrations) index_->check_invariants();
+  }
+  EXPECT_EQ(statistics().capacity, size_t{1} << 21);
+  for (uint64_t key = 0; key < kKeys; ++key) ASSERT_EQ(find(key), &entries[key]);
+  const EpochGuard guard(thread_);
+  index_->check_invariants();
 }
 
 TEST_F(HashIndexTest, AFullPoolRefusesGrowthAndNothingElse) {

@@ -25,7 +25,9 @@ HashIndexStatistics HashIndex::statistics() const {
     const uint64_t used = array->used();
     const uint64_t keys = array->keys();
     s.live += keys;
-    s.deleted = used - std::min(keys + array->moved_out.load(std::memory_order_relaxed), used);
+    const Array* const to = array->next.load(std::memory_order_acquire);
+    const uint64_t moved_out = to == nullptr ? 0 : to->copied_in.load(std::memory_order_relaxed);  // a statistic
+    s.deleted = used - std::min(keys + moved_out, used);
     s.capacity = array->capacity;
     s.bytes += array->bytes();
   }
@@ -68,7 +70,12 @@ void HashIndex::check_invariants() const {
         ++keys;
         const Key key(word.entry()->key);
         LOAM_CHECK(!word.is_frozen(), "a quiet index has no half-copied slot");
-        LOAM_CHECK(word.tag() == SlotWord::tag_of(hash(key)), "a tag is its key's");
+        const size_t distance = (i - array->home(hash(key))) & (array->capacity - 1);
+        LOAM_CHECK(word.tag() == array->tag(hash(key)), "a tag is its key's");
+        LOAM_CHECK(word.far() == (distance >= Array::kNear), "a slot far from its home says so");
+        LOAM_CHECK(
+            word.far() || (array->hash_prefix(i, word) ^ hash(key)) >> (array->home_shift - array->tag_low_bits) == 0,
+            "a near slot's word and place tell the first bits of the hash");
         LOAM_CHECK(find(key).slot == &slot, "a key is found, and in one slot only (I2)");
       } else {
         deleted += word == SlotWord::deleted() ? 1 : 0;
@@ -78,8 +85,15 @@ void HashIndex::check_invariants() const {
     }
     LOAM_CHECK(keys + deleted + moved + empty == array->capacity, "a slot holds a word of the state table");
     LOAM_CHECK(migrating || moved == 0, "MOVED only while there is a next array (I3)");
-    // Relaxed: nobody writes.
-    LOAM_CHECK(array->moved.load(std::memory_order_relaxed) == moved, "moved slots are counted");
+    uint64_t marked = 0;  // relaxed: nobody writes
+    for (size_t chunk = 0; chunk < array->chunks(); ++chunk) {
+      const bool mark = (array->marks(chunk).load(std::memory_order_relaxed) >> chunk % 64 & 1) != 0;
+      for (size_t i = chunk * Array::kChunk; mark && i < std::min((chunk + 1) * Array::kChunk, array->capacity); ++i) {
+        LOAM_CHECK(SlotWord{array->slot(i).load(std::memory_order_relaxed)}.is_moved(), "a marked chunk is moved");
+      }
+      marked += mark ? 1 : 0;
+    }
+    LOAM_CHECK(array->chunks_moved.load(std::memory_order_relaxed) == marked, "marked chunks are counted");
     LOAM_CHECK(array->keys() == keys, "keys are counted");
     LOAM_CHECK(migrating || array->used() == keys + deleted, "used slots are counted");
   }

@@ -1,6 +1,5 @@
 // The incremental migration of a hash index; the argument stands in hash_index.h.
 #include <algorithm>
-#include <array>
 
 #include "common/base/env.h"
 #include "storage-node/src/index/array.h"
@@ -9,12 +8,10 @@
 
 namespace loam::storage {
 
-using index_detail::Probe;
-
 namespace {
 
-/// Slots claimed at once: two cache lines.
-constexpr size_t kChunk = 16;
+/// Slots between what is moved and what is fetched for a later move.
+constexpr size_t kFetchAhead = 64;
 
 bool beyond(uint64_t count, double load, size_t capacity) {
   return static_cast<double>(count) >= load * static_cast<double>(capacity);
@@ -22,97 +19,135 @@ bool beyond(uint64_t count, double load, size_t capacity) {
 
 }  // namespace
 
-/// Puts a FROZEN slot's key into the next array unless it is or was there. True if this call put it there.
-bool HashIndex::copy(const Array& from, Slot& old_slot, SlotWord frozen) {
-  Array& to = *from.next.load(std::memory_order_acquire);  // not null (I3); acquire: its fields are visible
-  const Key key(frozen.entry()->key);
-  const uint64_t hash_value = hash(key);
-  for (size_t distance = 0;;) {
-    const Probe probe = to.probe(key, hash_value, distance);
+/// Puts a FROZEN slot's key, whose hash begins with `hash`, into the next array unless it is or was there. True if this
+/// call put it there.
+bool HashIndex::copy(Array& to, Slot& old_slot, SlotWord frozen, uint64_t hash) {
+  const size_t home = to.home(hash);
+  for (size_t distance = 0; distance < to.capacity;) {
+    Slot& slot = to.slot(home, distance);
+    const SlotWord seen{slot.load(std::memory_order_acquire)};  // acquire: see "Copying" (hash_index.h)
     // A MOVED slot there: the next array is itself being migrated, so this one was completed long ago.
-    if (probe.found() || probe.passed_moved) return false;
-    LOAM_CHECK(probe.slot != nullptr, "the next array has room for every key of the old one");
+    if (seen.is_moved() || seen.entry() == frozen.entry()) return false;
+    if (seen != SlotWord::empty()) {
+      ++distance;
+      continue;
+    }
     // Immediately before the swap, after all readings of the path. Acquire: as those readings.
     if (old_slot.load(std::memory_order_acquire) != frozen.bits) return false;
     uint64_t expected = SlotWord::empty().bits;
+    const SlotWord word = SlotWord::pointer(to.tag(hash), distance >= Array::kNear, frozen.entry());
     // Release: the entry's bytes stay visible to who finds it here. On failure: look at that slot again.
-    if (probe.slot->compare_exchange_strong(expected, frozen.unfrozen().bits, std::memory_order_acq_rel,
-                                            std::memory_order_relaxed)) {
+    if (slot.compare_exchange_strong(expected, word.bits, std::memory_order_acq_rel, std::memory_order_relaxed)) {
       return true;
     }
-    distance = probe.distance;
   }
+  LOAM_CHECK(false, "the next array has room for every key of the old one");
+  return false;
 }
 
 /// Copies a FROZEN slot and makes it MOVED_FULL, for an operation that needs its key in the next array.
-void HashIndex::finish_slot(Array& from, Slot& slot, SlotWord frozen) {
-  const bool copied = copy(from, slot, frozen);
+void HashIndex::finish_slot(Array& from, Slot& slot, SlotWord frozen, uint64_t hash) {
+  Array& to = *from.next.load(std::memory_order_acquire);  // not null (I3); acquire: its fields are visible
   Env::probe("node.index.slot_migrated");
-  // Relaxed: a count.
-  if (copied) from.next.load(std::memory_order_acquire)->copied_in.fetch_add(1, std::memory_order_relaxed);
-  uint64_t expected = frozen.bits;
-  // Release: the copy is visible to who sees MOVED_FULL. On failure: another has finished it.
-  if (slot.compare_exchange_strong(expected, SlotWord::moved_full().bits, std::memory_order_acq_rel,
-                                   std::memory_order_acquire)) {
-    from.moved_out.fetch_add(1, std::memory_order_relaxed);  // a count
-    from.moved.fetch_add(1, std::memory_order_acq_rel);      // pairs with finish()
-  }
+  if (copy(to, slot, frozen, hash)) to.copied_in.fetch_add(1, std::memory_order_relaxed);  // a count
+  // A store: nothing else is written over FROZEN. Release: the copy is visible to who sees MOVED_FULL.
+  slot.store(SlotWord::moved_full().bits, std::memory_order_release);
 }
 
-/// Moves `count` slots from `begin` on, by groups: freeze all, then prefetch what the copies need, then copy. Returns
-/// how many slots became MOVED by this call.
-size_t HashIndex::move_chunk(Array& from, size_t begin, size_t count) {
+/// Moves `count` slots, kChunk at most, from `begin` on: freezes all, then copies. Returns how many it found not MOVED.
+size_t HashIndex::move_slots(Array& from, size_t begin, size_t count) {
   struct Pending {
-    Slot* slot;
+    size_t index;
     SlotWord word;
   };
-  std::array<Pending, kChunk> pending;
+  Pending pending[Array::kChunk];
   size_t frozen = 0;
-  size_t moved = 0;
-  for (size_t i = 0; i < count; ++i) {
-    Slot& slot = from.slot(begin + i);
-    SlotWord word{slot.load(std::memory_order_acquire)};  // acquire: the entry's key is read
-    while (!word.is_moved() && !word.is_frozen()) {
-      const SlotWord target = word == SlotWord::empty()     ? SlotWord::moved_empty()
-                              : word == SlotWord::deleted() ? SlotWord::moved_full()
-                                                            : word.frozen();
-      // Acquire and release: links in the chain of swaps of this slot. On failure look at the new word.
-      if (!slot.compare_exchange_strong(word.bits, target.bits, std::memory_order_acq_rel, std::memory_order_acquire)) {
-        continue;
-      }
-      moved += target.is_moved() ? 1 : 0;
-      word = target;
+  size_t moves = 0;
+  Array& to = *from.next.load(std::memory_order_acquire);  // not null (I3); acquire: its fields are visible
+  const bool same_tags = from.tag_skip == to.tag_skip;
+  for (size_t i = begin; i < begin + count; ++i) {
+    Slot& slot = from.slot(i);
+    SlotWord word{slot.load(std::memory_order_acquire)};  // acquire: the entry's key may be read
+    if (word.is_moved()) continue;
+    ++moves;
+    // Acquire and release: links in the chain of swaps of this slot. On failure look at the new word.
+    while (word != word.frozen() &&
+           !slot.compare_exchange_strong(word.bits, word.frozen().bits, std::memory_order_acq_rel,
+                                         std::memory_order_acquire)) {
     }
-    if (!word.is_frozen()) continue;
-    __builtin_prefetch(word.entry());
-    pending[frozen++] = {&slot, word};
-  }
-  const Array& to = *from.next.load(std::memory_order_acquire);  // its fields are visible
-  for (size_t i = 0; i < frozen; ++i) {
-    __builtin_prefetch(&to.slot(to.home(hash(Key(pending[i].word.entry()->key)))), 1);
+    if (!word.is_pointer()) continue;  // sealed
+    word = word.frozen();
+    if (!same_tags || word.far()) __builtin_prefetch(word.entry());
+    pending[frozen++] = {i, word};
   }
   if (frozen > 0) Env::pause_point("node.index.frozen");
-  if (moved > 0) from.moved.fetch_add(moved, std::memory_order_acq_rel);  // pairs with finish()
-  for (size_t i = 0; i < frozen; ++i) finish_slot(from, *pending[i].slot, pending[i].word);
-  return moved + frozen;
+  size_t copied = 0;
+  for (size_t i = 0; i < frozen; ++i) {
+    const auto& [index, word] = pending[i];
+    Slot& slot = from.slot(index);
+    const bool near = same_tags && !word.far();
+    const uint64_t prefix = near ? from.hash_prefix(index, word) : hash(Key(word.entry()->key));
+    Env::probe(near ? "node.index.slot_migrated" : "node.index.slot_migrated_by_key");
+    copied += copy(to, slot, word, prefix) ? 1 : 0;
+    slot.store(SlotWord::moved_full().bits, std::memory_order_release);  // as in finish_slot()
+  }
+  if (copied > 0) to.copied_in.fetch_add(copied, std::memory_order_relaxed);  // a count
+  return moves;
 }
 
-/// Moves up to `budget` slots if the array is being migrated. True if slots are left.
-bool HashIndex::help(EpochThread& thread, Array& from, size_t budget) {
+/// Marks the chunk of this slot and counts it, if all its slots are MOVED and nobody has.
+void HashIndex::mark_chunk(Array& from, size_t index) {
+  const size_t chunk = index / Array::kChunk;
+  const uint64_t bit = uint64_t{1} << chunk % 64;
+  Env::Atomic<uint64_t>& marks = from.marks(chunk);
+  if ((marks.load(std::memory_order_relaxed) & bit) != 0) return;  // relaxed: a mark once seen is there
+  const size_t end = std::min((chunk + 1) * Array::kChunk, from.capacity);
+  for (size_t i = chunk * Array::kChunk; i < end; ++i) {
+    // Acquire: pairs with the release of whoever moved it; passed on to finish() by the count's release.
+    if (!SlotWord{from.slot(i).load(std::memory_order_acquire)}.is_moved()) return;
+  }
+  if ((marks.fetch_or(bit, std::memory_order_acq_rel) & bit) == 0) {
+    from.chunks_moved.fetch_add(1, std::memory_order_acq_rel);  // pairs with help()
+  }
+}
+
+/// Fetches what a move of the slots from `begin` on needs: its slots, and where they go.
+void HashIndex::prefetch_chunk(const Array& from, size_t begin) {
+  constexpr size_t kLineSlots = 8;
+  const Array& to = *from.next.load(std::memory_order_acquire);  // its fields are visible
+  const size_t slots = std::min(Array::kChunk, from.capacity);
+  const size_t home = to.home(static_cast<uint64_t>(begin) << from.home_shift);
+  for (size_t i = 0; i < slots; i += kLineSlots) __builtin_prefetch(&from.slot(begin, i), 1);
+  for (size_t i = 0; i < slots * to.capacity / from.capacity; i += kLineSlots) {
+    __builtin_prefetch(&to.slot(home, i), 1);
+  }
+}
+
+/// Moves up to `budget` slots if the array is being migrated. `moved`: how many. True if slots are left.
+bool HashIndex::help(EpochThread& thread, Array& from, size_t budget, size_t* moved) {
   if (from.next.load(std::memory_order_acquire) == nullptr) return false;  // acquire: its fields are visible
   size_t looked_at = 0;
-  size_t moved = 0;
-  // Acquire: pairs with the counts' release; see finish().
-  while (from.moved.load(std::memory_order_acquire) < from.capacity && looked_at < budget) {
-    const size_t count = std::min(kChunk, budget - looked_at);
+  size_t moves = 0;
+  uint64_t next = 0;
+  // Acquire: pairs with the count's release; see finish().
+  while (from.chunks_moved.load(std::memory_order_acquire) < from.chunks() && looked_at < budget) {
+    const size_t count = std::min({Array::kChunk, from.capacity, budget - looked_at});
     // Relaxed: a hint where to work. It runs round, so that chunks of stalled helpers are met again.
     const uint64_t at = from.cursor.fetch_add(count, std::memory_order_relaxed) & (from.capacity - 1);
-    const size_t n = std::min(count, from.capacity - static_cast<size_t>(at));
-    moved += move_chunk(from, static_cast<size_t>(at), n);
+    const size_t begin = static_cast<size_t>(at);
+    const size_t n = std::min(count, from.capacity - begin);
+    moves += move_slots(from, begin, n);
+    mark_chunk(from, begin);
+    mark_chunk(from, begin + n - 1);
     looked_at += count;
+    next = at + count;
   }
-  count_moves(moved);
-  if (from.moved.load(std::memory_order_acquire) < from.capacity) return true;
+  count_moves(moves);
+  if (moved != nullptr) *moved = moves;
+  if (from.chunks_moved.load(std::memory_order_acquire) < from.chunks()) {
+    prefetch_chunk(from, static_cast<size_t>((next + kFetchAhead) & (from.capacity - 1)));
+    return true;
+  }
   finish(thread, from);
   return false;
 }
@@ -120,17 +155,18 @@ bool HashIndex::help(EpochThread& thread, Array& from, size_t budget) {
 /// Moves every slot that is left without relying on anybody's count: whoever sleeps, this ends.
 void HashIndex::complete_alone(EpochThread& thread, Array& from) {
   Env::probe("node.index.completed_alone");
-  size_t moved = 0;
-  for (size_t begin = 0; begin < from.capacity; begin += kChunk) moved += move_chunk(from, begin, kChunk);
-  count_moves(moved);
+  size_t moves = 0;
+  const size_t chunk = std::min(Array::kChunk, from.capacity);
+  for (size_t begin = 0; begin < from.capacity; begin += chunk) moves += move_slots(from, begin, chunk);
+  count_moves(moves);
   finish(thread, from);
 }
 
 /// All slots are MOVED: the next array takes over.
 void HashIndex::finish(EpochThread& thread, Array& from) {
   Array* expected = &from;
-  // Release: every slot of the old array was seen MOVED (in `moved`, or one by one), hence all copies are visible to
-  // who loads the new array. Failure: another has done it.
+  // Release: every slot of the old array was seen MOVED (by who marked its chunk, or one by one), hence all copies are
+  // visible to who loads the new array. Failure: another has done it.
   if (!current_.compare_exchange_strong(expected, from.next.load(std::memory_order_acquire), std::memory_order_acq_rel,
                                         std::memory_order_relaxed)) {
     return;
@@ -214,11 +250,10 @@ bool HashIndex::step(EpochThread& thread, size_t budget) {
       (!wants_migration(*array) || !start_migration(*array, Reserve::kWrite))) {
     return false;
   }
-  // Relaxed: a thread that does not see its own progress in the count looks again a moment later.
-  const uint64_t before = array->moved.load(std::memory_order_relaxed);
-  if (!help(thread, *array, budget)) return wants_migration(*current_.load(std::memory_order_acquire));
+  size_t moved = 0;
+  if (!help(thread, *array, budget, &moved)) return wants_migration(*current_.load(std::memory_order_acquire));
   // What is left may be in the hands of a thread that stands still: no reason to turn until it goes on.
-  return array->moved.load(std::memory_order_relaxed) != before;
+  return moved > 0;
 }
 
 void HashIndex::count_moves(size_t moves) {

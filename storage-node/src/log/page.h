@@ -9,6 +9,7 @@
 // finds it by masking its own address (Entry::page_shift).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -91,6 +92,14 @@ class Page {
     // Relaxed: only the caller writes it.
     const size_t fill = fill_.load(std::memory_order_relaxed);
     return entry_bytes <= capacity_bytes() - fill ? entry_at(fill) : nullptr;
+  }
+  /// Fetches the lines of `bytes` bytes of room, `skip` bytes behind its beginning, as far as there are such.
+  void prefetch_room(size_t skip, size_t bytes) const {
+    constexpr size_t kLine = 64;
+    const size_t begin = kHeaderBytes + fill_.load(std::memory_order_relaxed) + skip;  // relaxed: as in room()
+    const auto* const at = reinterpret_cast<const std::byte*>(this);
+    const size_t end = std::min<size_t>(begin + bytes, size_bytes_);
+    for (size_t line = round_up(begin, kLine); line < end; line += kLine) __builtin_prefetch(at + line, 1);
   }
   /// Releases the bytes of the entry that room() gave, all of them written.
   void publish(const Entry* entry) {

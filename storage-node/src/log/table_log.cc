@@ -44,6 +44,11 @@ Entry* TableLog::append(ThreadContext& thread, const EntryImage& image, Reserve 
   return nullptr;
 }
 
+void TableLog::prefetch_room(const ThreadContext& thread, size_t skip, size_t bytes) const {
+  const Page* const head = writers_[thread.writer()].heads[0];
+  if (head != nullptr) head->prefetch_room(skip, bytes);
+}
+
 Entry* TableLog::append_to(Page& page, const EntryImage& image) {
   const size_t row_bytes = image.row_bytes();
   const size_t size = entry_size(row_bytes);

@@ -1,7 +1,7 @@
 #include "storage-node/src/version/batch.h"
 
 #include <algorithm>
-#include <array>
+#include <type_traits>
 
 #include "common/base/assert.h"
 #include "common/base/env.h"
@@ -21,9 +21,23 @@ void take(PointOperation& op, const WriteOutcome& outcome) {
   op.version = outcome.version;
 }
 
+bool reads(PointKind kind) { return kind == PointKind::kGet || kind == PointKind::kPlainGet; }
 /// Looks at the newest row, not only at its header.
-bool reads(const PointOperation& op) {
-  return op.kind == PointKind::kGet || op.kind == PointKind::kPlainGet || op.projection != nullptr;
+bool reads_row(const PointOperation& op) { return reads(op.kind) || op.projection != nullptr; }
+bool writes_version(PointKind kind) {
+  return kind == PointKind::kInsert || kind == PointKind::kUpdate || kind == PointKind::kRemove;
+}
+
+/// Of an operation for which writes_version() holds.
+VersionWrite version_write(const PointOperation& op) {
+  switch (op.kind) {
+    case PointKind::kInsert:
+      return VersionWrite::insert_of(*op.snapshot, op.transaction, op.row);
+    case PointKind::kUpdate:
+      return VersionWrite::update_of(*op.snapshot, op.transaction, {op.row, op.projection});
+    default:
+      return VersionWrite::remove_of(*op.snapshot, op.transaction);
+  }
 }
 
 /// Brings the part of the newest row into the cache that does not share the header's lines: its reader copies it. 1.16
@@ -36,69 +50,99 @@ void prefetch_row(const Entry& entry) {
   for (size_t line = kLine; line < end; line += kLine) __builtin_prefetch(at + line);
 }
 
-/// Brings the group's slots and newest entries into the cache. Groups rarely span more than a few tables; each table's
-/// share is fetched together.
-void find_group(std::span<PointOperation> group, std::span<Cursor> cursors) {
-  for (const PointOperation& op : group) op.table->index().prefetch_slot(HashIndex::hash(op.key));
-  std::array<bool, kBatchGroup> done{};
+/// Fetches the lines of the log that the group's entries will be written to. The operations of a group are mostly on
+/// one table; where they are not, some lines are not fetched.
+void prefetch_room(ThreadContext& thread, std::span<const PointOperation> group) {
+  const Table* table = nullptr;
+  size_t bytes = 0;
+  for (const PointOperation& op : group) {
+    if (op.row.empty() && op.kind != PointKind::kRemove) continue;  // appends nothing
+    if (op.table != table) bytes = 0;
+    table = op.table;
+    const size_t size = entry_size(op.row.size());
+    op.table->log().prefetch_room(thread, bytes, size);
+    bytes += size;
+  }
+}
+
+/// What the stages hand on for one operation.
+struct Staged {
+  Cursor cursor;
+  Entry* prepared;  // appended for a write; else null
+};
+
+/// Room for a group, not initialised: a group is seldom full.
+class Group {
+ public:
+  Group() {}  // NOLINT(modernize-use-equals-default): the union has no default constructor
+  Staged& operator[](size_t i) { return staged_[i]; }
+
+ private:
+  static_assert(std::is_trivially_destructible_v<Staged>);
+  union {
+    Staged staged_[ExecuteOptions::kMaxGroup];
+  };
+};
+
+/// The first stages: each cursor leads to where its key is or would be, everything it leads to is in the cache or on
+/// its way, and entries of writes are appended.
+void look_up(ThreadContext& thread, std::span<PointOperation> group, Group& staged, bool prefetch) {
+  uint64_t hashes[ExecuteOptions::kMaxGroup];
   for (size_t i = 0; i < group.size(); ++i) {
-    if (done[i]) continue;
-    std::array<Key, kBatchGroup> keys;
-    std::array<size_t, kBatchGroup> places;
-    size_t count = 0;
-    for (size_t j = i; j < group.size(); ++j) {
-      if (group[j].table != group[i].table) continue;
-      done[j] = true;
-      keys[count] = group[j].key;
-      places[count++] = j;
-    }
-    std::array<Cursor, kBatchGroup> found;
-    group[i].table->index().find_batch({keys.data(), count}, {found.data(), count});
-    for (size_t k = 0; k < count; ++k) {
-      cursors[places[k]] = found[k];
-      if (found[k].found() && reads(group[places[k]])) prefetch_row(*found[k].head);
+    hashes[i] = HashIndex::hash(group[i].key);
+    if (prefetch) group[i].table->index().prefetch_slot(hashes[i], !reads(group[i].kind));
+  }
+  if (prefetch) prefetch_room(thread, group);
+  for (size_t i = 0; i < group.size(); ++i) {
+    staged[i].cursor = group[i].table->index().look(group[i].key, hashes[i], prefetch);
+  }
+  for (size_t i = 0; i < group.size(); ++i) {
+    const PointOperation& op = group[i];
+    Cursor& cursor = staged[i].cursor;
+    staged[i].prepared = nullptr;
+    op.table->index().confirm(cursor);
+    if (prefetch && reads_row(op) && cursor.found()) prefetch_row(*cursor.head);
+    if (writes_version(op.kind)) {
+      staged[i].prepared = op.table->prepare(thread, cursor, version_write(op));
     }
   }
 }
 
-/// A read may start from the slot as it was when the group was fetched: that is its linearization point, and what an
-/// earlier operation of the group wrote over it is invisible to the snapshot, or (non-transactional) led to by the
-/// replaced entry. Only an absence may have been ended by the group itself.
-void run(ThreadContext& thread, PointOperation& op, const Cursor& found) {
+void run(ThreadContext& thread, PointOperation& op, Staged& staged) {
   Table& table = *op.table;
+  Cursor& found = staged.cursor;
+  table.index().confirm(found);  // an earlier operation of the group may have changed it
   switch (op.kind) {
     case PointKind::kGet:
-      return take(
-          op, found.found() ? table.get_found(thread, found, *op.snapshot) : table.get(thread, op.key, *op.snapshot));
+      return take(op, table.get_found(thread, found, *op.snapshot));
     case PointKind::kPlainGet:
-      return take(op, found.found() ? table.plain_get_found(thread, found) : table.plain_get(thread, op.key));
+      return take(op, table.plain_get_found(thread, found));
     case PointKind::kInsert:
-      return take(op, table.insert(thread, op.key, *op.snapshot, op.transaction, op.row));
     case PointKind::kUpdate:
-      return take(op, table.update(thread, op.key, *op.snapshot, op.transaction, op.row, op.projection));
     case PointKind::kRemove:
-      return take(op, table.remove(thread, op.key, *op.snapshot, op.transaction));
+      return take(op, table.write_found(thread, found, version_write(op), staged.prepared));
     case PointKind::kRevert:
-      return take(op, table.revert(thread, op.key, op.transaction));
+      return take(op, table.revert_found(thread, found, op.transaction));
     case PointKind::kPlainPut:
-      return take(op, table.plain_put(thread, op.key, op.expected, op.row, op.undo, op.projection));
+      return take(op, table.plain_put_found(thread, found, op.expected, {op.row, op.projection}, op.undo));
     case PointKind::kPlainRemove:
-      return take(op, table.plain_remove(thread, op.key, op.expected));
+      return take(op, table.plain_remove_found(thread, found, op.expected));
     case PointKind::kPlainMark:
-      return take(op, table.plain_mark(thread, op.key, op.expected, op.mark));
+      return take(op, table.plain_mark_found(thread, found, op.expected, op.mark));
   }
 }
 
 }  // namespace
 
-void execute(ThreadContext& thread, std::span<PointOperation> operations) {
+void execute(ThreadContext& thread, std::span<PointOperation> operations, const ExecuteOptions& options) {
   LOAM_DCHECK(thread.epochs().inside(), "a batch runs inside an epoch guard");
-  std::array<Cursor, kBatchGroup> cursors;
-  for (size_t at = 0; at < operations.size(); at += kBatchGroup) {
-    const auto group = operations.subspan(at, std::min(kBatchGroup, operations.size() - at));
-    find_group(group, cursors);
+  LOAM_DCHECK(options.group >= 1 && options.group <= ExecuteOptions::kMaxGroup, "the size of a group is checked early");
+  Group staged;
+  for (size_t at = 0; at < operations.size(); at += options.group) {
+    const auto group = operations.subspan(at, std::min(options.group, operations.size() - at));
+    look_up(thread, group, staged, options.prefetch);
     Env::pause_point("node.batch.looked_up");
-    for (size_t i = 0; i < group.size(); ++i) run(thread, group[i], cursors[i]);
+    for (size_t i = 0; i < group.size(); ++i) run(thread, group[i], staged[i]);
   }
 }
 

@@ -8,9 +8,17 @@
 
 namespace loam::storage {
 
-/// Operations whose memory accesses overlap. Groups of 16 are worth a factor of 7 over one at a time on memory that
-/// does not fit the caches; beyond 16 the gain is small and the line fill buffers are full.
-inline constexpr size_t kBatchGroup = 16;
+/// How execute() overlaps memory accesses. Run-time options, so that each mechanism's worth can be measured.
+struct ExecuteOptions {
+  static constexpr size_t kMaxGroup = 64;
+
+  /// Operations that go through the stages together, 1 to kMaxGroup; 1: one after another. Groups of 16 are worth a
+  /// factor of 7 over one at a time on memory that does not fit the caches; beyond 16 the gain is small and the
+  /// processor's line buffers are full.
+  size_t group = 16;
+  /// Fetch slots, entries and rows ahead. Without it the stages only bring the memory accesses closer together.
+  bool prefetch = true;
+};
 
 enum class PointKind : uint8_t {
   kGet,
@@ -42,8 +50,11 @@ struct PointOperation {
   Bytes result;                       ///< out: the row read; valid until the caller's epoch guard ends
 };
 
-/// Executes the operations in order, group by group: first all buckets of a group are fetched, then all records, then
-/// each operation runs. Outcomes are the same as one by one. Caller holds an epoch guard of the thread.
-void execute(ThreadContext& thread, std::span<PointOperation> operations);
+/// Executes the operations, group by group, in stages: the keys are hashed and their slots fetched; the slots are
+/// walked and the newest entries fetched; rows that will be read are fetched, and entries that will be written are
+/// appended; then each operation runs, in order, from the slot that was found, which is looked at once more. Outcomes
+/// are the same as one by one, also of operations on one key. Allocates nothing. Caller holds an epoch guard of the
+/// thread.
+void execute(ThreadContext& thread, std::span<PointOperation> operations, const ExecuteOptions& options = {});
 
 }  // namespace loam::storage

@@ -112,7 +112,7 @@ class Chain {
 
   /// Tries to make `entry` the record, which was absent.
   InsertOutcome insert(Entry* entry, Reserve reserve) {
-    return index_.insert(thread_.epochs(), cursor_.key, entry, cursor_, reserve);
+    return index_.insert(thread_.epochs(), entry, cursor_, reserve);
   }
   /// Step 4 of a write: puts `entry` above `claimed`, which the caller has claimed. Cannot fail.
   void link(Entry* claimed, Entry* entry);

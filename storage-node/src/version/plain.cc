@@ -7,8 +7,6 @@
 
 namespace loam::storage {
 
-ReadOutcome Table::plain_get(ThreadContext& thread, Key key) { return plain_get_found(thread, index_->find(key)); }
-
 ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}, {}};
   Counters& counters = counters_[thread.writer()];
@@ -24,13 +22,13 @@ ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
   return {StatusCode::kOk, newest.version(), newest.entry->row(), newest.link.mark};
 }
 
-WriteOutcome Table::plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo,
-                              const Projection* projection) {
+WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
+                                    bool undo) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
-  if (row.size() > max_row_bytes()) return {StatusCode::kInvalidArgument, {}};
+  if (row.bytes.size() > max_row_bytes()) return {StatusCode::kInvalidArgument, {}};
   Counters& counters = counters_[thread.writer()];
   const Reserve reserve = undo ? Reserve::kUndo : Reserve::kWrite;
-  Chain chain(*index_, thread, key);
+  Chain chain(*index_, thread, found);
   Entry* entry = nullptr;  // appended, not linked
   const auto give_up = [&](StatusCode code, Version present) {
     if (entry != nullptr) kill_lost(counters, entry);
@@ -42,17 +40,16 @@ WriteOutcome Table::plain_put(ThreadContext& thread, Key key, Version expected, 
     const Chain::Newest newest = chain.newest();
     const Version present = newest.version();
     if (present != expected) return give_up(StatusCode::kConflict, present);
-    if (projection != nullptr && newest.entry == nullptr) return give_up(StatusCode::kNotFound, {});
+    if (row.fields != nullptr && newest.entry == nullptr) return give_up(StatusCode::kNotFound, {});
     if (entry == nullptr) {
       // Composed once: whatever is the newest later is of the version expected, too, and so has the same row.
-      const NewRow made{row, projection};
       const Bytes before = newest.entry == nullptr ? Bytes() : newest.entry->row();
-      if (made.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
+      if (row.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
       const Version version = resources_.versions.next();
       if (version.value == 0) return give_up(StatusCode::kUnavailable, {});
       const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
       const Link pending{kPending, nullptr, EntryState::kLive};
-      entry = log_.append(thread, {EntryKind::kPut, key, version, sequence, pending, made, before}, reserve);
+      entry = log_.append(thread, {EntryKind::kPut, found.key, version, sequence, pending, row, before}, reserve);
       if (entry == nullptr) return give_up(StatusCode::kNoSpace, {});
     }
     Env::pause_point("node.plain_write.appended");
@@ -79,11 +76,11 @@ WriteOutcome Table::plain_put(ThreadContext& thread, Key key, Version expected, 
   return {StatusCode::kOk, entry->version()};
 }
 
-WriteOutcome Table::plain_remove(ThreadContext& thread, Key key, Version expected) {
+WriteOutcome Table::plain_remove_found(ThreadContext& thread, const Cursor& found, Version expected) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
   if (expected.value == 0) return {StatusCode::kInvalidArgument, {}};
   Counters& counters = counters_[thread.writer()];
-  Chain chain(*index_, thread, key);
+  Chain chain(*index_, thread, found);
   for (;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
     if (newest.version() != expected) {
@@ -103,12 +100,12 @@ WriteOutcome Table::plain_remove(ThreadContext& thread, Key key, Version expecte
   }
 }
 
-WriteOutcome Table::plain_mark(ThreadContext& thread, Key key, Version expected, uint8_t mark) {
+WriteOutcome Table::plain_mark_found(ThreadContext& thread, const Cursor& found, Version expected, uint8_t mark) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
   const bool valid = mark > 0 && mark <= kMaxMark && expected.value != 0;
   if (!valid || !mark_field().exists()) return {StatusCode::kInvalidArgument, {}};
   Counters& counters = counters_[thread.writer()];
-  Chain chain(*index_, thread, key);
+  Chain chain(*index_, thread, found);
   for (Version version;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
     if (newest.version() != expected) {

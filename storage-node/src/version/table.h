@@ -67,6 +67,26 @@ struct WriteOutcome {
   Version version;
 };
 
+/// One write to a transactional table.
+struct VersionWrite {
+  EntryKind kind = EntryKind::kPut;
+  bool insert = false;  ///< the record must be absent; otherwise it must be there
+  Reserve reserve = Reserve::kWrite;
+  const Snapshot* snapshot = nullptr;  ///< never null; the caller's
+  TransactionId transaction;
+  NewRow row = {};  ///< the caller's
+
+  static VersionWrite insert_of(const Snapshot& snapshot, TransactionId transaction, Bytes row) {
+    return {EntryKind::kPut, true, Reserve::kWrite, &snapshot, transaction, {row}};
+  }
+  static VersionWrite update_of(const Snapshot& snapshot, TransactionId transaction, const NewRow& row) {
+    return {EntryKind::kPut, false, Reserve::kWrite, &snapshot, transaction, row};
+  }
+  static VersionWrite remove_of(const Snapshot& snapshot, TransactionId transaction) {
+    return {EntryKind::kTombstone, false, Reserve::kRemove, &snapshot, transaction, {}};
+  }
+};
+
 /// Counters since the table was created, summed over the threads; each exact, together not of one instant.
 struct TableCounters {
   uint64_t gets = 0;
@@ -104,40 +124,71 @@ class Table {
 
   /// The newest version visible in the snapshot; kNotFound if there is none, or it is a removal. Wait-free but for the
   /// index: one hop a version newer than the one found.
-  ReadOutcome get(ThreadContext& thread, Key key, const Snapshot& snapshot);
+  ReadOutcome get(ThreadContext& thread, Key key, const Snapshot& snapshot) {
+    return get_found(thread, index_->find(key), snapshot);
+  }
   /// kConflict (the newest version is not visible, or is being changed), kAlreadyExists, kNoSpace, kInvalidArgument
   /// (row over the limit). A repeated write of this transaction is the same write: kOk (R3).
-  WriteOutcome insert(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction, Bytes row);
+  WriteOutcome insert(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction, Bytes row) {
+    return write_found(thread, index_->find(key), VersionWrite::insert_of(snapshot, transaction, row));
+  }
   /// As insert, but kNotFound instead of kAlreadyExists. With `projection`, `row` is a row of that projection, and the
   /// other fields are those of the version that this one replaces: exactly the one that is claimed.
   WriteOutcome update(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction, Bytes row,
-                      const Projection* projection = nullptr);
+                      const Projection* projection = nullptr) {
+    return write_found(thread, index_->find(key), VersionWrite::update_of(snapshot, transaction, {row, projection}));
+  }
   /// As update, with the reserve for removes (R6).
-  WriteOutcome remove(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction);
+  WriteOutcome remove(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction) {
+    return write_found(thread, index_->find(key), VersionWrite::remove_of(snapshot, transaction));
+  }
   /// Takes the transaction's version off; what is not there counts as reverted. Needs no memory. kConflict if a newer
   /// version stands upon it, which means the transaction had been completed.
-  WriteOutcome revert(ThreadContext& thread, Key key, TransactionId transaction);
+  WriteOutcome revert(ThreadContext& thread, Key key, TransactionId transaction) {
+    return revert_found(thread, index_->find(key), transaction);
+  }
 
   // Non-transactional tables (R21); kWrongTableKind on others.
 
   /// The newest version.
-  ReadOutcome plain_get(ThreadContext& thread, Key key);
+  ReadOutcome plain_get(ThreadContext& thread, Key key) { return plain_get_found(thread, index_->find(key)); }
   /// Writes the row if the newest version is exactly `expected` (0: if the record is absent), else kConflict with the
   /// newest. `undo`: may use the reserve for undo (R6). With `projection`, `row` is a row of that projection, and the
   /// other fields are those of the expected version (kNotFound if that is 0).
   WriteOutcome plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo = false,
-                         const Projection* projection = nullptr);
+                         const Projection* projection = nullptr) {
+    return plain_put_found(thread, index_->find(key), expected, {row, projection}, undo);
+  }
   /// Removes the record if its version is exactly `expected`. Needs no memory.
-  WriteOutcome plain_remove(ThreadContext& thread, Key key, Version expected);
+  WriteOutcome plain_remove(ThreadContext& thread, Key key, Version expected) {
+    return plain_remove_found(thread, index_->find(key), expected);
+  }
   /// Gives the row's mark field the value `mark`, 1 to kMaxMark, if the version is exactly `expected`: a write like any
   /// other, but in place. Needs no memory. kInvalidArgument if the table has no such field.
-  WriteOutcome plain_mark(ThreadContext& thread, Key key, Version expected, uint8_t mark);
+  WriteOutcome plain_mark(ThreadContext& thread, Key key, Version expected, uint8_t mark) {
+    return plain_mark_found(thread, index_->find(key), expected, mark);
+  }
 
-  // For batches, scans, the compactor, statistics.
+  // The same of a key that HashIndex::find() or confirm() has found or not found, in this guard.
 
-  /// get() and plain_get() of a key that HashIndex::find_batch() has found, in this guard.
   ReadOutcome get_found(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot);
+  /// `prepared`: what prepare() gave for this write, or null.
+  WriteOutcome write_found(ThreadContext& thread, const Cursor& found, const VersionWrite& request,
+                           Entry* prepared = nullptr);
+  WriteOutcome revert_found(ThreadContext& thread, const Cursor& found, TransactionId transaction);
   ReadOutcome plain_get_found(ThreadContext& thread, const Cursor& found);
+  WriteOutcome plain_put_found(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
+                               bool undo);
+  WriteOutcome plain_remove_found(ThreadContext& thread, const Cursor& found, Version expected);
+  WriteOutcome plain_mark_found(ThreadContext& thread, const Cursor& found, Version expected, uint8_t mark);
+
+  /// Appends the entry of a write that will probably succeed, so that a group's entries are written one after another,
+  /// before the first of the atomic operations that wait for what was written. Null: the write is unlikely to succeed,
+  /// or needs more than this to tell. The caller hands the entry to write_found() in this guard, whatever has happened
+  /// meanwhile. Until then it is what a scan takes for the version of an unfinished transaction.
+  Entry* prepare(ThreadContext& thread, const Cursor& found, const VersionWrite& request);
+
+  // For scans, the compactor, statistics.
 
   PageList& pages() { return log_.pages(); }
   const PageList& pages() const { return log_.pages(); }
@@ -157,17 +208,9 @@ class Table {
   struct alignas(64) Counters {
     Env::Atomic<uint64_t> gets{0}, hops{0}, writes{0}, reverts{0}, conflicts{0}, no_space{0}, lost_races{0}, helped{0};
   };
-  struct VersionWrite {
-    EntryKind kind;
-    bool insert;
-    Reserve reserve;
-    Key key;
-    const Snapshot& snapshot;
-    TransactionId transaction;
-    NewRow row;
-  };
-
-  WriteOutcome write(ThreadContext& thread, const VersionWrite& request);
+  /// kOk, or what is wrong with the request itself.
+  StatusCode check(const VersionWrite& request) const;
+  Entry* append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::Newest& newest);
   static bool stands_below(const Chain::Newest& newest, Version version);
   static void kill_lost(Counters& counters, Entry* entry);
   static void count(Env::Atomic<uint64_t>& counter, uint64_t n = 1) {

@@ -1,18 +1,24 @@
 #include "storage-node/src/version/table.h"
 
+#include <array>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "common/testing/random.h"
 #include "storage-node/src/version/batch.h"
 #include "storage-node/src/version/table_fixture.h"
 
 namespace loam::storage {
 namespace {
 
+using loam::testing::Random;
+using loam::testing::test_seed;
+
 constexpr Key kKey(7);
 
-class TableTest : public testing::Test {
+class TableTest : public ::testing::Test {
  protected:
   std::string get(const Snapshot& snapshot, Key key = kKey) {
     const ReadOutcome outcome = table_.get(me_, key, snapshot);
@@ -211,7 +217,94 @@ TEST_F(TableTest, ABatchDoesWhatSingleOperationsDo) {
   EXPECT_EQ(operations[48].code, StatusCode::kOk) << "an absence seen when the group was fetched is looked up again";
 }
 
-class PlainTableTest : public testing::Test {
+/// The options that decide how operations of a batch go through the stages.
+std::vector<ExecuteOptions> all_executions() {
+  std::vector<ExecuteOptions> all;
+  for (const size_t group : {size_t{1}, size_t{2}, size_t{7}, size_t{16}, ExecuteOptions::kMaxGroup}) {
+    for (const bool prefetch : {false, true}) all.push_back({group, prefetch});
+  }
+  return all;
+}
+
+void expect_same(const std::vector<PointOperation>& batched, const std::vector<PointOperation>& single) {
+  for (size_t i = 0; i < batched.size(); ++i) {
+    ASSERT_EQ(batched[i].code, single[i].code) << "operation " << i;
+    ASSERT_EQ(batched[i].version, single[i].version) << "operation " << i;
+    ASSERT_EQ(as_text(batched[i].result), as_text(single[i].result)) << "operation " << i;
+  }
+}
+
+// Few keys, so that most operations of a group meet others on their key, by several transactions.
+TEST(BatchTest, OutcomesAreThoseOfOneByOne) {
+  constexpr std::array kKinds = {PointKind::kGet, PointKind::kInsert, PointKind::kUpdate, PointKind::kRemove,
+                                 PointKind::kRevert};
+  Random random(test_seed(5));
+  for (const ExecuteOptions& options : all_executions()) {
+    TableFixture batch, one_by_one;
+    EpochThread batch_thread(batch.epochs, "batch"), single_thread(one_by_one.epochs, "single");
+    ThreadContext batch_me(batch_thread, 0), single_me(single_thread, 0);
+    ManagerModel manager;
+    std::vector<std::string> rows;
+    for (int i = 0; i < 100; ++i) rows.push_back("row " + std::to_string(i) + std::string(random.below(40), '.'));
+    for (int round = 0; round < 60; ++round) {
+      std::vector<ManagerModel::Transaction> open;
+      for (int i = 0; i < 3; ++i) open.push_back(manager.begin());
+      const uint64_t keys = uint64_t{1} << random.between(1, 9);
+      std::vector<PointOperation> operations(random.between(1, 100));
+      for (size_t i = 0; i < operations.size(); ++i) {
+        const ManagerModel::Transaction& by = open[random.below(open.size())];
+        operations[i].kind = kKinds[random.below(kKinds.size())];
+        operations[i].key = Key(random.below(keys));
+        operations[i].snapshot = &by.snapshot;
+        operations[i].transaction = by.id;
+        operations[i].row = as_bytes(rows[i]);
+      }
+      std::vector<PointOperation> singles = operations;
+      for (PointOperation& op : operations) op.table = batch.table.get();
+      for (PointOperation& op : singles) op.table = one_by_one.table.get();
+      const EpochGuard batch_guard(batch_thread), single_guard(single_thread);
+      execute(batch_me, operations, options);
+      for (PointOperation& op : singles) execute(single_me, {&op, 1}, {1, false});
+      expect_same(operations, singles);
+      for (const ManagerModel::Transaction& transaction : open) manager.complete(transaction.id);
+      const Snapshot now = manager.now();
+      ASSERT_EQ(scan_all(*batch.table, &now), scan_all(*one_by_one.table, &now));
+    }
+    EXPECT_EQ(batch.table->check_invariants(), "");
+    EXPECT_GT(options.group == 1 ? 1 : batch.table->counters().lost_races, 0u) << "no prepared entry was in vain";
+  }
+}
+
+TEST(BatchTest, PlainOutcomesAreThoseOfOneByOne) {
+  constexpr std::array kKinds = {PointKind::kPlainGet, PointKind::kPlainPut, PointKind::kPlainRemove};
+  Random random(test_seed(6));
+  for (const ExecuteOptions& options : all_executions()) {
+    TableFixture batch{{.kind = TableKind::kNonTransactional}}, one_by_one{{.kind = TableKind::kNonTransactional}};
+    EpochThread batch_thread(batch.epochs, "batch"), single_thread(one_by_one.epochs, "single");
+    ThreadContext batch_me(batch_thread, 0), single_me(single_thread, 0);
+    for (int round = 0; round < 60; ++round) {
+      const EpochGuard batch_guard(batch_thread), single_guard(single_thread);
+      const uint64_t keys = uint64_t{1} << random.between(1, 9);
+      std::vector<PointOperation> operations(random.between(1, 100));
+      for (PointOperation& op : operations) {
+        op.kind = kKinds[random.below(kKinds.size())];
+        op.key = Key(random.below(keys));
+        // Mostly the version that the batch finds: the first operation on a key succeeds, the others are told why not.
+        if (random.below(4) > 0) op.expected = one_by_one.table->plain_get(single_me, op.key).version;
+        op.row = as_bytes("row");
+      }
+      std::vector<PointOperation> singles = operations;
+      for (PointOperation& op : operations) op.table = batch.table.get();
+      for (PointOperation& op : singles) op.table = one_by_one.table.get();
+      execute(batch_me, operations, options);
+      for (PointOperation& op : singles) execute(single_me, {&op, 1}, {1, false});
+      expect_same(operations, singles);
+    }
+    EXPECT_EQ(batch.table->check_invariants(), "");
+  }
+}
+
+class PlainTableTest : public ::testing::Test {
  protected:
   void TearDown() override { EXPECT_EQ(table_.check_invariants(), ""); }
 

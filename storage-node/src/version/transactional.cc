@@ -11,19 +11,16 @@ namespace loam::storage {
 namespace {
 
 /// What stands against the write, or kOk.
-StatusCode judge_write(const Chain::Newest& newest, bool insert, const Snapshot& snapshot, TransactionId transaction) {
+StatusCode judge_write(const Chain::Newest& newest, const VersionWrite& request) {
+  const bool insert = request.insert;
   if (newest.entry == nullptr) return insert ? StatusCode::kOk : StatusCode::kNotFound;
-  if (!newest.link.open() || !snapshot.visible(newest.entry->version())) return StatusCode::kConflict;
-  if (newest.entry->valid_from >= transaction.value) return StatusCode::kInvalidArgument;
+  if (!newest.link.open() || !request.snapshot->visible(newest.entry->version())) return StatusCode::kConflict;
+  if (newest.entry->valid_from >= request.transaction.value) return StatusCode::kInvalidArgument;
   if (newest.entry->tombstone()) return insert ? StatusCode::kOk : StatusCode::kNotFound;
   return insert ? StatusCode::kAlreadyExists : StatusCode::kOk;
 }
 
 }  // namespace
-
-ReadOutcome Table::get(ThreadContext& thread, Key key, const Snapshot& snapshot) {
-  return get_found(thread, index_->find(key), snapshot);
-}
 
 ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot) {
   if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}, {}};
@@ -49,29 +46,39 @@ ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const S
   return {StatusCode::kNotFound, {}, {}};
 }
 
-WriteOutcome Table::insert(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction,
-                           Bytes row) {
-  return write(thread, {EntryKind::kPut, true, Reserve::kWrite, key, snapshot, transaction, {row}});
-}
-
-WriteOutcome Table::update(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction,
-                           Bytes row, const Projection* projection) {
-  return write(thread, {EntryKind::kPut, false, Reserve::kWrite, key, snapshot, transaction, {row, projection}});
-}
-
-WriteOutcome Table::remove(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction) {
-  return write(thread, {EntryKind::kTombstone, false, Reserve::kRemove, key, snapshot, transaction, {}});
-}
-
-WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
-  if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}};
+StatusCode Table::check(const VersionWrite& request) const {
+  if (kind() != TableKind::kTransactional) return StatusCode::kWrongTableKind;
   const Version version = version_of(request.transaction);
-  if (version.value == 0 || version.value == kOpen || request.row.bytes.size() > max_row_bytes()) {
-    return {StatusCode::kInvalidArgument, {}};
-  }
+  const bool valid = version.value != 0 && version.value != kOpen && request.row.bytes.size() <= max_row_bytes();
+  return valid ? StatusCode::kOk : StatusCode::kInvalidArgument;
+}
+
+Entry* Table::append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::Newest& newest) {
+  const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
+  const Bytes before = newest.entry == nullptr ? Bytes() : newest.entry->row();
+  const Link open{kOpen, newest.entry, EntryState::kLive};
+  return log_.append(thread, {request.kind, key, version_of(request.transaction), sequence, open, request.row, before},
+                     request.reserve);
+}
+
+Entry* Table::prepare(ThreadContext& thread, const Cursor& found, const VersionWrite& request) {
+  // Some fields: the whole row depends on the version that is replaced.
+  if (request.row.fields != nullptr || check(request) != StatusCode::kOk) return nullptr;
+  Chain::Newest newest{found.head, {}};
+  if (found.found()) newest.link = found.head->load_link();
+  // A frozen head is write_found()'s affair, and so is a repetition: it is refused by its version.
+  if (!newest.link.live() || judge_write(newest, request) != StatusCode::kOk) return nullptr;
+  return append(thread, request, found.key, newest);
+}
+
+WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, const VersionWrite& request,
+                                Entry* prepared) {
+  if (const StatusCode wrong = check(request); wrong != StatusCode::kOk) return {wrong, {}};
+  const Version version = version_of(request.transaction);
+  const bool no_space = request.reserve == Reserve::kWrite && Env::rare("node.write.no_space");
   Counters& counters = counters_[thread.writer()];
-  Chain chain(*index_, thread, request.key);
-  Entry* entry = nullptr;  // appended, not linked
+  Chain chain(*index_, thread, found);
+  Entry* entry = prepared;  // appended, not linked
   Version composed_from;
   const auto give_up = [&](StatusCode code, Version present) {
     if (entry != nullptr) kill_lost(counters, entry);
@@ -85,9 +92,10 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
       Env::probe("node.write.repeated");
       return give_up(StatusCode::kOk, version);  // R3
     }
-    const StatusCode verdict = judge_write(newest, request.insert, request.snapshot, request.transaction);
+    const StatusCode verdict = judge_write(newest, request);
     if (verdict != StatusCode::kOk) return give_up(verdict, newest.version());
-    if (entry != nullptr && request.row.fields != nullptr && composed_from != newest.entry->version()) {
+    if (no_space) return give_up(StatusCode::kNoSpace, {});
+    if (entry != nullptr && request.row.fields != nullptr && composed_from != newest.version()) {
       Env::probe("node.write.composed_anew");
       kill_lost(counters, std::exchange(entry, nullptr));
     }
@@ -95,13 +103,7 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
       const Bytes before = newest.entry == nullptr ? Bytes() : newest.entry->row();
       if (request.row.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
       composed_from = newest.version();
-      const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
-      if (request.reserve == Reserve::kWrite && Env::rare("node.write.no_space")) {
-        return give_up(StatusCode::kNoSpace, {});
-      }
-      const Link open{kOpen, newest.entry, EntryState::kLive};
-      entry = log_.append(thread, {request.kind, request.key, version, sequence, open, request.row, before},
-                          request.reserve);
+      entry = append(thread, request, found.key, newest);
       if (entry == nullptr) return give_up(StatusCode::kNoSpace, {});
     } else {
       Chain::point_unlinked(entry, newest.entry);
@@ -133,11 +135,11 @@ WriteOutcome Table::write(ThreadContext& thread, const VersionWrite& request) {
   return {StatusCode::kOk, version};
 }
 
-WriteOutcome Table::revert(ThreadContext& thread, Key key, TransactionId transaction) {
+WriteOutcome Table::revert_found(ThreadContext& thread, const Cursor& found, TransactionId transaction) {
   if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}};
   const Version version = version_of(transaction);
   Counters& counters = counters_[thread.writer()];
-  Chain chain(*index_, thread, key);
+  Chain chain(*index_, thread, found);
   for (;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
     if (newest.entry == nullptr || newest.entry->version() < version) {
