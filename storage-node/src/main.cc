@@ -35,6 +35,8 @@ void declare(loam::program::OptionSet& options, NodeOptions& node) {
   options.size("page", node.page_bytes, "log page, a power of two; a row fits into one");
   options.flag("huge-pages", node.huge_pages, "ask for transparent huge pages");
   options.number("network-threads", node.network_threads, "threads that execute requests");
+  options.number("batch-group", node.batch_group, "operations of a batch whose cache misses overlap; 1: none");
+  options.flag("batch-prefetch", node.batch_prefetch, "fetch what a group's operations need ahead of them");
   options.number("scan-threads", node.scan_threads, "threads that execute shared scans");
   options.duration("spin", node.spin_ns, "an idle network thread polls for so long before it sleeps");
   options.flag("never-sleep", node.never_sleep, "network threads poll without end: each takes a core for itself");

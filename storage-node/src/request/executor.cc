@@ -41,8 +41,9 @@ Status fenced_status(SessionId session) {
 
 }  // namespace
 
-Executor::Executor(Registry& registry, SessionTable& sessions, ScanPort& scans, ThreadContext& thread)
-    : registry_(registry), sessions_(sessions), scans_(scans), thread_(thread) {}
+Executor::Executor(Registry& registry, SessionTable& sessions, ScanPort& scans, ThreadContext& thread,
+                   const ExecuteOptions& execution)
+    : registry_(registry), sessions_(sessions), scans_(scans), thread_(thread), execution_(execution) {}
 
 void Executor::run(Peer& peer, std::span<const Bytes> messages) {
   {
@@ -486,7 +487,7 @@ const Snapshot* Executor::keep(Snapshot& snapshot) {
 
 void Executor::execute_pending(Peer& peer) {
   if (requests_used_ == 0) return;
-  execute(thread_, operations_);
+  execute(thread_, operations_, execution_);
   ExecutorCounters::add(counters_.operations, operations_.size());
   for (size_t i = 0; i < requests_used_; ++i) answer(peer, requests_[i]);
   operations_.clear();

@@ -50,7 +50,8 @@ struct ExecutorCounters {
 /// (a repetition beyond the window, R3) close the peer too: its session is over.
 class Executor {
  public:
-  Executor(Registry& registry, SessionTable& sessions, ScanPort& scans, ThreadContext& thread);
+  Executor(Registry& registry, SessionTable& sessions, ScanPort& scans, ThreadContext& thread,
+           const ExecuteOptions& execution = {});
 
   /// The messages live until it returns.
   void run(Peer& peer, std::span<const Bytes> messages);
@@ -135,6 +136,7 @@ class Executor {
   SessionTable& sessions_;
   ScanPort& scans_;
   ThreadContext& thread_;
+  const ExecuteOptions execution_;
   // Of the batch under way.
   const RegistryView* view_ = nullptr;
   Status serving_;                        // why requests are refused, or kOk

@@ -57,13 +57,15 @@ class NetworkThread::ConnectionPeer : public Peer {
 };
 
 NetworkThread::NetworkThread(size_t number, size_t threads, std::unique_ptr<net::Transport> transport,
-                             Registry& registry, SessionTable& sessions, EpochDomain& epochs)
+                             Registry& registry, SessionTable& sessions, EpochDomain& epochs,
+                             const ExecuteOptions& execution)
     : number_(number),
       threads_(threads),
       transport_(std::move(transport)),
       registry_(registry),
       sessions_(sessions),
-      epochs_(epochs) {}
+      epochs_(epochs),
+      execution_(execution) {}
 
 NetworkThread::~NetworkThread() { stop(); }
 
@@ -105,7 +107,7 @@ void NetworkThread::post(Outgoing outgoing) {
 void NetworkThread::loop() {
   epoch_thread_ = std::make_unique<EpochThread>(epochs_, "network " + std::to_string(number_));
   context_ = std::make_unique<ThreadContext>(*epoch_thread_, number_);
-  executor_owner_ = std::make_unique<Executor>(registry_, sessions_, *scans_, *context_);
+  executor_owner_ = std::make_unique<Executor>(registry_, sessions_, *scans_, *context_, execution_);
   // Release: pairs with the acquire in counters().
   executor_.store(executor_owner_.get(), std::memory_order_release);
   // Relaxed: see stop().

@@ -53,7 +53,7 @@ class NetworkThread : public net::Handler, public Outbox {
   /// `number` counts the node's network threads from 0 and is its writer number towards tables. `threads` is how many
   /// there are: peers' names are dealt so that they are unique in the node.
   NetworkThread(size_t number, size_t threads, std::unique_ptr<net::Transport> transport, Registry& registry,
-                SessionTable& sessions, EpochDomain& epochs);
+                SessionTable& sessions, EpochDomain& epochs, const ExecuteOptions& execution = {});
   ~NetworkThread() override;
 
   /// The port that this thread's peers scan through; known before run().
@@ -90,6 +90,7 @@ class NetworkThread : public net::Handler, public Outbox {
   Registry& registry_;
   SessionTable& sessions_;
   EpochDomain& epochs_;
+  const ExecuteOptions execution_;
   ScanPort* scans_ = nullptr;
   PeerListener* listener_ = nullptr;
   Thread thread_;

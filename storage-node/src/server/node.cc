@@ -66,6 +66,9 @@ Status NodeOptions::check() const {
     return out_of_range("network-threads", "1 to " + std::to_string(kMaxNetworkThreads));
   }
   LOAM_RETURN_IF_ERROR(parse_cores(network_cores).status());
+  if (batch_group == 0 || batch_group > ExecuteOptions::kMaxGroup) {
+    return out_of_range("batch-group", "1 to " + std::to_string(ExecuteOptions::kMaxGroup));
+  }
   if (scan_threads == 0 || scan_threads > kMaxScanThreads) {
     return out_of_range("scan-threads", "1 to " + std::to_string(kMaxScanThreads));
   }
@@ -149,7 +152,8 @@ Status StorageNode::Impl::start_network() {
   for (size_t i = 0; i < options.network_threads; ++i) {
     LOAM_ASSIGN_OR_RETURN(auto transport, net::make_transport(wanted.scheme, transport_options));
     network.push_back(std::make_unique<NetworkThread>(i, options.network_threads, std::move(transport), *registry,
-                                                      *sessions, epochs));
+                                                      *sessions, epochs,
+                                                      ExecuteOptions{options.batch_group, options.batch_prefetch}));
     shares.push_back({&network.back()->transport(), network.back().get()});
     outboxes.push_back(network.back().get());
   }

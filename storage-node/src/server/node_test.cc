@@ -44,6 +44,11 @@ TEST(StorageNode, OptionsOutOfRangeAreNamed) {
   options = small();
   options.network_threads = 0;
   EXPECT_NE(start(options).message().find("network-threads"), std::string_view::npos);
+  for (const unsigned group : {0u, 65u}) {
+    options = small();
+    options.batch_group = group;
+    EXPECT_NE(start(options).message().find("batch-group"), std::string_view::npos);
+  }
   options = small();
   options.spin_ns = 1'000'000'000;
   EXPECT_TRUE(options.check().ok());

@@ -21,6 +21,8 @@ struct NodeOptions {
   uint64_t page_bytes = uint64_t{8} << 20;       ///< log page; a power of two; a row must fit into one
   bool huge_pages = true;                        ///< ask for transparent huge pages
   unsigned network_threads = 1;
+  unsigned batch_group = 16;   ///< operations of a batch whose cache misses overlap; 1: one after another
+  bool batch_prefetch = true;  ///< fetch what a group's operations will read and write ahead of them
   unsigned scan_threads = 1;
   uint64_t spin_ns = 20'000;  ///< how long an idle network thread polls before it sleeps
   bool never_sleep = false;   ///< network threads poll without end, a core each
