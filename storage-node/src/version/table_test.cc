@@ -341,7 +341,7 @@ TEST_F(PlainTableTest, WritesNameTheExactVersion) {
   EXPECT_GT(three.version, two.version) << "a number never comes back";
 }
 
-class MarkTest : public testing::Test {
+class MarkTest : public ::testing::Test {
  protected:
   /// Field of 2 bytes at 1, after "k".
   MarkTest() : fixture_({.kind = TableKind::kNonTransactional, .mark_field = {.offset = 1, .width_bytes = 2}}) {}
