@@ -1,7 +1,5 @@
 #include "common/fiber/switcher.h"
 
-#include <cstdio>
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -251,7 +249,7 @@ bool Switcher::spawn(Task& task) {
 void Switcher::serve(Worker& worker) {
   algorithm_.arrived();
   while (worker.task) {
-    run_task(worker);
+    if (!run_to_end(worker.task, worker.number)) ++counts_.escaped_exceptions;
     --living_;
     if (closing_ || parked_count_ >= limits_.max_parked) break;
     worker.next_parked = parked_;
@@ -261,20 +259,6 @@ void Switcher::serve(Worker& worker) {
   }
   --workers_;
   algorithm_.ending();
-}
-
-void Switcher::run_task(Worker& worker) {
-  try {
-    worker.task();
-    worker.task.reset();
-    return;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "loam: an exception ended fiber %lu: %s\n", worker.number, error.what());
-  } catch (...) {
-    std::fprintf(stderr, "loam: an exception ended fiber %lu\n", worker.number);
-  }
-  ++counts_.escaped_exceptions;
-  worker.task.reset();
 }
 
 void Switcher::run_ready_round() {

@@ -91,7 +91,6 @@ class Switcher {
   explicit Switcher(Algorithm& algorithm) : algorithm_(algorithm) {}
 
   void serve(Worker& worker);
-  void run_task(Worker& worker);
 
   Algorithm& algorithm_;  // contains this object
   Limits limits_;

@@ -3,8 +3,6 @@
 // No state but the Switcher's: main resumes fiber after fiber, and each gives the thread back to main. So a virtual
 // thread may be suspended by the simulator at any place, also in a fiber, while others run theirs.
 
-#include <cstdio>
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -182,7 +180,7 @@ bool Switcher::spawn(Task& task) {
 
 void Switcher::serve(Worker& worker) {
   while (worker.task) {
-    run_task(worker);
+    if (!run_to_end(worker.task, worker.number)) ++counts_.escaped_exceptions;
     --living_;
     if (closing_ || parked_count_ >= limits_.max_parked) break;
     worker.next_parked = parked_;
@@ -191,20 +189,6 @@ void Switcher::serve(Worker& worker) {
     algorithm_.leave();
   }
   --workers_;
-}
-
-void Switcher::run_task(Worker& worker) {
-  try {
-    worker.task();
-    worker.task.reset();
-    return;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "loam: an exception ended fiber %lu: %s\n", worker.number, error.what());
-  } catch (...) {
-    std::fprintf(stderr, "loam: an exception ended fiber %lu\n", worker.number);
-  }
-  ++counts_.escaped_exceptions;
-  worker.task.reset();
 }
 
 void Switcher::run_ready_round() {

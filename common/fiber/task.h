@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -77,5 +78,9 @@ class Task {
   alignas(std::max_align_t) std::byte storage_[kInlineBytes];
   const Ops* ops_ = nullptr;
 };
+
+/// Calls the task of fiber `number` and destroys it. False if it threw: a line on stderr then says so, and the
+/// exception ends here. May suspend, as the task may.
+bool run_to_end(Task& task, uint64_t number);
 
 }  // namespace loam::fiber
