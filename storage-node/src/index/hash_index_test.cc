@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/pause_point.h"
 #include "common/testing/random.h"
 #include "storage-node/src/index/index_fixture.h"
 
@@ -157,6 +158,28 @@ TEST_F(HashIndexTest, GrowsInSmallStepsAndShrinksBack) {
   EXPECT_LE(s.moves_max, HashIndex::kMaxMovesPerWrite);
   for (int i = 0; i < 10; ++i) thread_.collect(100);
   EXPECT_EQ(pool_->statistics().used_bytes, statistics().bytes);  // retired arrays are given back
+}
+
+// A thread that stands still between the slots that it has moved and their count: nobody else can end the migration,
+// and background work that turned until it is done would hold its thread for nothing.
+TEST_F(HashIndexTest, AStepRestsWhileWhatIsLeftIsInTheHandsOfAnother) {
+  constexpr int kManyTurns = 10'000;
+  EpochThread background(domain_, "background");
+  bool standing = false;
+  int turns = 0;
+  const auto hook = PausePoints::on("node.index.frozen", [&] {
+    if (std::exchange(standing, true)) return;  // the steps pass here as well
+    const EpochGuard guard(background);
+    while (turns < kManyTurns && index_->step(background, 64)) ++turns;
+    EXPECT_EQ(index_->statistics().migrations, 0u) << "it has not ended";
+    EXPECT_FALSE(index_->step(background, 64)) << "and there is still nothing to do";
+  });
+  for (uint64_t key = 0; !standing; ++key) ASSERT_TRUE(insert(key));
+  EXPECT_GT(turns, 0) << "what can be moved is moved";
+  EXPECT_LT(turns, kManyTurns);
+  settle();
+  EXPECT_EQ(statistics().migrations, 1u) << "the thread went on: another turn ends it";
+  index_->check_invariants();
 }
 
 TEST_F(HashIndexTest, TakesSixteenBytesAKeyOnAverage) {
