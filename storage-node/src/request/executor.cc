@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <concepts>
+#include <string>
 #include <utility>
 
 #include "common/base/env.h"
@@ -227,13 +228,7 @@ Status Executor::decode_read(Peer& peer, uint64_t sequence, ByteReader& reader) 
   PointOperation operation;
   operation.kind = PointKind::kGet;
   operation.snapshot = keep(read_.snapshot);
-  for (const wire::RecordId& record : read_.records) {
-    const ServedTable* table = serve(request, record, TableKind::kTransactional);
-    if (table == nullptr) continue;
-    operation.table = table->table.get();
-    operation.key = record.key;
-    add(request, operation);
-  }
+  add_each(request, read_.records, TableKind::kTransactional, operation);
   return ok_status();
 }
 
@@ -266,14 +261,8 @@ Status Executor::decode_revert(Peer& peer, uint64_t sequence, ByteReader& reader
   PointOperation operation;
   operation.kind = PointKind::kRevert;
   operation.transaction = revert_.transaction;
-  for (const wire::RecordId& record : revert_.records) {
-    // A revert in a dropped table counts as done (R30).
-    const ServedTable* table = serve(request, record, TableKind::kTransactional, StatusCode::kOk);
-    if (table == nullptr) continue;
-    operation.table = table->table.get();
-    operation.key = record.key;
-    add(request, operation);
-  }
+  // A revert in a dropped table counts as done (R30).
+  add_each(request, revert_.records, TableKind::kTransactional, operation, StatusCode::kOk);
   return ok_status();
 }
 
@@ -286,13 +275,7 @@ Status Executor::decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& re
   request.projection = projection;
   PointOperation operation;
   operation.kind = PointKind::kPlainGet;
-  for (const wire::RecordId& record : plain_read_.records) {
-    const ServedTable* table = serve(request, record, TableKind::kNonTransactional);
-    if (table == nullptr) continue;
-    operation.table = table->table.get();
-    operation.key = record.key;
-    add(request, operation);
-  }
+  add_each(request, plain_read_.records, TableKind::kNonTransactional, operation);
   return ok_status();
 }
 
@@ -371,20 +354,29 @@ bool Executor::fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot) {
   return false;
 }
 
+void Executor::add_each(Request& request, std::span<const wire::RecordId> records, TableKind kind,
+                        PointOperation& operation, StatusCode if_dropped) {
+  for (const wire::RecordId& record : records) {
+    const ServedTable* table = serve(request, record, kind, if_dropped);
+    if (table == nullptr) continue;
+    operation.table = table->table.get();
+    operation.key = record.key;
+    add(request, operation);
+  }
+}
+
 const ServedTable* Executor::serve(Request& request, const wire::RecordId& record, TableKind kind,
                                    StatusCode if_dropped) {
   const std::shared_ptr<ServedTable>* table = view_->find(record.table);
-  const auto waiting = view_->waiting.find(record.table);
-  if (table == nullptr && waiting == view_->waiting.end()) {
+  const wire::TableInfo* info = table == nullptr ? view_->find_waiting(record.table) : &(*table)->info;
+  if (info == nullptr) {
     add(request, if_dropped);
-  } else if (table == nullptr) {
-    const bool mine = waiting->second.kind == kind && view_->owns(record.table, record.key);
-    const StatusCode other = waiting->second.kind == kind ? StatusCode::kWrongShard : StatusCode::kWrongTableKind;
-    add(request, mine ? answer_of_waiting(request.reply) : other);
-  } else if ((*table)->info.kind != kind) {
+  } else if (info->kind != kind) {
     add(request, StatusCode::kWrongTableKind);
   } else if (!view_->owns(record.table, record.key)) {
     add(request, StatusCode::kWrongShard);
+  } else if (table == nullptr) {
+    add(request, answer_of_waiting(request.reply));
   } else {
     return table->get();
   }

@@ -98,6 +98,9 @@ class Executor {
   /// The table that serves the record; null: the reason stands in the request's next slot.
   const ServedTable* serve(Request& request, const wire::RecordId& record, TableKind kind,
                            StatusCode if_dropped = StatusCode::kNoSuchTable);
+  /// `operation` for each record that a table serves.
+  void add_each(Request& request, std::span<const wire::RecordId> records, TableKind kind, PointOperation& operation,
+                StatusCode if_dropped = StatusCode::kNoSuchTable);
   void add(Request& request, StatusCode code);
   void add(Request& request, const PointOperation& operation);
   /// The row that an insert or update brings; false: it is none, and the reason stands in the request's next slot.

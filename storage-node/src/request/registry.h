@@ -43,6 +43,11 @@ struct RegistryView {
     const auto found = tables.find(table);
     return found == tables.end() ? nullptr : &found->second;
   }
+  /// Null unless it waits.
+  const wire::TableInfo* find_waiting(TableId table) const {
+    const auto found = waiting.find(table);
+    return found == waiting.end() ? nullptr : &found->second;
+  }
   bool owns(TableId table, Key key) const { return owns_all || owned[wire::shard_of(table, key)]; }
 };
 
