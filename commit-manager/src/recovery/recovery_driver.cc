@@ -201,6 +201,7 @@ void RecoveryDriver::forget_worker(uint64_t now_ns) {
   catalog_version_ = 0;
   catalog_ns_ = 0;
   start_ns_ = now_ns + kRestartNs;
+  check_wanted_ = true;  // what it had is for the next one, whether or not anything else happens
 }
 
 bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {

@@ -1,6 +1,7 @@
 // The driver between a real core and a recoverer of the test's own.
 #include "commit-manager/src/recovery/recovery_driver.h"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -232,6 +233,23 @@ TEST_F(RecoveryDriverTest, ARecovererThatEndsNothingIsReplaced) {
   ASSERT_EQ(records.size(), 2u);
   EXPECT_FALSE(record().running);
   EXPECT_EQ(record(1).tasks.size(), 3u);
+}
+
+TEST_F(RecoveryDriverTest, AnotherFollowsThoughNothingElseHappens) {
+  (void)dead_client(3);
+  run_for(kBeyondLeaseNs);
+  ASSERT_EQ(records.size(), 1u);
+  for (uint32_t i = 0; i < RecoveryDriver::kIdleLooks + 2 && record().running; ++i) {
+    harness->now_ns += RecoveryDriver::kWatchNs;
+    driver.step(harness->core, false);
+  }
+  ASSERT_FALSE(record().running) << "it ended nothing";
+  const uint64_t end = harness->now_ns + 2 * RecoveryDriver::kRestartNs;
+  while (records.size() == 1 && driver.next_deadline_ns() <= end) {
+    harness->now_ns = std::max(harness->now_ns + 1, driver.next_deadline_ns());
+    driver.step(harness->core, false);
+  }
+  EXPECT_EQ(records.size(), 2u) << "an idle cluster's server sleeps until the driver's deadline";
 }
 
 TEST_F(RecoveryDriverTest, ThatTheManagerItselfStoodStillIsNobodysFault) {
