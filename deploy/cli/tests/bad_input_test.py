@@ -5,7 +5,7 @@ import os
 import pathlib
 import pty
 import re
-import socket
+import time
 import unittest
 
 import cluster
@@ -32,6 +32,22 @@ class UsageTest(ClusterTest):
         error = json.loads(result.stderr)["error"]
         self.assertEqual(error["exit_code"], 1)
         self.assertIn("nowhere", error["message"])
+
+    def test_a_slow_machine_adds_no_lines(self):
+        """What --json writes to stderr is JSON and nothing else, also if the client's thread got no core for a while."""
+        self.create("a:int32")
+        go_on = pathlib.Path(self.directory.name) / "go_on"
+        place = "client.commit.begun"
+        process = cluster.subprocess.Popen(
+            [cluster.PROGRAM, "put", self.table, "1", "a=1", "--json", "--connect", self.dev.address], text=True,
+            stdout=cluster.subprocess.DEVNULL, stderr=cluster.subprocess.PIPE,
+            env={**os.environ, "LOAM_PAUSE": f"{place}=block:{go_on}"})
+        self.assertEqual(process.stderr.readline(), f"loam: paused at {place}\n")
+        held_until = time.monotonic() + 0.05  # longer than what the client library warns of
+        cluster.wait_until(lambda: time.monotonic() > held_until, "a while is over")
+        go_on.touch()
+        _, errors = process.communicate(timeout=cluster.DEADLINE_S)
+        self.assertEqual((process.returncode, errors), (0, ""))
 
     def test_queries(self):
         self.create("a:int32?", "t:text?")
@@ -302,9 +318,8 @@ class ImportTest(ClusterTest):
 
 class ServerErrorsTest(unittest.TestCase):
     def test_wrong_address(self):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        result = loam("table", "list", connect=f"tcp://127.0.0.1:{port}")
+        with cluster.refusing_port() as port:
+            result = loam("table", "list", connect=f"tcp://127.0.0.1:{port}")
         self.assertEqual(result.returncode, 3)
         self.assertIn(f"cannot connect to tcp://127.0.0.1:{port}: ", result.stderr)
         self.assertIn("`loam dev` starts one", result.stderr)

@@ -1,10 +1,12 @@
 """A `loam dev` on free ports, and the program run against it."""
 
+import contextlib
 import json
 import os
 import pathlib
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -126,6 +128,15 @@ class ClusterTest(unittest.TestCase):
 
     def count(self, table=None):
         return self.objects("scan", table or self.table, "--aggregate", "count(*) as n")[0]["n"]
+
+
+@contextlib.contextmanager
+def refusing_port():
+    """A port of the loopback address where connections are refused: bound and not listened at, so that no other program
+    gets it meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def wait_until(condition, what):

@@ -199,12 +199,11 @@ class ErrorsTest(LocalClusterTest):
     def test_nothing_there(self):
         for arguments in (["status"], ["down"], ["stop", "node-1"], ["start", "node-1"]):
             self.bad(1, self.cluster(*arguments), says="there is no cluster in")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        self.address = f"tcp://127.0.0.1:{port}"
-        for arguments in (["status"], ["node", "list"], ["node", "accept-loss", 1, "--yes"], ["stats", "--watch"]):
-            self.bad(3, self.loam(*arguments), says="cannot connect to")
-        self.bad(3, self.loam("status", "--admin", f"127.0.0.1:{port}"), says="does not answer")
+        with cluster.refusing_port() as port:
+            self.address = f"tcp://127.0.0.1:{port}"
+            for arguments in (["status"], ["node", "list"], ["node", "accept-loss", 1, "--yes"], ["stats", "--watch"]):
+                self.bad(3, self.loam(*arguments), says="cannot connect to")
+            self.bad(3, self.loam("status", "--admin", f"127.0.0.1:{port}"), says="does not answer")
 
     def test_wrong_settings(self):
         self.bad(2, self.cluster("up", "--nodes", 0), says="--nodes")
