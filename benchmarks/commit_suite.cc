@@ -37,7 +37,7 @@ class LastAnswer final : public commit::Outbox {
     return true;
   }
   void close(PeerId, const Status& why) override { wrong_answer(why.to_string().c_str()); }
-  void note(const std::string&) override {}
+  void note(const std::string&, std::source_location) override {}
 
   const PeerId node{1'000'000};
   Buffer answer;

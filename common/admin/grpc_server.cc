@@ -1,10 +1,23 @@
 #include "common/admin/grpc_server.h"
 
+#include <string>
 #include <utility>
 
+#include <grpc/support/log.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include "common/base/log.h"
+
 namespace loam {
+namespace {
+
+// gRPC's own lines go where all others go, and are limited as those are: its peers may cause them at will.
+void log_for_grpc(gpr_log_func_args* line) {
+  log(line->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarning : LogLevel::kInfo,
+      "gRPC: " + std::string(line->message));
+}
+
+}  // namespace
 
 grpc::Status to_grpc(const Status& status) {
   const auto code = [&] {
@@ -35,6 +48,7 @@ grpc::Status to_grpc(const Status& status) {
 }
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address, grpc::Service& service) {
+  gpr_set_log_function(log_for_grpc);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   int port = 0;

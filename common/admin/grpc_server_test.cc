@@ -1,11 +1,17 @@
 #include "common/admin/grpc_server.h"
 
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include <grpc/support/log.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/method_handler.h>
 #include <gtest/gtest.h>
+
+#include "common/base/log.h"
+#include "common/base/log_limit.h"
 
 namespace loam {
 namespace {
@@ -77,6 +83,24 @@ TEST(GrpcServer, ErrorsKeepTheirMessage) {
   EXPECT_EQ(status.error_message(), "no such node");
   EXPECT_TRUE(to_grpc(ok_status()).ok());
   EXPECT_EQ(to_grpc({StatusCode::kInternal, ""}).error_code(), grpc::StatusCode::INTERNAL);
+}
+
+std::vector<std::string> lines;
+
+TEST(GrpcServer, ItsLinesGoIntoTheLogAndFillNoDisk) {
+  OneMethod service;
+  auto server = GrpcServer::start("127.0.0.1:0", service);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  lines.clear();
+  set_log_sink([](LogLevel level, std::string_view line) {
+    if (level == LogLevel::kWarning) lines.emplace_back(line);
+  });
+  for (uint64_t i = 0; i < LogLimit::kLines + 5; ++i) gpr_log(GPR_ERROR, "a peer sent %s", "nonsense");
+  log_left_out(true);
+  set_log_sink(nullptr);
+  ASSERT_EQ(lines.size(), LogLimit::kLines + 1);
+  EXPECT_EQ(lines.front(), "gRPC: a peer sent nonsense");
+  EXPECT_EQ(lines.back(), "5 lines left out, such as: gRPC: a peer sent nonsense");
 }
 
 }  // namespace

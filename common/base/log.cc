@@ -4,6 +4,11 @@
 #include <atomic>
 #include <cstdio>
 #include <ctime>
+#include <mutex>
+#include <optional>
+
+#include "common/base/env.h"
+#include "common/base/log_limit.h"
 
 namespace loam {
 namespace {
@@ -24,15 +29,49 @@ void write_to_stderr(LogLevel level, std::string_view message) {
                static_cast<int>(message.size()), message.data());
 }
 
+void write(LogLevel level, std::string_view message) {
+  const LogSink target = sink.load(std::memory_order_relaxed);
+  (target != nullptr ? target : write_to_stderr)(level, message);
+}
+
+struct Limited {
+  std::mutex mutex;
+  LogLimit limit;  // guarded by mutex
+
+  // Never destroyed: threads may log while the process ends.
+  static Limited& instance() {
+    static auto* const limited = new Limited;
+    return *limited;
+  }
+};
+
 }  // namespace
 
 void set_log_sink(LogSink new_sink) { sink.store(new_sink, std::memory_order_relaxed); }
 void set_log_level(LogLevel least) { least_level.store(least, std::memory_order_relaxed); }
 
-void log(LogLevel level, std::string_view message) {
+void log(LogLevel level, std::string_view message, std::source_location where) {
   if (level < least_level.load(std::memory_order_relaxed)) return;
-  const LogSink target = sink.load(std::memory_order_relaxed);
-  (target != nullptr ? target : write_to_stderr)(level, message);
+  if constexpr (!Env::kSimulated) {
+    log_left_out(false);
+    Limited& limited = Limited::instance();
+    const std::lock_guard lock(limited.mutex);
+    if (!limited.limit.passes(level, message, where, Env::now_ns())) return;
+  }
+  write(level, message);
+}
+
+void log_left_out(bool all) {
+  Limited& limited = Limited::instance();
+  for (;;) {
+    std::optional<LogLimit::Summary> summary;
+    {
+      const std::lock_guard lock(limited.mutex);
+      summary = limited.limit.summary(Env::now_ns(), all);
+    }
+    if (!summary) return;
+    write(summary->level, summary->text);
+  }
 }
 
 }  // namespace loam

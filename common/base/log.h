@@ -1,7 +1,9 @@
-// Lines for operators. Rare events only: nothing on a data path logs.
+// Lines for operators. Rare events only: nothing on a data path logs, and no place in the source more than
+// LogLimit::kLines lines a minute (log_limit.h).
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 #include <string_view>
 
@@ -18,9 +20,21 @@ void set_log_sink(LogSink sink);
 /// Lines below this level are dropped. Any thread.
 void set_log_level(LogLevel least);
 
-void log(LogLevel level, std::string_view message);
-inline void log_info(std::string_view message) { log(LogLevel::kInfo, message); }
-inline void log_warning(std::string_view message) { log(LogLevel::kWarning, message); }
-inline void log_error(std::string_view message) { log(LogLevel::kError, message); }
+/// `where`: lines of one place are of one kind, and limited together; who logs for others passes theirs on. The limit
+/// does not hold in the simulator, whose lines depend on the seed alone.
+void log(LogLevel level, std::string_view message, std::source_location where = std::source_location::current());
+inline void log_info(std::string_view message, std::source_location where = std::source_location::current()) {
+  log(LogLevel::kInfo, message, where);
+}
+inline void log_warning(std::string_view message, std::source_location where = std::source_location::current()) {
+  log(LogLevel::kWarning, message, where);
+}
+inline void log_error(std::string_view message, std::source_location where = std::source_location::current()) {
+  log(LogLevel::kError, message, where);
+}
+
+/// Logs what the limit has left out: of the minutes that are over, which the next line of any kind does by itself, or,
+/// with `all`, of the current one too (at the end of a process). Any thread.
+void log_left_out(bool all);
 
 }  // namespace loam

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/log_limit.h"
+
 namespace loam {
 namespace {
 
@@ -19,6 +21,18 @@ TEST(Log, SinkGetsWhatIsNotBelowTheLevel) {
   log_info("kept too");
   set_log_sink(nullptr);
   EXPECT_EQ(lines, (std::vector<std::string>{"kept", "kept too"}));
+}
+
+TEST(Log, OnePlaceFillsNoDisk) {
+  lines.clear();
+  set_log_sink([](LogLevel, std::string_view message) { lines.emplace_back(message); });
+  for (uint64_t i = 0; i < LogLimit::kLines + 3; ++i) log_warning("refused");
+  log_info("something else");
+  EXPECT_EQ(lines.size(), LogLimit::kLines + 1);
+  EXPECT_EQ(lines.back(), "something else");
+  log_left_out(true);
+  EXPECT_EQ(lines.back(), "3 lines left out, such as: refused");
+  set_log_sink(nullptr);
 }
 
 TEST(Log, DefaultGoesToStderrWithTimeAndLevel) {

@@ -57,6 +57,7 @@ Status LogOutput::open(LogLevel least, const std::string& file) {
 
 void LogOutput::close() {
   if (logger == nullptr) return;
+  log_left_out(true);
   set_log_sink(nullptr);
   logger.reset();
   writer.reset();  // writes what waits

@@ -15,7 +15,8 @@ class LogOutput {
  public:
   /// `file` empty: stderr. kInvalidArgument: the file cannot be opened.
   static Status open(LogLevel least, const std::string& file);
-  /// Writes what waits, and goes back to common/base/log.h's own stderr.
+  /// Says what the limit on lines of a kind has left out, writes what waits, and goes back to common/base/log.h's own
+  /// stderr.
   static void close();
 };
 

@@ -1,5 +1,6 @@
 #include "common/program/program.h"
 
+#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -14,6 +15,9 @@
 
 namespace loam::program {
 namespace {
+
+/// How soon the log tells what it has left out, if nothing else is logged meanwhile.
+constexpr std::chrono::seconds kLeftOutPeriod{10};
 
 constexpr const char* kFooter =
     "A configuration file is TOML: each option is a key by its long name, or, in a section, by the rest of it: threads "
@@ -112,7 +116,7 @@ ExitCode Program::serve(const Work& work) {
   } else {
     signals.serving();
     log_info((*service)->describe());
-    const Status why = signals.wait();
+    const Status why = signals.wait(kLeftOutPeriod, [] { log_left_out(false); });
     if (!why.ok()) {
       log_error("ending: " + why.to_string());
       code = ExitCode::kLostPlace;

@@ -65,9 +65,13 @@ void StopSignals::lost(const Status& why) {
   changed_.notify_all();
 }
 
-Status StopSignals::wait() {
+Status StopSignals::wait(std::chrono::milliseconds period, const std::function<void()>& meanwhile) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return reason_.has_value(); });
+  while (!changed_.wait_for(lock, period, [this] { return reason_.has_value(); })) {
+    lock.unlock();
+    meanwhile();
+    lock.lock();
+  }
   return *reason_;
 }
 

@@ -1,7 +1,9 @@
 // SIGTERM and SIGINT: the first asks a program to end, the second ends it.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -26,8 +28,8 @@ class StopSignals {
   void serving();
   /// The program cannot go on; wait() returns `why`, if no signal came before.
   void lost(const Status& why);
-  /// Blocks until there is a reason to end: success for a signal.
-  Status wait();
+  /// Blocks until there is a reason to end, success for a signal; calls `meanwhile` every `period`.
+  Status wait(std::chrono::milliseconds period, const std::function<void()>& meanwhile);
 
  private:
   void watch();

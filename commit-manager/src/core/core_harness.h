@@ -28,7 +28,7 @@ class RecordingOutbox final : public Outbox {
     return true;
   }
   void close(PeerId peer, const Status& why) override { closed.emplace(peer, why.code()); }
-  void note(const std::string& line) override { notes.push_back(line); }
+  void note(const std::string& line, std::source_location) override { notes.push_back(line); }
 
   std::map<PeerId, std::deque<Buffer>> sent;
   std::map<PeerId, StatusCode> closed;

@@ -2,7 +2,10 @@
 
 import os
 import pathlib
+import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -63,9 +66,29 @@ def check_full_disk(folder):
         frame.expect(any("make room on that disk" in line for line in manager.lines), f"and says so: {manager.lines}")
 
 
+def check_log_limit():
+    """A peer that is refused again and again fills no disk: the log tells how often it was."""
+    refused = 500
+    hello = struct.pack("<Q6IQ24x", 0xFF74654E6D616F4C, 64, 3, 1, 0, 64 << 10, 16, 16 << 20)
+    with frame.Server(PROGRAM, *LOOPBACK) as manager:
+        for _ in range(refused):
+            with socket.create_connection(("127.0.0.1", manager.port), timeout=frame.DEADLINE_S) as peer:
+                peer.sendall(hello)
+                peer.recv(len(hello), socket.MSG_WAITALL)
+                peer.sendall(bytes(16))  # a frame of no bytes
+                while peer.recv(1000):
+                    pass
+        frame.expect(manager.end() == frame.STOPPED, "it stands that")
+        shown = [line for line in manager.lines if " closed: kMalformed" in line and "left out" not in line]
+        frame.expect(0 < len(shown) < refused / 2, f"{len(shown)} lines of {refused}: {manager.lines}")
+        told = [int(found[1]) for line in manager.lines if (found := re.search(r" (\d+) lines left out, such as: ", line))]
+        frame.expect(len(shown) + sum(told) == refused, f"every line is shown or counted: {manager.lines}")
+
+
 def main():
     frame.check(PROGRAM, "loam-commit-manager", LOOPBACK)
     check_ranges()
+    check_log_limit()
     with tempfile.TemporaryDirectory() as folder:
         check_data(folder)
         check_crashes(folder)

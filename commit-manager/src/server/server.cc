@@ -101,6 +101,6 @@ void Server::close(PeerId peer, const Status& why) {
   connection.close(why);
 }
 
-void Server::note(const std::string& line) { log_info(line); }
+void Server::note(const std::string& line, std::source_location where) { log_info(line, where); }
 
 }  // namespace loam::commit

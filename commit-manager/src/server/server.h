@@ -59,7 +59,7 @@ class Server final : public net::Handler, public Outbox {
   // Outbox
   bool send(PeerId peer, Bytes message) override;
   void close(PeerId peer, const Status& why) override;
-  void note(const std::string& line) override;
+  void note(const std::string& line, std::source_location where) override;
 
  private:
   struct Link {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -111,8 +112,8 @@ class Outbox {
   virtual bool send(PeerId peer, Bytes message) = 0;
   /// Ends the connection, after what was sent. The core has forgotten the peer already: no Core::peer_lost() follows.
   virtual void close(PeerId peer, const Status& why) = 0;
-  /// A line for operators: a session or node came or went.
-  virtual void note(const std::string& line) = 0;
+  /// A line for operators: a session or node came or went. `where` makes its kind, as in common/base/log.h.
+  virtual void note(const std::string& line, std::source_location where = std::source_location::current()) = 0;
 };
 
 /// What must survive a restart of the commit manager (R11): one block of bytes, opaque to the driver, stored as a

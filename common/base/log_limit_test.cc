@@ -1,0 +1,60 @@
+#include "common/base/log_limit.h"
+
+#include <gtest/gtest.h>
+
+namespace loam {
+namespace {
+
+constexpr uint64_t kStartNs = 5'000'000'000;
+constexpr uint64_t kEndNs = kStartNs + LogLimit::kWindowNs;
+
+class LogLimitTest : public testing::Test {
+ protected:
+  // Lines `first` to `last` of one kind; how many pass.
+  uint64_t refuse(uint64_t first, uint64_t last, uint64_t now_ns) {
+    uint64_t passed = 0;
+    for (uint64_t i = first; i <= last; ++i) {
+      passed += limit_.passes(LogLevel::kWarning, "refused " + std::to_string(i), refused_, now_ns);
+    }
+    return passed;
+  }
+
+  LogLimit limit_;
+  const std::source_location refused_ = std::source_location::current();
+  const std::source_location other_ = std::source_location::current();
+};
+
+TEST_F(LogLimitTest, TheFirstOfAWindowPassAndTheRestIsCounted) {
+  EXPECT_EQ(refuse(1, 1'000, kStartNs), LogLimit::kLines);
+  EXPECT_TRUE(limit_.passes(LogLevel::kInfo, "rare", other_, kStartNs)) << "another kind has its own window";
+  EXPECT_FALSE(limit_.summary(kEndNs - 1, false)) << "more may come";
+  const auto summary = limit_.summary(kEndNs, false);
+  ASSERT_TRUE(summary);
+  EXPECT_EQ(summary->level, LogLevel::kWarning);
+  EXPECT_EQ(summary->text, "980 lines left out, such as: refused 21");
+  EXPECT_FALSE(limit_.summary(kEndNs, true)) << "it is told once";
+  EXPECT_EQ(refuse(1'001, 1'100, kEndNs), LogLimit::kLines) << "the next window";
+}
+
+TEST_F(LogLimitTest, NoCountIsLostThatWasNotTold) {
+  EXPECT_EQ(refuse(1, 25, kStartNs), LogLimit::kLines);
+  EXPECT_EQ(refuse(26, 30, kEndNs), 0u) << "a new window would forget five lines";
+  EXPECT_EQ(limit_.summary(kEndNs, false)->text, "10 lines left out, such as: refused 21");
+}
+
+TEST_F(LogLimitTest, TheEndTellsOfAWindowThatGoesOn) {
+  EXPECT_EQ(refuse(1, 23, kStartNs), LogLimit::kLines);
+  EXPECT_EQ(limit_.summary(kStartNs, true)->text, "3 lines left out, such as: refused 21");
+  EXPECT_EQ(refuse(24, 25, kStartNs), 0u);
+  EXPECT_EQ(limit_.summary(kStartNs, true)->text, "2 lines left out, such as: refused 21");
+}
+
+TEST_F(LogLimitTest, FewLinesLeaveNothingOut) {
+  for (uint64_t minute = 0; minute < 10; ++minute) {
+    EXPECT_EQ(refuse(1, LogLimit::kLines, kStartNs + minute * LogLimit::kWindowNs), LogLimit::kLines);
+    EXPECT_FALSE(limit_.summary(kStartNs + minute * LogLimit::kWindowNs, true));
+  }
+}
+
+}  // namespace
+}  // namespace loam
