@@ -7,10 +7,11 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 CTEST_FLAGS ?=
 # Suites of `make bench`, and the options given to each.
-SUITES ?= index net peers tx fields scan commit sim
+SUITES ?= index net peers tx fields scan gc commit sim
 BENCH_FLAGS ?= --quick
-# How long `make stress` goes on.
+# How long `make stress` goes on: rounds of every test with threads, then the soak of a node's memory.
 ROUNDS ?= 20
+SOAK_SECONDS ?= 600
 # Options of `make mutants`; tests/mutants/run.py --help names them.
 MUTANTS_FLAGS ?=
 # Seeds of `make sim`: SEEDS from FIRST_SEED on; or one SEED alone, with its trace.
@@ -57,9 +58,10 @@ test: setup test-programs ## build and run all tests, those for sanitizers under
 
 # Real threads meet differently in every round; the explorer takes other seeds for a larger factor.
 stress: export LOAM_EXPLORE_FACTOR ?= $(ROUNDS)
-stress: setup test-programs ## ROUNDS (20) of every test with threads, and as many times the explorer's schedules
+stress: setup test-programs ## ROUNDS (20) of every test with threads, as many times the explorer's schedules, SOAK_SECONDS (600) of churn
 	ctest --test-dir build/test -j 2 --timeout 3600 --output-on-failure --no-tests=error -L '^stress$$' --repeat until-fail:$(ROUNDS) $(CTEST_FLAGS)
 	ctest --test-dir build/test -j 2 --timeout 3600 --output-on-failure --no-tests=error -L '^sim$$' $(CTEST_FLAGS)
+	LOAM_SOAK_SECONDS=$(SOAK_SECONDS) build/dev/storage-node/src/server/storage_soak_test
 
 # The copy of the sources with all mutants, its build, and what they are found by: tests/mutants.
 mutants: setup ## see every deliberate breach of the protocol found by the simulator; MUTANTS_FLAGS="--seeds 1000"

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "common/base/assert.h"
+#include "common/base/cpu_clock.h"
 #include "common/base/env.h"
 
 namespace loam::bench {
@@ -19,11 +20,7 @@ constexpr size_t kHugePageBytes = 2 * 1024 * 1024;
 
 }  // namespace
 
-uint64_t thread_cpu_ns() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
-}
+uint64_t thread_cpu_ns() { return loam::thread_cpu_ns(); }
 
 uint64_t wall_ns() { return RealEnv::now_ns(); }
 

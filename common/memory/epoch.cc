@@ -176,7 +176,7 @@ void EpochThread::exit() {
   domain_.slots_[slot_].epoch.store(EpochDomain::kIdle, std::memory_order_release);
   if (count_ == 0) return;
   if (retired_here_ > 0 || ++exits_ % kExitsPerAdvance == 0) domain_.advance();
-  free_ready(std::max(kFreesPerExit, kFreesPerRetire * retired_here_));
+  most_frees_ = std::max(most_frees_, free_ready(std::max(kFreesPerExit, kFreesPerRetire * retired_here_)));
 }
 
 size_t EpochThread::collect(size_t budget) {

@@ -161,6 +161,8 @@ class EpochThread {
 
   bool inside() const { return depth_ > 0; }
   size_t pending() const { return count_; }
+  /// The most objects freed at the end of one guard: what one batch of requests paid for others.
+  size_t most_frees() const { return most_frees_; }
   EpochDomain& domain() { return domain_; }
 
  private:
@@ -184,7 +186,8 @@ class EpochThread {
   unsigned exits_ = 0;
   size_t retired_here_ = 0;  // in the present guard
   size_t count_ = 0;         // in limbo
-  Chunk* first_ = nullptr;   // limbo: a list of chunks, read from (first_, head_), written at (last_, tail_)
+  size_t most_frees_ = 0;
+  Chunk* first_ = nullptr;  // limbo: a list of chunks, read from (first_, head_), written at (last_, tail_)
   Chunk* last_ = nullptr;
   Chunk* spare_ = nullptr;
   size_t head_ = 0;

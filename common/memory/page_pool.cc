@@ -237,13 +237,16 @@ void PagePool::unlink_free(size_t unit) {
 }
 
 /// Takes a free block of exactly `order`, splitting a larger one if need be; kNone if there is none. Blocks of split
-/// pages come before whole pages, clean ones before dirty ones.
-uint32_t PagePool::take_free(unsigned order, bool may_open_page) {
+/// pages come before whole pages; zeroed ones before dirty ones if zeroes are wanted, else after them.
+uint32_t PagePool::take_free(unsigned order, bool may_open_page, Contents contents) {
+  const auto first = contents == Contents::kZeroes ? &FreeLists::clean : &FreeLists::dirty;
+  const auto second = contents == Contents::kZeroes ? &FreeLists::dirty : &FreeLists::clean;
   uint32_t unit = kNone;
-  for (unsigned o = order; o < page_order_ && unit == kNone; ++o) unit = free_[o].clean;
-  for (unsigned o = order; o < page_order_ && unit == kNone; ++o) unit = free_[o].dirty;
+  for (unsigned o = order; o < page_order_ && unit == kNone; ++o) unit = free_[o].*first;
+  for (unsigned o = order; o < page_order_ && unit == kNone; ++o) unit = free_[o].*second;
   if (unit == kNone && may_open_page) {
-    unit = free_[page_order_].clean != kNone ? free_[page_order_].clean : free_[page_order_].dirty;
+    const FreeLists& whole = free_[page_order_];
+    unit = whole.*first != kNone ? whole.*first : whole.*second;
   }
   if (unit == kNone) return kNone;
   unsigned o = units_[unit].order;
@@ -255,24 +258,29 @@ uint32_t PagePool::take_free(unsigned order, bool may_open_page) {
   return unit;
 }
 
-std::byte* PagePool::allocate(size_t size_bytes, Reserve reserve) {
+std::byte* PagePool::allocate(size_t size_bytes, Reserve reserve, Contents contents) {
   const unsigned order = order_of(size_bytes);
   const size_t units = size_t{1} << order;
   const std::scoped_lock lock(mutex_);
   // Relaxed: written under the lock that is held.
   const bool may_open_page = pages_in_use_.load(std::memory_order_relaxed) < pages_allowed(reserve);
-  const uint32_t unit = take_free(order, may_open_page);
+  const uint32_t unit = take_free(order, may_open_page, contents);
   if (unit == kNone) {
     ++refused_;
     return nullptr;
   }
   units_[unit] = {Unit::kUsed, static_cast<uint8_t>(order)};
-  const size_t zeroed = zero_dirty(unit, units, units);
-  dirty_free_units_ -= zeroed;
-  inline_zeroed_bytes_ += zeroed * kUnitBytes;
+  if (contents == Contents::kZeroes) {
+    const size_t zeroed = zero_dirty(unit, units, units);
+    dirty_free_units_ -= zeroed;
+    inline_zeroed_bytes_ += zeroed * kUnitBytes;
+  } else {
+    dirty_free_units_ -= dirty_units(unit, units);
+  }
   unpoison(address_of(unit), size_bytes);
-  used_bytes_ += size_bytes;
-  high_watermark_bytes_ = std::max(high_watermark_bytes_, used_bytes_);
+  const size_t used = used_bytes() + size_bytes;
+  used_bytes_.store(used, std::memory_order_relaxed);  // a hint to readers without the lock
+  high_watermark_bytes_ = std::max(high_watermark_bytes_, used);
   return address_of(unit);
 }
 
@@ -288,7 +296,7 @@ void PagePool::release(std::byte* block, size_t size_bytes) {
     return true;
   });
   dirty_free_units_ += size_t{1} << order;
-  used_bytes_ -= size_bytes;
+  used_bytes_.store(used_bytes() - size_bytes, std::memory_order_relaxed);  // as in allocate
   poison(block, size_bytes);
   units_[unit] = {Unit::kInside, 0};
   while (order < page_order_) {
@@ -301,13 +309,15 @@ void PagePool::release(std::byte* block, size_t size_bytes) {
   push_free(unit, order);
 }
 
-bool PagePool::zero_step(size_t budget_bytes) {
+bool PagePool::zero_step(size_t budget_bytes, size_t enough_pages) {
   for (size_t done = 0;;) {
     const std::scoped_lock lock(mutex_);
-    if (dirty_free_units_ == 0) return false;
+    unsigned order = page_order_;  // whole pages first: they are what large index arrays ask for
+    if (ready_pages_ >= enough_pages && order > 0) --order;
+    while (order > 0 && free_[order].dirty == kNone) --order;
+    if (free_[order].dirty == kNone) return false;
+    if (order == page_order_ && ready_pages_ >= enough_pages) return false;
     if (done >= budget_bytes) return true;
-    unsigned order = page_order_;  // whole pages first: they are what the log asks for
-    while (free_[order].dirty == kNone) --order;
     const size_t unit = free_[order].dirty;
     const size_t units = size_t{1} << order;
     unlink_free(unit);
@@ -333,7 +343,7 @@ PagePoolStatistics PagePool::statistics() const {
   const std::scoped_lock lock(mutex_);
   PagePoolStatistics s;
   s.limit_bytes = limit_bytes();
-  s.used_bytes = used_bytes_;
+  s.used_bytes = used_bytes();
   s.high_watermark_bytes = high_watermark_bytes_;
   s.pages = pages_;
   s.pages_in_use = pages_in_use_.load(std::memory_order_relaxed);  // written under the lock that is held
@@ -394,7 +404,7 @@ void PagePool::check_invariants() const {
     unit += units;
   }
   LOAM_CHECK(std::find(seen.begin(), seen.end(), 0) == seen.end(), "every free block is on a list");
-  LOAM_CHECK(used_units * kUnitBytes == used_bytes_, "used bytes are counted");
+  LOAM_CHECK(used_units * kUnitBytes == used_bytes(), "used bytes are counted");
   LOAM_CHECK(dirty_free == dirty_free_units_, "dirty free units are counted");
   LOAM_CHECK(ready_pages == ready_pages_, "ready pages are counted");
   LOAM_CHECK(pages_ - free_pages == pages_in_use_.load(std::memory_order_relaxed), "pages in use are counted");

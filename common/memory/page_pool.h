@@ -1,7 +1,8 @@
 // All record and index memory of a node: one region, mapped and faulted in at start, handed out in power-of-two blocks.
 //
-// Why. Faulting 8 MiB in costs 1–50 ms on a virtual machine, an append 29 ns: so the region is mapped and touched once,
-// never unmapped, and blocks are handed out zeroed. Zeroing happens behind the requests, in zero_step().
+// Why. Faulting 8 MiB in costs 1–50 ms on a virtual machine, an append 29 ns: so the region is mapped and touched once
+// and never unmapped. Blocks are handed out zeroed to who wants that; zeroing happens behind the requests, in
+// zero_step(). A log's pages are written before they are read: they take what is dirty, and leave what is zeroed.
 //
 //   region   | page 0 | page 1 | … | page n-1 |      n · page_size bytes, aligned to page_size
 //   page     one free or used block, or split by halves (buddy system) down to units of kMinBlockBytes
@@ -43,6 +44,12 @@ enum class Reserve : uint8_t {
   kCompactor = 3,  ///< rewriting pages, so that memory comes free
 };
 inline constexpr size_t kReserveClasses = 4;
+
+/// What a block shall hold when it is handed out.
+enum class Contents : uint8_t {
+  kZeroes,
+  kAnything,  ///< the caller writes before it reads: the page of a log
+};
 
 struct PagePoolOptions {
   /// The node's memory for records and index arrays; rounded down to whole pages.
@@ -92,23 +99,27 @@ class PagePool {
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  /// A zeroed block of `size_bytes`, a power of two from kMinBlockBytes to the page size, aligned to its size. Null
-  /// when the class has used its share up or no block of that size is left. Zeroes inline, and counts it, only if no
-  /// zeroed block is left.
-  [[nodiscard]] std::byte* allocate(size_t size_bytes, Reserve reserve);
+  /// A block of `size_bytes`, a power of two from kMinBlockBytes to the page size, aligned to its size. Null
+  /// when the class has used its share up or no block of that size is left. Zeroes inline, and counts it, only if
+  /// zeroes are wanted and no zeroed block is left.
+  [[nodiscard]] std::byte* allocate(size_t size_bytes, Reserve reserve, Contents contents = Contents::kZeroes);
   /// Gives a block back, with the size it was allocated with. Does not touch its bytes.
   void release(std::byte* block, size_t size_bytes);
 
-  /// Zeroes up to `budget_bytes` of free memory. True if more is left to do. For a background thread.
-  bool zero_step(size_t budget_bytes);
+  /// Zeroes up to `budget_bytes` of free memory: whole pages until `enough_pages` of them are zeroed, then the smaller
+  /// blocks. True if more is left to do. For a background thread.
+  bool zero_step(size_t budget_bytes, size_t enough_pages = SIZE_MAX);
 
   /// Whole pages that the class may still take; a hint, read without the lock: for refusing early what cannot succeed.
   size_t free_pages(Reserve reserve) const;
   bool has_page(Reserve reserve) const { return free_pages(reserve) > 0; }
+  /// Bytes handed out. Read without the lock.
+  size_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }  // relaxed: a statistic
   /// Pages in use / pages that kWrite may use: 1 and more means that writes are refused. Read without the lock.
   double fill() const;
 
   size_t page_size() const { return page_size_; }
+  size_t pages() const { return pages_; }
   size_t limit_bytes() const { return pages_ * page_size_; }
   /// True if the address lies in the pool's region.
   bool owns(const void* address) const {
@@ -146,7 +157,7 @@ class PagePool {
 
   void push_free(size_t unit, unsigned order);
   void unlink_free(size_t unit);
-  uint32_t take_free(unsigned order, bool may_open_page);
+  uint32_t take_free(unsigned order, bool may_open_page, Contents contents);
   size_t dirty_units(size_t unit, size_t count) const;
   size_t zero_dirty(size_t unit, size_t count, size_t budget_units);
   void check_free_list(uint32_t head, unsigned order, bool clean, std::vector<uint8_t>& seen) const;
@@ -166,14 +177,14 @@ class PagePool {
   std::vector<Links> links_;
   std::vector<uint64_t> dirty_;  // one bit a unit; of used blocks all set
   std::vector<FreeLists> free_;  // by order
-  size_t used_bytes_ = 0;
   size_t high_watermark_bytes_ = 0;
   size_t ready_pages_ = 0;
   size_t dirty_free_units_ = 0;
   uint64_t inline_zeroed_bytes_ = 0;
   uint64_t refused_ = 0;
-  // Written under mutex_, read by anyone: a hint.
+  // Written under mutex_, read by anyone: hints.
   Env::Atomic<size_t> pages_in_use_{0};
+  Env::Atomic<size_t> used_bytes_{0};
 };
 
 }  // namespace loam

@@ -145,6 +145,24 @@ TEST(PagePool, WithoutZeroedBlocksAllocationZeroesAndCountsIt) {
   pool->release(page, kPage);
 }
 
+TEST(PagePool, WhoWantsNoZeroesTakesWhatIsDirty) {
+  auto pool = small_pool(8);
+  std::byte* const used = pool->allocate(kPage, Reserve::kWrite);
+  std::memset(used, 0xff, kPage);
+  pool->release(used, kPage);
+  const size_t ready = pool->statistics().ready_pages;
+  EXPECT_FALSE(pool->zero_step(kPage, ready)) << "there are enough";
+  EXPECT_EQ(pool->statistics().dirty_bytes, kPage);
+  std::byte* const again = pool->allocate(kPage, Reserve::kWrite, Contents::kAnything);
+  EXPECT_EQ(again, used);
+  EXPECT_EQ(pool->statistics().ready_pages, ready) << "what is zeroed is left to others";
+  EXPECT_EQ(pool->statistics().dirty_bytes, 0u);
+  EXPECT_EQ(pool->statistics().inline_zeroed_bytes, 0u);
+  pool->release(again, kPage);
+  EXPECT_TRUE(pool->zero_step(PagePool::kMinBlockBytes, ready + 1));
+  pool->check_invariants();
+}
+
 TEST(PagePool, RandomUseAgainstAModel) {
   const uint64_t seed = test_seed(20240601);
   Random random(seed);
@@ -153,9 +171,12 @@ TEST(PagePool, RandomUseAgainstAModel) {
   for (int i = 0; i < 20'000; ++i) {
     if (random.below(100) < 52) {
       const size_t size = PagePool::kMinBlockBytes << random.below(5);
-      std::byte* block = pool->allocate(size, static_cast<Reserve>(random.below(kReserveClasses)));
+      const Contents contents = random.one_in(2) ? Contents::kZeroes : Contents::kAnything;
+      std::byte* block = pool->allocate(size, static_cast<Reserve>(random.below(kReserveClasses)), contents);
       if (block == nullptr) continue;
-      ASSERT_TRUE(all_zero(block, size));
+      if (contents == Contents::kZeroes) {
+        ASSERT_TRUE(all_zero(block, size));
+      }
       const auto mark = static_cast<uint8_t>(1 + random.below(255));
       std::memset(block, mark, size);
       ASSERT_TRUE(model.emplace(block, std::pair(size, mark)).second);
@@ -167,7 +188,7 @@ TEST(PagePool, RandomUseAgainstAModel) {
       pool->release(victim->first, size);
       model.erase(victim);
     }
-    if (random.one_in(20)) pool->zero_step(random.below(kPage));
+    if (random.one_in(20)) pool->zero_step(random.below(kPage), random.below(8));
     if (i % 500 == 0) pool->check_invariants();
   }
   for (const auto& [block, entry] : model) pool->release(block, entry.first);

@@ -42,6 +42,11 @@ void declare(loam::program::OptionSet& options, NodeOptions& node) {
   options.flag("never-sleep", node.never_sleep, "network threads poll without end: each takes a core for itself");
   options.text("network-cores", node.network_cores, "cores of the network threads in turn, 2,4-7; empty: any");
   options.share("compact-dead-share", node.compact_dead_share, "share of garbage at which a table is compacted");
+  options.share("compact-core-share", node.compact_core_share,
+                "of a core, for compaction while memory is short: network threads give way; 0: never");
+  options.share("compact-watermark", node.compact_watermark, "memory is short above this share of what writes may use");
+  options.number("background-nice", node.background_nice, "priority of compaction below the network threads, 0 to 19");
+  options.number("scan-nice", node.scan_nice, "priority of scans below the network threads, 0 to 19");
   options.number("max-queries", node.max_queries, "scan queries at one time; more are refused");
   options.duration("register-timeout", node.register_timeout_ns, "the start waits so long for the commit manager");
 }

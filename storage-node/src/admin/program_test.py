@@ -16,7 +16,10 @@ SMALL = ["--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", 
 
 def check_ranges():
     for wrong, says in ((["--page", "3"], "power of two"), (["--network-threads", "0"], "1 to"),
-                        (["--compact-dead-share", "2"], "0 and 1"), (["--memory", "plenty"], "a size such as"),
+                        (["--compact-dead-share", "2"], "0 and 1"),
+                        (["--compact-core-share", "1"], "below 1"), (["--compact-watermark", "0"], "0 and 1"),
+                        (["--background-nice", "20"], "0 to 19"), (["--scan-nice", "20"], "0 to 19"),
+                        (["--memory", "plenty"], "a size such as"),
                         (["--network-threads", "-1"], "whole number"), (["--network-cores", "0-"], "such as 2,4-7"),
                         (["--network-cores", "99999"], "this process may use")):
         frame.expect_refused(NODE, wrong, frame.BAD_OPTION, says)

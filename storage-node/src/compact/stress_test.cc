@@ -43,35 +43,6 @@ struct Account {
   Bytes bytes() const { return std::as_bytes(std::span(this, 1)); }
 };
 
-/// The model of a commit manager, for threads.
-class SharedManager {
- private:
-  template <class F>
-  auto locked(F&& f) {
-    const std::scoped_lock lock(mutex_);
-    return f();
-  }
-  std::mutex mutex_;
-  ManagerModel model_;
-
- public:
-  ManagerModel::Transaction begin() {
-    return locked([&] { return model_.begin(); });
-  }
-  void complete(TransactionId id) {
-    locked([&] { model_.complete(id); });
-  }
-  Snapshot open_snapshot(uint64_t& handle) {
-    return locked([&] { return model_.open_snapshot(handle); });
-  }
-  void close_snapshot(uint64_t handle) {
-    locked([&] { model_.close_snapshot(handle); });
-  }
-  std::shared_ptr<const Publication> publication() {
-    return locked([&] { return model_.publication(); });
-  }
-};
-
 /// Repeats an operation that found no room until the compactor has made some.
 template <class F>
 WriteOutcome with_room(EpochThread& epochs, F&& write) {

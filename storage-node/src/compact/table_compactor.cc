@@ -1,6 +1,7 @@
 #include "storage-node/src/compact/table_compactor.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "common/base/assert.h"
@@ -19,6 +20,13 @@ constexpr size_t kFreesPerStep = 4;
 constexpr size_t kSmallPage = 8;
 /// Gets after which their mean number of hops says something.
 constexpr uint64_t kGetsForMean = 1000;
+
+/// Brings a header further on into the cache: each one's size leads to the next, and the processor's own prefetchers
+/// stop at 4 KiB.
+void fetch_ahead(const Entry* entry) {
+  constexpr size_t kAheadBytes = 4096;
+  __builtin_prefetch(reinterpret_cast<const std::byte*>(entry) + kAheadBytes);
+}
 
 /// Memory that rewriting the page frees, for each byte that must be looked at and copied. Of pages of one size the one
 /// with most garbage comes first; those that are all garbage come before all others, however small.
@@ -150,16 +158,37 @@ void TableCompactor::enter(Phase phase) {
 
 template <class F>
 bool TableCompactor::for_each_entry(size_t budget, F&& f) {
+  const Entry* fetched = at_;  // entries before it have been fetched
   for (; source_ < sources_.size(); ++source_, at_ = nullptr) {
     Page& page = *sources_[source_].page;
-    if (at_ == nullptr) at_ = page.begin();
+    if (at_ == nullptr) fetched = at_ = page.begin();
     for (Entry* const end = page.end(); at_ != end; at_ = Page::next(at_)) {
       if (budget == 0) return false;
       --budget;
+      if (phase_ == Phase::kWalk) {
+        fetch_ahead(at_);
+      } else if (at_ == fetched) {
+        fetched = fetch_chains(at_, end);
+      }
       f(*at_);
     }
   }
   return true;
+}
+
+/// Brings slots and newest versions of the next entries' keys into the cache, all at once: moving an entry looks its
+/// key up, which by itself is two waits for memory. Entries that are frozen already are not moved, but verified.
+/// Returns the first one that was not looked at.
+const Entry* TableCompactor::fetch_chains(Entry* entry, const Entry* end) {
+  std::array<Key, HashIndex::kGroup> keys;
+  std::array<Cursor, HashIndex::kGroup> found;
+  size_t count = 0;
+  for (; entry != end && count < keys.size(); entry = Page::next(entry)) {
+    fetch_ahead(entry);
+    if (phase_ == Phase::kVerify || entry->load_link().live()) keys[count++] = Key(entry->key);
+  }
+  table_->index().find_batch({keys.data(), count}, {found.data(), count});
+  return entry;
 }
 
 bool TableCompactor::step(ThreadContext& thread, size_t budget) {
@@ -306,7 +335,9 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
   Env::pause_point("node.compact.moved");
   ++statistics_.entries_moved;
   statistics_.bytes_moved += entry.size_bytes;
-  chain.refresh();
+  // What was found before still leads here, or to what has come above since; only a key that was absent may be there
+  // now.
+  if (!chain.cursor().found()) chain.refresh();
   chain.mend();
 }
 

@@ -96,6 +96,7 @@ class TableCompactor {
   void enter(Phase phase);
   template <class F>
   bool for_each_entry(size_t budget, F&& f);
+  const Entry* fetch_chains(Entry* entry, const Entry* end);
   void count(const Entry& entry);
   void plan();
   bool take_targets();

@@ -1,7 +1,7 @@
 // A page of a table's log: header, then entries one after another.
 //
 //   ┌────────────────────── 128 B ───────────────────────┬───────┬───────┬─────┬──────────────┐
-//   │ line 1: constants, fill │ line 2: counters, pins   │ entry │ entry │  …  │ zero         │
+//   │ line 1: constants, fill │ line 2: counters, pins   │ entry │ entry │  …  │ anything     │
 //   └─────────────────────────┴──────────────────────────┴───────┴───────┴─────┴──────────────┘
 //                                                                        ▲ fill mark
 //
@@ -41,7 +41,7 @@ class Page {
   static constexpr size_t kHeaderBytes = 128;
   static constexpr size_t kMinPageBytes = PagePool::kMinBlockBytes;
 
-  /// Makes a page out of a zeroed block of `size_bytes` that was allocated for `reserve`.
+  /// Makes a page out of a block, whatever it holds, of `size_bytes` that was allocated for `reserve`.
   static Page* open(std::byte* block, size_t size_bytes, TableId table, uint64_t number, Reserve reserve);
   static Page* of(const Entry* entry) {
     return reinterpret_cast<Page*>(reinterpret_cast<uint64_t>(entry) & ~((uint64_t{1} << entry->page_shift) - 1));

@@ -8,6 +8,13 @@
 #include "common/base/env.h"
 
 namespace loam::storage {
+namespace {
+
+/// Size of a head page over the live bytes of a table that has outgrown neither. Fewer: small tables that are written
+/// often open pages all the time.
+constexpr size_t kHeadOverLive = 4;
+
+}  // namespace
 
 TableLog::TableLog(TableId table, const LogOptions& options, PagePool& pool, size_t writers)
     : table_(table),
@@ -63,8 +70,8 @@ Entry* TableLog::append_to(Page& page, const EntryImage& image) {
   entry->valid_from = image.version.value;
   entry->sequence = image.sequence;
   entry->link.init(image.link.encode());
-  // The block came zeroed: the padding is zero.
   image.row.write(image.before, entry->row_data());
+  std::memset(entry->row_data() + row_bytes, 0, entry->row_padding);
   page.publish(entry);
   return entry;
 }
@@ -73,11 +80,11 @@ Page* TableLog::open_head(ThreadContext& thread, Writer& writer, Reserve reserve
   const auto c = static_cast<size_t>(reserve);
   const size_t least = std::max(Page::kMinPageBytes, std::bit_ceil(Page::kHeaderBytes + entry_bytes));
   const size_t most = reserve == Reserve::kWrite ? pool_.page_size() : options_.reserve_page_bytes;
-  size_t size = std::max(least, std::min(writer.next_bytes[c], std::min(most, pool_.page_size())));
-  std::byte* block = pool_.allocate(size, reserve);
+  size_t size = std::max(least, fitting(std::min(writer.next_bytes[c], std::min(most, pool_.page_size()))));
+  std::byte* block = pool_.allocate(size, reserve, Contents::kAnything);
   if (block == nullptr && size > least) {
     size = least;  // a remainder of a page may be left
-    block = pool_.allocate(size, reserve);
+    block = pool_.allocate(size, reserve, Contents::kAnything);
   }
   if (block == nullptr) return nullptr;
   writer.next_bytes[c] = size * 2;
@@ -97,8 +104,19 @@ void TableLog::give_up_head(Page*& head) {
   head = nullptr;
 }
 
+/// At most `wanted`, and a few times the table's live bytes: a small table that is rewritten all the time stays small.
+size_t TableLog::fitting(size_t wanted) const {
+  size_t live = 0;
+  for (const Page* const page : pages_.pages()) {
+    const size_t filled = page->filled_bytes();
+    live += filled - std::min(filled, page->garbage_bytes());
+    if (kHeadOverLive * live >= wanted) return wanted;
+  }
+  return std::min(wanted, std::bit_ceil(std::max(kHeadOverLive * live, options_.first_page_bytes)));
+}
+
 Page* TableLog::open_target(size_t size_bytes) {
-  std::byte* const block = pool_.allocate(size_bytes, Reserve::kCompactor);
+  std::byte* const block = pool_.allocate(size_bytes, Reserve::kCompactor, Contents::kAnything);
   if (block == nullptr) return nullptr;
   // Relaxed: as in open_head().
   return Page::open(block, size_bytes, table_, next_page_number_.fetch_add(1, std::memory_order_relaxed),

@@ -20,8 +20,9 @@ namespace loam::storage {
 
 /// Sizes of a table's pages.
 struct LogOptions {
-  /// The first page of a writer; the next ones double up to the pool's page size. So a table that few write to takes
-  /// little, and a thousand small tables a few megabytes.
+  /// The first page of a writer; the next ones double up to the pool's page size, while the table's live bytes grow
+  /// with them. So a table that is small takes little, however much it is written to, and a thousand of them a few
+  /// megabytes.
   size_t first_page_bytes = Page::kMinPageBytes;
   /// Pages out of the reserves (removes and undo when memory is full) grow to this: one table cannot take a reserve.
   size_t reserve_page_bytes = size_t{64} << 10;
@@ -85,6 +86,7 @@ class TableLog {
     std::array<size_t, kHeads> next_bytes{};
   };
 
+  size_t fitting(size_t wanted) const;
   Page* open_head(ThreadContext& thread, Writer& writer, Reserve reserve, size_t entry_bytes);
   /// There is no page to follow a head that has no room for an entry. Seals it if the compactor gains more by it than
   /// writers lose: a head is never compacted, and where every page is a full head, no garbage would ever go.

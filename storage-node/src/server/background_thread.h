@@ -9,16 +9,25 @@
 #include "common/memory/page_pool.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/request/registry.h"
+#include "storage-node/src/server/compaction_share.h"
 
 namespace loam::storage {
 
 /// Role: steps the compactor and index migrations, zeroes free pages, moves epochs on. Runs at a lower priority than
-/// the network threads, in small steps, and sleeps when there is nothing to do, longer while
-/// the node is idle. Owner: the node. Threads: its own.
+/// the network threads, in small steps; what it is owed all the same, compaction_share.h tells. Sleeps when there is
+/// nothing to do, longer while the node is idle. Owner: the node. Threads: its own.
 class BackgroundThread {
  public:
-  /// `writer` is this thread's writer number towards tables.
-  BackgroundThread(Registry& registry, Compactor& compactor, PagePool& pool, EpochDomain& epochs, size_t writer);
+  struct Options {
+    size_t writer = 0;  ///< this thread's writer number towards tables
+    /// Below the network threads (0): they get a core first when both want it.
+    int nice = 10;
+    /// A thread that has been inside one batch for so long holds all reclamation back: that is logged.
+    uint64_t stall_ns = 5'000'000'000;
+  };
+
+  BackgroundThread(Registry& registry, Compactor& compactor, PagePool& pool, EpochDomain& epochs,
+                   CompactionShare& share, const Options& options);
   ~BackgroundThread();
 
   void run();
@@ -32,7 +41,8 @@ class BackgroundThread {
   Compactor& compactor_;
   PagePool& pool_;
   EpochDomain& epochs_;
-  const size_t writer_;
+  CompactionShare& share_;
+  const Options options_;
   std::atomic<bool> stopping_{false};
   Thread thread_;
 };

@@ -72,7 +72,8 @@ struct BackgroundThreadTest : ::testing::Test {
   EpochDomain epochs;
   Compactor compactor{CompactorOptions{}, *pool, epochs};
   Registry registry{epochs, *pool, compactor, Registry::Options{1, {}}};
-  BackgroundThread background{registry, compactor, *pool, epochs, 0};
+  CompactionShare share{{}};
+  BackgroundThread background{registry, compactor, *pool, epochs, share, {}};
 };
 
 using Pauses = std::vector<uint64_t>;

@@ -57,14 +57,16 @@ class NetworkThread::ConnectionPeer : public Peer {
 };
 
 NetworkThread::NetworkThread(size_t number, size_t threads, std::unique_ptr<net::Transport> transport,
-                             Registry& registry, SessionTable& sessions, EpochDomain& epochs,
-                             const ExecuteOptions& execution)
+                             Registry& registry, SessionTable& sessions, EpochDomain& epochs, const PagePool& pool,
+                             const CompactionShare& share, const ExecuteOptions& execution)
     : number_(number),
       threads_(threads),
       transport_(std::move(transport)),
       registry_(registry),
       sessions_(sessions),
       epochs_(epochs),
+      pool_(pool),
+      share_(share),
       execution_(execution) {}
 
 NetworkThread::~NetworkThread() { stop(); }
@@ -115,6 +117,7 @@ void NetworkThread::loop() {
     const size_t events = transport_->poll(kIdlePollNs);
     deliver_posted();
     if (events == 0 && epoch_thread_->pending() > 0) epoch_thread_->collect(EpochThread::kFreesPerExit);
+    give_way();
   }
   drain();
   for (auto& [id, peer] : peers_) {
@@ -123,6 +126,16 @@ void NetworkThread::loop() {
   }
   transport_->poll(0);
   peers_.clear();
+}
+
+void NetworkThread::give_way() {
+  const double fill = pool_.fill();
+  if (!share_.owes(fill)) return;
+  const uint64_t owed_ns = share_.owed_ns(number_, fill, Env::now_ns());
+  if (owed_ns == 0) return;
+  Env::probe("node.network.gave_way");
+  gave_way_.fetch_add(1, std::memory_order_relaxed);  // a statistic
+  sleep_ns(owed_ns);
 }
 
 void NetworkThread::drain() {

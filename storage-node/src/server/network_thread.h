@@ -16,6 +16,7 @@
 #include "storage-node/src/request/executor.h"
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/request/session_table.h"
+#include "storage-node/src/server/compaction_share.h"
 
 namespace loam::storage {
 
@@ -46,14 +47,16 @@ class PeerListener {
   virtual void peer_gone(PeerId peer) = 0;
 };
 
-/// Role: polls the transport, and runs every batch of requests to completion; never blocks but in poll(). Owner: the
-/// node. Life: run() starts its thread, stop() ends it. Threads: its own; post(), stop() and the counters from any.
+/// Role: polls the transport, and runs every batch of requests to completion; never blocks but in poll(), and when it
+/// gives way to the background thread while memory is short (compaction_share.h). Owner: the node. Life: run() starts
+/// its thread, stop() ends it. Threads: its own; post(), stop() and the counters from any.
 class NetworkThread : public net::Handler, public Outbox {
  public:
   /// `number` counts the node's network threads from 0 and is its writer number towards tables. `threads` is how many
   /// there are: peers' names are dealt so that they are unique in the node.
   NetworkThread(size_t number, size_t threads, std::unique_ptr<net::Transport> transport, Registry& registry,
-                SessionTable& sessions, EpochDomain& epochs, const ExecuteOptions& execution = {});
+                SessionTable& sessions, EpochDomain& epochs, const PagePool& pool, const CompactionShare& share,
+                const ExecuteOptions& execution = {});
   ~NetworkThread() override;
 
   /// The port that this thread's peers scan through; known before run().
@@ -65,6 +68,8 @@ class NetworkThread : public net::Handler, public Outbox {
 
   net::Transport& transport() { return *transport_; }
   const net::TransportCounters& transport_counters() const { return transport_->counters(); }
+  /// Times that it gave way to the background thread.
+  uint64_t gave_way() const { return gave_way_.load(std::memory_order_relaxed); }  // relaxed: a statistic
   /// Null before run().
   const ExecutorCounters* counters() const;
 
@@ -81,6 +86,7 @@ class NetworkThread : public net::Handler, public Outbox {
 
   void loop();
   void drain();
+  void give_way();
   void deliver_posted();
 
   // Constant after run().
@@ -90,6 +96,8 @@ class NetworkThread : public net::Handler, public Outbox {
   Registry& registry_;
   SessionTable& sessions_;
   EpochDomain& epochs_;
+  const PagePool& pool_;
+  const CompactionShare& share_;
   const ExecuteOptions execution_;
   ScanPort* scans_ = nullptr;
   PeerListener* listener_ = nullptr;
@@ -105,6 +113,7 @@ class NetworkThread : public net::Handler, public Outbox {
   // Written by its own thread, read by any.
   std::atomic<Executor*> executor_{nullptr};
   std::unique_ptr<Executor> executor_owner_;
+  std::atomic<uint64_t> gave_way_{0};
   // Any thread.
   std::atomic<bool> stopping_{false};
   Mutex mutex_;

@@ -43,7 +43,7 @@ class SlowClient : public net::Handler {
 
 class NetworkThreadTest : public NodeFixture, public PeerListener {
  protected:
-  NetworkThreadTest() : thread(0, 1, net::make_tcp_transport().value(), *registry, sessions, epochs) {
+  NetworkThreadTest() : thread(0, 1, net::make_tcp_transport().value(), *registry, sessions, epochs, *pool, share) {
     address = thread.transport().listen(net::Address::parse("tcp://127.0.0.1:0").value(), thread).value()->address();
     thread.set_scans(scans, *this);
     thread.run();
@@ -58,6 +58,7 @@ class NetworkThreadTest : public NodeFixture, public PeerListener {
   bool was_let_go() const { return gone.load(std::memory_order_acquire); }
 
   std::atomic<bool> gone{false};
+  CompactionShare share{{.share = 0.25, .watermark = 0}};
   NetworkThread thread;
   net::Address address;
 };
@@ -78,6 +79,19 @@ TEST_F(NetworkThreadTest, APeerThatDoesNotReadIsLetGo) {
   // The transport's own queue and the network take some more.
   post(3 * kMaxWaitingBytes / kMessageBytes);
   EXPECT_TRUE(client.poll_until([&] { return was_let_go(); })) << "memory without bound for a client that sleeps";
+}
+
+TEST_F(NetworkThreadTest, ItGivesWayToABackgroundThreadThatIsOwedTime) {
+  SlowClient client(address);
+  ASSERT_TRUE(client.poll_until([&] { return client.connected; }));
+  EXPECT_EQ(thread.gave_way(), 0u) << "the pool is empty";
+  std::byte* const block = pool->allocate(pool->page_size(), Reserve::kWrite);
+  share.rests(1);  // it wants to run since the beginning of time
+  EXPECT_TRUE(client.poll_until([&] {
+    post(1);  // as if it were busy
+    return thread.gave_way() > 3;
+  }));
+  pool->release(block, pool->page_size());
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/request/session_table.h"
 #include "storage-node/src/server/background_thread.h"
+#include "storage-node/src/server/compaction_share.h"
 #include "storage-node/src/server/control_thread.h"
 #include "storage-node/src/server/cores.h"
 #include "storage-node/src/server/network_thread.h"
@@ -26,6 +27,8 @@ namespace {
 
 constexpr unsigned kMaxNetworkThreads = 64;
 constexpr unsigned kMaxScanThreads = 64;
+/// Linux knows no lower priority.
+constexpr unsigned kMaxNice = 19;
 /// A poll that spins for longer only takes a core from the others.
 constexpr uint64_t kMaxSpinNs = 1'000'000'000;
 
@@ -77,6 +80,12 @@ Status NodeOptions::check() const {
     return out_of_range("page", "a power of two from 4 KiB to 1 GiB");
   }
   if (!(compact_dead_share > 0 && compact_dead_share < 1)) return out_of_range("compact-dead-share", "between 0 and 1");
+  if (!(compact_core_share >= 0 && compact_core_share < 1)) {
+    return out_of_range("compact-core-share", "0 (never) or more, and below 1");
+  }
+  if (!(compact_watermark > 0 && compact_watermark < 1)) return out_of_range("compact-watermark", "between 0 and 1");
+  if (background_nice > kMaxNice) return out_of_range("background-nice", "0 to " + std::to_string(kMaxNice));
+  if (scan_nice > kMaxNice) return out_of_range("scan-nice", "0 to " + std::to_string(kMaxNice));
   if (max_queries == 0) return out_of_range("max-queries", "at least 1");
   return ok_status();
 }
@@ -101,6 +110,7 @@ struct StorageNode::Impl {
   std::unique_ptr<Compactor> compactor;
   std::unique_ptr<Registry> registry;
   std::unique_ptr<SessionTable> sessions;
+  std::unique_ptr<CompactionShare> share;
   std::vector<std::unique_ptr<NetworkThread>> network;
   std::unique_ptr<ScanService> scans;
   std::unique_ptr<BackgroundThread> background;
@@ -126,8 +136,12 @@ Status StorageNode::Impl::start() {
   registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{background_writer + 1, {}});
   sessions = std::make_unique<SessionTable>(
       [this](PeerId peer, Status status) { network[peer % network.size()]->post({peer, {}, std::move(status)}); });
+  share = std::make_unique<CompactionShare>(
+      CompactionShare::Options{.share = options.compact_core_share, .watermark = options.compact_watermark});
   LOAM_RETURN_IF_ERROR(start_network());
-  background = std::make_unique<BackgroundThread>(*registry, *compactor, *pool, epochs, background_writer);
+  background = std::make_unique<BackgroundThread>(
+      *registry, *compactor, *pool, epochs, *share,
+      BackgroundThread::Options{.writer = background_writer, .nice = static_cast<int>(options.background_nice)});
   background->run();
   control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_ended);
   if (!options.admin_listen.empty()) {
@@ -152,7 +166,7 @@ Status StorageNode::Impl::start_network() {
   for (size_t i = 0; i < options.network_threads; ++i) {
     LOAM_ASSIGN_OR_RETURN(auto transport, net::make_transport(wanted.scheme, transport_options));
     network.push_back(std::make_unique<NetworkThread>(i, options.network_threads, std::move(transport), *registry,
-                                                      *sessions, epochs,
+                                                      *sessions, epochs, *pool, *share,
                                                       ExecuteOptions{options.batch_group, options.batch_prefetch}));
     shares.push_back({&network.back()->transport(), network.back().get()});
     outboxes.push_back(network.back().get());
@@ -160,7 +174,9 @@ Status StorageNode::Impl::start_network() {
   LOAM_ASSIGN_OR_RETURN(listener, network.front()->transport().listen(wanted, shares));
   address = listener->address().to_string();
   scans = std::make_unique<ScanService>(*registry, epochs, *pool, std::move(outboxes),
-                                        ScanService::Options{options.scan_threads, options.max_queries});
+                                        ScanService::Options{.threads = options.scan_threads,
+                                                             .max_queries = options.max_queries,
+                                                             .nice = static_cast<int>(options.scan_nice)});
   scans->run();
   for (size_t i = 0; i < network.size(); ++i) {
     network[i]->set_scans(*scans, *scans);

@@ -23,7 +23,7 @@ ScanService::ScanService(Registry& registry, EpochDomain& epochs, PagePool& pool
 ScanService::~ScanService() { stop(); }
 
 void ScanService::run() {
-  for (size_t i = 0; i < workers_.size(); ++i) workers_[i]->run(i);
+  for (size_t i = 0; i < workers_.size(); ++i) workers_[i]->run(i, options_.nice);
 }
 
 void ScanService::stop() {

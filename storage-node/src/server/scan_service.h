@@ -34,6 +34,8 @@ class ScanService : public ScanPort, public PeerListener {
   struct Options {
     unsigned threads = 1;
     uint32_t max_queries = 256;
+    /// Priority below the network threads (0): they get a core first when both want it.
+    int nice = 5;
   };
 
   /// Peer p is served by outboxes[p % outboxes.size()].

@@ -13,8 +13,6 @@ namespace {
 constexpr size_t kBytesPerStep = size_t{256} << 10;
 /// While queries wait for credits: how often their time limits are looked at.
 constexpr auto kBlockedPause = std::chrono::milliseconds(10);
-/// Below the network threads: they get the core first when both want it.
-constexpr int kNice = 3;
 /// When the pool is this full, queries whose clients do not read lose the pages that they pin (R25).
 constexpr double kPressureFill = 0.9;
 constexpr uint64_t kBlockedUnderPressureNs = 1'000'000'000;
@@ -26,8 +24,8 @@ ScanWorker::ScanWorker(Registry& registry, EpochDomain& epochs, PagePool& pool, 
 
 ScanWorker::~ScanWorker() { stop(); }
 
-void ScanWorker::run(size_t number) {
-  thread_ = Thread("loam-scan-" + std::to_string(number), [this, number] { loop(number); }, kNice);
+void ScanWorker::run(size_t number, int nice) {
+  thread_ = Thread("loam-scan-" + std::to_string(number), [this, number] { loop(number); }, nice);
 }
 
 void ScanWorker::stop() {

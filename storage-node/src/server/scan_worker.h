@@ -20,7 +20,8 @@ class ScanWorker {
   ScanWorker(Registry& registry, EpochDomain& epochs, PagePool& pool, const ScanScheduler::Options& options);
   ~ScanWorker();
 
-  void run(size_t number);
+  /// `nice`: the thread's priority below the network threads.
+  void run(size_t number, int nice);
   /// Cancels what is left and ends the thread.
   void stop();
   /// Runs `command` on the scan thread, between steps.

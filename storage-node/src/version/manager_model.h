@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <vector>
 
@@ -70,6 +71,38 @@ class ManagerModel {
   uint64_t number_ = 0;
   std::set<uint64_t> open_;
   std::map<uint64_t, OldSnapshot> snapshots_;
+};
+
+/// The same, for threads.
+class SharedManager {
+ private:
+  template <class F>
+  auto locked(F&& f) {
+    const std::scoped_lock lock(mutex_);
+    return f();
+  }
+  std::mutex mutex_;
+  ManagerModel model_;
+
+ public:
+  ManagerModel::Transaction begin() {
+    return locked([&] { return model_.begin(); });
+  }
+  void complete(TransactionId id) {
+    locked([&] { model_.complete(id); });
+  }
+  Snapshot open_snapshot(uint64_t& handle) {
+    return locked([&] { return model_.open_snapshot(handle); });
+  }
+  void close_snapshot(uint64_t handle) {
+    locked([&] { model_.close_snapshot(handle); });
+  }
+  Snapshot now() {
+    return locked([&] { return model_.now(); });
+  }
+  std::shared_ptr<const Publication> publication() {
+    return locked([&] { return model_.publication(); });
+  }
 };
 
 }  // namespace loam::storage

@@ -29,8 +29,12 @@ struct NodeOptions {
   /// Cores of the network threads, such as "2,4-7": the first one for the first thread, and so on, from the start again
   /// when there are fewer. Empty: where the system puts them.
   std::string network_cores{};
-  double compact_dead_share = 0.25;               ///< a table with a larger share of dead bytes is compacted
-  uint32_t max_queries = 256;                     ///< concurrent scan queries; more get kOverloaded
+  double compact_dead_share = 0.25;  ///< a table with a larger share of dead bytes is compacted
+  double compact_core_share = 0.25;  ///< of a core, for compaction while memory is short: network threads give way
+  double compact_watermark = 0.8;    ///< memory is short above this share of what writes may use
+  unsigned background_nice = 10;     ///< priority of the compactor's thread below the network threads
+  unsigned scan_nice = 5;            ///< the same of the scan threads
+  uint32_t max_queries = 256;        ///< concurrent scan queries; more get kOverloaded
   uint64_t register_timeout_ns = 10'000'000'000;  ///< start() tries to reach the commit manager for so long
 
   Status check() const;

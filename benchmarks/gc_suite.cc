@@ -1,0 +1,298 @@
+// Suite gc: what garbage collection costs, in process, over the same work without it.
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "benchmarks/churn.h"
+#include "benchmarks/suite.h"
+#include "common/base/assert.h"
+
+namespace loam::bench {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+/// Room for index arrays, head pages and reserves of a pool besides its entries.
+constexpr size_t kBesideBytes = 128 * kMiB;
+
+Samples speeds(const std::vector<Window>& windows) {
+  Samples samples;
+  for (const Window& window : windows) samples.values.push_back(window.puts_per_s);
+  return samples;
+}
+
+/// At the share `q` of the puts, nanoseconds.
+double took(std::vector<uint32_t>& took_ns, double q) {
+  const auto at = took_ns.begin() + static_cast<ptrdiff_t>(q * static_cast<double>(took_ns.size() - 1));
+  std::nth_element(took_ns.begin(), at, took_ns.end());
+  return *at;
+}
+
+class GcSuite final : public Suite {
+ public:
+  void add_options(CLI::App& app) override {
+    app.add_option("--records", records_,
+                   "of 200 bytes, of which a random half is rewritten; 0: 2 M with --quick, else 8 M")
+        ->check(CLI::Range(0, 50'000'000));
+    app.add_option("--puts", puts_, "of one turn; 0: six for each rewritten record with --quick, else ten")
+        ->check(CLI::Range(0, 1'000'000'000));
+    app.add_option("--memory", memory_, "of the collected table's pool over its entries")
+        ->capture_default_str()
+        ->check(CLI::Range(1.5, 10.0));
+    app.add_option("--only", only_, "one part of the suite: windows, tail, frees, snapshot or factors")
+        ->check(CLI::IsMember({"windows", "tail", "frees", "snapshot", "factors"}));
+    app.add_option("--series", series_, "write the windows of every turn into this file, as CSV");
+  }
+
+  void run(Run& run) override {
+    if (records_ == 0) records_ = run.quick ? 2'000'000 : 8'000'000;
+    records_ &= ~size_t{1};
+    if (puts_ == 0) puts_ = records_ / 2 * (run.quick ? 6 : 10);
+    const auto wanted = [&](const char* part) { return only_.empty() || only_ == part; };
+    if (wanted("windows")) windows(run);
+    if (wanted("tail")) tail(run);
+    if (wanted("frees")) frees(run);
+    if (wanted("snapshot")) long_snapshot(run);
+    if (wanted("factors")) factors(run);
+  }
+
+ private:
+  static size_t with_index(size_t entries) {
+    return static_cast<size_t>(static_cast<double>(entries * (ChurnedNode::kEntryBytes + 48)) / 0.88) + kBesideBytes;
+  }
+  size_t small_memory(size_t records) const {
+    return static_cast<size_t>(memory_ * static_cast<double>(records * ChurnedNode::kEntryBytes)) + kBesideBytes;
+  }
+
+  /// Throughput by windows, and the peak of memory.
+  void windows(Run& run) {
+    ChurnedNode small(small_memory(records_));
+    ChurnedNode large(with_index(records_ + puts_));
+    ChurnOptions churn;
+    churn.records = records_;
+    churn.puts = puts_;
+    churn.seed = run.seed;
+    std::vector<ChurnResult> with, without;
+    const auto variant = [&](ChurnedNode& node, bool compaction, std::vector<ChurnResult>& results) {
+      return [&, compaction] {
+        churn.compaction = compaction;
+        results.push_back(node.run(churn));
+        return speeds(results.back().cpu_windows).quantile(0.01);
+      };
+    };
+    const std::vector<Variant> variants = {{"with", variant(small, true, with)},
+                                           {"without", variant(large, false, without)}};
+    const std::vector<Samples> lows = alternate(run.turns, variants);
+    write_series(with, without);
+    with.erase(with.begin());  // the turn that does not count
+    without.erase(without.begin());
+    Samples wall, mean, peak, rows, log, writer, background;
+    size_t refused = 0, zeroed = 0;
+    for (size_t i = 0; i < with.size(); ++i) {
+      wall.values.push_back(speeds(with[i].wall_windows).quantile(0.01) /
+                            speeds(without[i].wall_windows).quantile(0.01));
+      mean.values.push_back(speeds(with[i].cpu_windows).median() / speeds(without[i].cpu_windows).median());
+      const auto bytes = static_cast<double>(with[i].peak_bytes);
+      peak.values.push_back(bytes / static_cast<double>(records_ * ChurnedNode::kEntryBytes));
+      rows.values.push_back(bytes / static_cast<double>(records_ * (sizeof(ChurnRow) + sizeof(uint64_t))));
+      log.values.push_back(with[i].mean_log_bytes / static_cast<double>(records_ * ChurnedNode::kEntryBytes));
+      writer.values.push_back(with[i].writer_ns / without[i].writer_ns);
+      background.values.push_back(with[i].background_ns);
+      refused += with[i].refused + without[i].refused;
+      zeroed += with[i].inline_zeroed_bytes + without[i].inline_zeroed_bytes;
+    }
+    nlohmann::ordered_json options = {{"records", records_},
+                                      {"rewritten", records_ / 2},
+                                      {"puts", puts_},
+                                      {"row_bytes", sizeof(ChurnRow)},
+                                      {"entry_bytes", ChurnedNode::kEntryBytes},
+                                      {"memory_over_entries", memory_},
+                                      {"windows_a_turn", with.back().cpu_windows.size()},
+                                      {"refused", refused},
+                                      {"zeroed_inline_bytes", zeroed},
+                                      {"moved_bytes", with.back().compactor.bytes_moved},
+                                      {"cores", usable_cores()}};
+    run.report.add("gc.window_ratio", ratio_of(lows[0], lows[1]), "ratio", Better::kHigher, options);
+    run.report.add("gc.window_ratio_wall", wall, "ratio", Better::kHigher, options);
+    run.report.add("gc.window_median_ratio", mean, "ratio", Better::kHigher, options);
+    run.report.add("gc.window_puts_per_s", lows[0], "puts/s", Better::kHigher, options);
+    run.report.add("gc.writer_cpu_ratio", writer, "ratio", Better::kLower, options);
+    run.report.add("gc.background_ns_per_put", background, "ns", Better::kLower, options);
+    run.report.add("gc.peak_over_live", peak, "ratio", Better::kLower, options);
+    run.report.add("gc.peak_over_rows", rows, "ratio", Better::kLower, options);
+    run.report.add("gc.mean_log_over_live", log, "ratio", Better::kLower, options);
+  }
+
+  void write_series(const std::vector<ChurnResult>& with, const std::vector<ChurnResult>& without) const {
+    if (series_.empty()) return;
+    std::ofstream out(series_);
+    out << "variant,turn,clock,seconds,puts_per_s\n";
+    const auto rows = [&](const char* variant, const std::vector<ChurnResult>& results) {
+      for (size_t turn = 1; turn < results.size(); ++turn) {
+        for (const auto& [clock, windows] :
+             {std::pair("cpu", &results[turn].cpu_windows), std::pair("wall", &results[turn].wall_windows)}) {
+          for (const Window& w : *windows)
+            out << variant << ',' << turn << ',' << clock << ',' << w.at_s << ',' << w.puts_per_s << '\n';
+        }
+      }
+    };
+    rows("with", with);
+    rows("without", without);
+    out.flush();
+    LOAM_CHECK(out.good(), "cannot write the file of --series");
+  }
+
+  /// The slowest of single puts into a table of 10,000 keys.
+  static void tail(Run& run) {
+    ChurnOptions churn;
+    churn.records = 10'000;
+    churn.one_of = 1;
+    churn.puts = run.quick ? 2'000'000 : 10'000'000;
+    churn.batch = 1;
+    churn.time_puts = true;
+    churn.seed = run.seed;
+    constexpr size_t kSmall = 256 * kMiB;
+    ChurnedNode small(kSmall);
+    ChurnedNode large(with_index(churn.records + churn.puts));
+    struct Tails {
+      Samples p50, p99, p9999, most;
+    };
+    Tails tails[2];
+    size_t refused = 0;
+    const auto variant = [&](ChurnedNode& node, bool compaction, Tails& to) {
+      return [&, compaction] {
+        churn.compaction = compaction;
+        ChurnResult result = node.run(churn);
+        refused += result.refused;
+        to.p50.values.push_back(took(result.took_ns, 0.5));
+        to.p99.values.push_back(took(result.took_ns, 0.99));
+        to.p9999.values.push_back(took(result.took_ns, 0.9999));
+        to.most.values.push_back(took(result.took_ns, 1));
+        return took(result.took_ns, 0.999);
+      };
+    };
+    const std::vector<Variant> variants = {{"with", variant(small, true, tails[0])},
+                                           {"without", variant(large, false, tails[1])}};
+    const std::vector<Samples> p999 = alternate(run.turns, variants);
+    for (Tails& t : tails) {
+      for (Samples* s : {&t.p50, &t.p99, &t.p9999, &t.most}) s->values.erase(s->values.begin());
+    }
+    const nlohmann::ordered_json options = {{"records", churn.records},
+                                            {"puts", churn.puts},
+                                            {"row_bytes", sizeof(ChurnRow)},
+                                            {"memory_bytes", kSmall},
+                                            {"refused", refused},
+                                            {"p999_without_ns", p999[1].median()},
+                                            {"p9999_without_ns", tails[1].p9999.median()},
+                                            {"max_without_ns", tails[1].most.median()}};
+    Report& report = run.report;
+    report.add("gc.put_only_tail_ratio", ratio_of(p999[0], p999[1]), "ratio", Better::kLower, options);
+    report.add("gc.put_p50_ns", tails[0].p50, "ns", Better::kLower, options);
+    report.add("gc.put_p99_ns", tails[0].p99, "ns", Better::kLower, options);
+    report.add("gc.put_p999_ns", p999[0], "ns", Better::kLower, options);
+    report.add("gc.put_p9999_ns", tails[0].p9999, "ns", Better::kLower, options);
+    report.add("gc.put_max_ns", tails[0].most, "ns", Better::kLower, options);
+  }
+
+  /// Objects freed inside one request: a table that grows from its first index on, then is rewritten.
+  static void frees(Run& run) {
+    ChurnOptions churn;
+    churn.records = 500'000;
+    churn.puts = 1'000'000;
+    churn.batch = 1;
+    churn.seed = run.seed;
+    ChurnedNode node(512 * kMiB);
+    Samples most;
+    for (size_t turn = 0; turn < run.turns; ++turn)
+      most.values.push_back(static_cast<double>(node.run(churn).most_frees));
+    run.report.add("gc.frees_per_op_max", {{*std::ranges::max_element(most.values)}}, "objects", Better::kLower,
+                   {{"records", churn.records}, {"puts", churn.puts}, {"turns", run.turns}});
+  }
+
+  /// What one snapshot that stays open keeps.
+  void long_snapshot(Run& run) const {
+    ChurnOptions churn;
+    churn.records = run.quick ? 500'000 : 2'000'000;
+    churn.puts = churn.records / 2 * 10;
+    churn.long_snapshot = true;
+    churn.seed = run.seed;
+    ChurnedNode node(3 * small_memory(churn.records) / 2);
+    const auto unchurned = static_cast<double>(churn.records / 2);
+    Samples kept, at_end;
+    ChurnResult result;
+    for (size_t turn = 0; turn < run.turns; ++turn) {
+      result = node.run(churn);
+      const auto keys = static_cast<double>(result.churned_keys);
+      kept.values.push_back((result.mean_log_bytes / ChurnedNode::kEntryBytes - unchurned) / keys);
+      at_end.values.push_back(static_cast<double>(result.versions_at_end) / keys);
+    }
+    const nlohmann::ordered_json options = {{"records", churn.records},
+                                            {"rewritten", churn.records / 2},
+                                            {"puts", churn.puts},
+                                            {"refused", result.refused},
+                                            {"futile_walks", result.compactor.futile_walks},
+                                            {"moved_bytes", result.compactor.bytes_moved}};
+    run.report.add("gc.versions_per_key_long_scan", kept, "versions", Better::kLower, options);
+    run.report.add("gc.versions_per_key_at_end", at_end, "versions", Better::kLower, options);
+  }
+
+  /// Each mechanism off against all of them on, in turns.
+  static void factors(Run& run) {
+    ChurnOptions churn;
+    churn.records = run.quick ? 300'000 : 2'000'000;
+    churn.puts = 3 * churn.records;
+    churn.seed = run.seed;
+    const size_t memory = with_index(churn.records + churn.puts);
+    ChurnedNode node(memory);
+    ChurnedNode small_pages(memory, false);
+    Samples peaks[2];
+    const auto speed = [&](ChurnedNode& on, size_t batch, bool compaction, Samples* peak) {
+      return [&, batch, compaction, peak] {
+        ChurnOptions options = churn;
+        options.batch = batch;
+        options.compaction = compaction;
+        const ChurnResult result = on.run(options);
+        if (peak != nullptr) peak->values.push_back(static_cast<double>(result.peak_bytes));
+        return 1e9 / result.writer_ns;
+      };
+    };
+    const auto kept = [&](bool interval_rule) {
+      return [&, interval_rule] {
+        ChurnOptions options = churn;
+        options.long_snapshot = true;
+        options.interval_rule = interval_rule;
+        const ChurnResult result = node.run(options);
+        return static_cast<double>(result.versions_at_end) / static_cast<double>(result.churned_keys);
+      };
+    };
+    const std::vector<Variant> variants = {
+        {"all", speed(node, storage::kBatchGroup, true, &peaks[0])},
+        {"one by one", speed(node, 1, true, nullptr)},
+        {"small pages", speed(small_pages, storage::kBatchGroup, true, nullptr)},
+        {"no compaction", speed(node, storage::kBatchGroup, false, &peaks[1])},
+        {"interval rule", kept(true)},
+        {"one horizon", kept(false)},
+    };
+    const std::vector<Samples> s = alternate(run.turns, variants);
+    for (Samples& peak : peaks) peak.values.erase(peak.values.begin());  // the turn that does not count
+    const nlohmann::ordered_json options = {{"records", churn.records}, {"puts", churn.puts}};
+    run.report.add("gc.factor_batching", ratio_of(s[0], s[1]), "ratio", Better::kHigher, options);
+    run.report.add("gc.factor_huge_pages", ratio_of(s[0], s[2]), "ratio", Better::kHigher, options);
+    run.report.add("gc.factor_compaction_speed", ratio_of(s[0], s[3]), "ratio", Better::kHigher, options);
+    run.report.add("gc.factor_compaction_memory", ratio_of(peaks[1], peaks[0]), "ratio", Better::kHigher, options);
+    run.report.add("gc.factor_interval_rule", ratio_of(s[5], s[4]), "ratio", Better::kHigher, options);
+  }
+
+  size_t records_ = 0;
+  size_t puts_ = 0;
+  double memory_ = 2;
+  std::string only_;
+  std::string series_;
+};
+
+LOAM_BENCH_SUITE(gc, GcSuite, "garbage collection in process: memory, throughput and tails over the same without it");
+
+}  // namespace
+}  // namespace loam::bench

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Plots put throughput over time with and without garbage collection, from the file of `loam-bench gc --series`.
+
+    build/release/bin/loam-bench gc --quick --series windows.csv
+    benchmarks/plot_gc.py windows.csv docs/results/gc-windows.svg
+
+Needs gnuplot (Debian: gnuplot-nox). Draws the last turn, windows of 100 ms of the wall clock.
+"""
+
+import csv
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PLOT = """
+set terminal svg size 900,360 font "sans,12" background "white"
+set output "{out}"
+set title "Puts in windows of 100 ms, a random half of the records rewritten"
+set xlabel "seconds"
+set ylabel "million puts a second"
+set yrange [0:*]
+set key bottom right
+set grid ytics lc rgb "#dddddd"
+plot "{without}" using 1:2 with lines lw 1.5 lc rgb "#999999" title "without collection, memory for everything", \\
+     "{with_}" using 1:2 with lines lw 2 lc rgb "#0060ad" title "with collection, twice the memory of the live data"
+"""
+
+
+def last_turn(rows, variant):
+    """(seconds, million puts a second) of the last turn of a variant."""
+    mine = [r for r in rows if r["variant"] == variant and r["clock"] == "wall"]
+    if not mine:
+        sys.exit(f"plot_gc.py: no windows of the variant '{variant}' in the file")
+    turn = max(int(r["turn"]) for r in mine)
+    return [(float(r["seconds"]), float(r["puts_per_s"]) / 1e6) for r in mine if int(r["turn"]) == turn]
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    with open(sys.argv[1], newline="") as file:
+        rows = list(csv.DictReader(file))
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {}
+        for variant in ("with", "without"):
+            paths[variant] = Path(folder) / variant
+            points = last_turn(rows, variant)
+            paths[variant].write_text("".join(f"{at} {rate}\n" for at, rate in points))
+        script = PLOT.format(out=sys.argv[2], with_=paths["with"], without=paths["without"])
+        subprocess.run(["gnuplot"], input=script, text=True, check=True)
+
+
+if __name__ == "__main__":
+    main()

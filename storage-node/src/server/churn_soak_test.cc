@@ -1,0 +1,414 @@
+// Memory over time: a node's pool, tables, compactor and background thread under everything that changes records at
+// once. Nothing that it holds may grow without bound (R6, R18, R20). LOAM_SOAK_SECONDS says for how long; `make stress`
+// gives it ten minutes.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/base/log.h"
+#include "common/testing/random.h"
+#include "common/wire/catalog.h"
+#include "storage-node/src/compact/compactor.h"
+#include "storage-node/src/request/registry.h"
+#include "storage-node/src/server/background_thread.h"
+#include "storage-node/src/version/manager_model.h"
+
+namespace loam::storage {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr size_t kWriters = 2;
+constexpr size_t kControlWriter = kWriters;         // the test's own thread
+constexpr size_t kBackgroundWriter = kWriters + 1;  // the background thread
+constexpr auto kPatience = std::chrono::seconds(60);
+
+std::chrono::milliseconds soak_time() {
+  const char* const seconds = std::getenv("LOAM_SOAK_SECONDS");
+  return std::chrono::milliseconds(seconds != nullptr ? std::atol(seconds) * 1000 : 4000);
+}
+
+/// What grows if something leaks.
+struct Held {
+  size_t used_bytes = 0;
+  size_t pages = 0;
+  size_t index_bytes = 0;
+  size_t limbo = 0;
+};
+
+/// A node's memory without its network: the calling thread is the control thread.
+class MemoryNode {
+ public:
+  MemoryNode(size_t memory_bytes, size_t page_bytes, size_t tables)
+      : pool_(PagePool::create(
+                  {.limit_bytes = memory_bytes, .page_size_bytes = page_bytes, .huge_pages = false, .prefault = false})
+                  .value()) {
+    wire::NodeRegistered registered;
+    registered.node = NodeId(1);
+    registered.incarnation = Incarnation(1);
+    registered.catalog.version = 1;
+    for (size_t i = 1; i <= tables; ++i) {
+      registered.catalog.tables.push_back({TableId(i), "table " + std::to_string(i), TableKind::kTransactional,
+                                           Schema::make({{"row", FieldType::kBlob, false}}).value()});
+    }
+    registered.catalog.shards.version = 1;
+    registered.catalog.shards.owners.assign(wire::kVirtualShards, NodeId(1));
+    entered = registry_.enter_service(thread, registered);
+    background_.run();
+  }
+
+  std::shared_ptr<Table> table(size_t number) {
+    const EpochGuard guard(thread);
+    return (*registry_.view().find(TableId(number)))->table;
+  }
+  void publish(SharedManager& manager) { registry_.publish(thread, *manager.publication()); }
+  void drop(size_t number) { registry_.remove(thread, TableId(number)); }
+  Held held() {
+    const EpochGuard guard(thread);
+    Held held{pool_->used_bytes(), 0, 0, epochs_.pending()};
+    for (const auto& [id, served] : registry_.view().tables) {
+      held.pages += served->table->pages().pages().size();
+      held.index_bytes += served->table->index().statistics().bytes;
+    }
+    return held;
+  }
+  /// Waits until it holds; publishes meanwhile.
+  template <class F>
+  [[nodiscard]] bool comes(SharedManager& manager, F&& condition) {
+    for (const auto deadline = steady_clock::now() + kPatience; steady_clock::now() < deadline;) {
+      if (condition()) return true;
+      publish(manager);
+      thread.collect(64);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // poll interval
+    }
+    return false;
+  }
+  /// Stops the background thread, ends the compactor's jobs, and looks through everything.
+  void check(SharedManager& manager) {
+    background_.stop();
+    ThreadContext me(thread, kBackgroundWriter);
+    for (int i = 0; i < 20'000 && (compactor_.waits() || i < 1'000); ++i) {
+      if (i % 16 == 0) publish(manager);
+      compactor_.step(me, 256);
+      thread.collect(64);
+    }
+    EXPECT_FALSE(compactor_.waits()) << "the compactor does not come to rest";
+    pool_->check_invariants();
+    epochs_.check_invariants();
+    const EpochGuard guard(thread);
+    for (const auto& [id, served] : registry_.view().tables) {
+      EXPECT_EQ(served->table->check_invariants(), "") << served->info.name;
+    }
+  }
+
+  PagePool& pool() { return *pool_; }
+  EpochDomain& epochs() { return epochs_; }
+  CompactorStatistics compacted() const { return compactor_.statistics(); }
+
+ private:
+  std::unique_ptr<PagePool> pool_;
+  EpochDomain epochs_;
+
+ public:
+  EpochThread thread{epochs_, "control"};
+  Status entered;
+
+ private:
+  Compactor compactor_{CompactorOptions{}, *pool_, epochs_};
+  Registry registry_{epochs_, *pool_, compactor_, Registry::Options{kWriters + 2, {}}};
+  CompactionShare share_{{}};
+  BackgroundThread background_{registry_, compactor_, *pool_,
+                               epochs_,   share_,     {.writer = kBackgroundWriter, .stall_ns = 1'000'000'000}};
+};
+
+/// A row that tells whose it is, of any length from its head on.
+struct Head {
+  uint64_t key = 0;
+  uint64_t transaction = 0;
+  uint64_t check = 0;
+
+  static std::string row(uint64_t key, uint64_t transaction, size_t bytes) {
+    const Head head{key, transaction, key ^ transaction ^ bytes};
+    std::string row(sizeof head + bytes, static_cast<char>(key));
+    std::memcpy(row.data(), &head, sizeof head);
+    return row;
+  }
+  static bool whole(uint64_t key, uint64_t transaction, Bytes row) {
+    Head head;
+    if (row.size() < sizeof head) return false;
+    std::memcpy(&head, row.data(), sizeof head);
+    return head.key == key && head.transaction == transaction &&
+           head.check == (key ^ transaction ^ (row.size() - sizeof head));
+  }
+};
+
+/// Inserts, updates, removes and reverts keys of its own, and knows what each of them must be.
+class Churner {
+ public:
+  Churner(Table& table, SharedManager& manager, EpochDomain& epochs, size_t number, uint64_t seed)
+      : table_(table), manager_(manager), epochs_(epochs, "churner"), me_(epochs_, number), random_(seed + number) {}
+
+  /// `wanted`: the table shall have about so many keys of this writer.
+  void step(size_t wanted) {
+    const uint64_t key = random_.below(2 * wanted) * kWriters + me_.writer();
+    const auto t = manager_.begin();
+    const auto known = versions_.find(key);
+    const bool there = known != versions_.end();
+    check(key, t.snapshot);
+    // Above the wanted size more is removed than inserted, and the reverse.
+    const bool remove = there && random_.below(100) < (versions_.size() > wanted ? 40u : 5u);
+    const bool update = there && !remove;
+    if (!there && versions_.size() > wanted) return manager_.complete(t.id);
+    const StatusCode code = write(t, key, remove, update);
+    ASSERT_EQ(code, StatusCode::kOk) << "key " << key;
+    if (random_.one_in(8)) {
+      const EpochGuard guard(epochs_);
+      ASSERT_EQ(table_.revert(me_, Key(key), t.id).code, StatusCode::kOk);
+    } else if (remove) {
+      versions_.erase(known);
+    } else {
+      versions_[key] = t.id.value;
+    }
+    manager_.complete(t.id);
+  }
+  /// Every key is what it must be.
+  void check_all() {
+    const Snapshot now = manager_.now();
+    for (const auto& [key, version] : versions_) check(key, now);
+  }
+  size_t keys() const { return versions_.size(); }
+  uint64_t refused() const { return refused_; }
+
+ private:
+  void check(uint64_t key, const Snapshot& snapshot) {
+    const EpochGuard guard(epochs_);
+    const ReadOutcome read = table_.get(me_, Key(key), snapshot);
+    const auto known = versions_.find(key);
+    if (known == versions_.end()) {
+      ASSERT_EQ(read.code, StatusCode::kNotFound) << "key " << key;
+      return;
+    }
+    ASSERT_EQ(read.code, StatusCode::kOk) << "key " << key;
+    ASSERT_EQ(read.version.value, known->second) << "key " << key;
+    ASSERT_TRUE(Head::whole(key, known->second, read.row)) << "key " << key;
+  }
+  StatusCode write(const ManagerModel::Transaction& t, uint64_t key, bool remove, bool update) {
+    const std::string row = Head::row(key, t.id.value, random_.below(400));
+    for (const auto deadline = steady_clock::now() + kPatience; steady_clock::now() < deadline;) {
+      {
+        const EpochGuard guard(epochs_);
+        const StatusCode code = remove   ? table_.remove(me_, Key(key), t.snapshot, t.id).code
+                                : update ? table_.update(me_, Key(key), t.snapshot, t.id, as_bytes(row)).code
+                                         : table_.insert(me_, Key(key), t.snapshot, t.id, as_bytes(row)).code;
+        if (code != StatusCode::kNoSpace) return code;
+      }
+      ++refused_;
+      std::this_thread::yield();
+    }
+    return StatusCode::kNoSpace;
+  }
+
+  Table& table_;
+  SharedManager& manager_;
+  EpochThread epochs_;
+  ThreadContext me_;
+  testing::Random random_;
+  std::unordered_map<uint64_t, uint64_t> versions_;  // of the keys that are there
+  uint64_t refused_ = 0;
+};
+
+/// One pass over the table in a snapshot of its own: every record is whole and there once.
+void scan_once(Table& table, SharedManager& manager, EpochThread& epochs) {
+  uint64_t handle = 0;
+  const Snapshot snapshot = manager.open_snapshot(handle);
+  PinnedPages pages;
+  {
+    const EpochGuard guard(epochs);
+    pages = table.pages().pin();
+  }
+  std::unordered_set<uint64_t> seen;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    pages[i]->for_each([&](const Entry& entry) {
+      if (!judge(entry).visible(snapshot, entry.valid_from) || entry.tombstone()) return;
+      EXPECT_TRUE(Head::whole(entry.key, entry.valid_from, entry.row()));
+      EXPECT_TRUE(seen.insert(entry.key).second) << "key " << entry.key << " twice";
+    });
+    pages.unpin(i);
+  }
+  manager.close_snapshot(handle);
+}
+
+/// What the node held at most during each of a run's cycles.
+void expect_flat(const std::vector<Held>& cycles) {
+  ASSERT_GE(cycles.size(), 4u);
+  const auto most = [&](size_t from, size_t to, size_t Held::* what) {
+    size_t m = 0;
+    for (size_t i = from; i < to; ++i) m = std::max(m, cycles[i].*what);
+    return m;
+  };
+  const size_t half = cycles.size() / 2;
+  for (const auto& [name, what] : {std::pair("bytes in use", &Held::used_bytes), std::pair("pages", &Held::pages),
+                                   std::pair("index bytes", &Held::index_bytes)}) {
+    const size_t early = most(0, half, what);
+    const size_t late = most(half, cycles.size(), what);
+    EXPECT_LE(late, early + early / 3) << name << " grew over " << cycles.size() << " cycles";
+  }
+  EXPECT_LE(most(0, cycles.size(), &Held::limbo), 4'096u) << "objects that wait for an epoch";
+}
+
+TEST(ChurnSoak, MemoryStaysFlat) {
+  const uint64_t seed = testing::test_seed(1);
+  constexpr size_t kMemory = size_t{32} << 20;
+  constexpr std::array<size_t, 2> kWanted = {2'000, 16'000};  // keys of a writer: the index shrinks and grows
+  MemoryNode node(kMemory, size_t{128} << 10, 1);
+  ASSERT_TRUE(node.entered.ok()) << node.entered.message();
+  const std::shared_ptr<Table> table = node.table(1);
+  SharedManager manager;
+  std::atomic<size_t> wanted{kWanted[0]};
+  std::atomic<bool> done{false};
+  std::vector<std::unique_ptr<Churner>> churners;
+  for (size_t w = 0; w < kWriters; ++w) {
+    churners.push_back(std::make_unique<Churner>(*table, manager, node.epochs(), w, seed));
+  }
+  std::vector<std::thread> threads;
+  for (auto& churner : churners) {
+    threads.emplace_back([&] {
+      while (!done.load(std::memory_order_relaxed)) churner->step(wanted.load(std::memory_order_relaxed));
+    });
+  }
+  std::atomic<uint64_t> scans{0};
+  threads.emplace_back([&] {
+    EpochThread epochs(node.epochs(), "scan");
+    for (; !done.load(std::memory_order_relaxed); scans.fetch_add(1, std::memory_order_relaxed)) {
+      scan_once(*table, manager, epochs);
+    }
+  });
+  constexpr int kCycles = 8;
+  std::vector<Held> cycles;
+  for (int cycle = 0; cycle < kCycles && !::testing::Test::HasFatalFailure(); ++cycle) {
+    Held most;
+    for (const size_t size : kWanted) {
+      wanted.store(size, std::memory_order_relaxed);
+      for (const auto until = steady_clock::now() + soak_time() / (2 * kCycles); steady_clock::now() < until;) {
+        node.publish(manager);
+        const Held held = node.held();
+        for (const auto what : {&Held::used_bytes, &Held::pages, &Held::index_bytes, &Held::limbo}) {
+          most.*what = std::max(most.*what, held.*what);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));  // poll interval
+      }
+    }
+    cycles.push_back(most);
+  }
+  done.store(true, std::memory_order_relaxed);
+  for (std::thread& thread : threads) thread.join();
+  expect_flat(cycles);
+  size_t keys = 0;
+  for (const auto& churner : churners) {
+    churner->check_all();
+    keys += churner->keys();
+  }
+  churners.clear();
+  EXPECT_GT(scans.load(std::memory_order_relaxed), 0u);
+  EXPECT_GT(node.compacted().pages_freed, 0u);
+  EXPECT_TRUE(node.comes(manager, [&] { return table->keys() == keys; }))
+      << table->keys() << " keys in the index, " << keys << " records: tombstones stay";
+  node.check(manager);
+}
+
+TEST(ChurnSoak, AThousandSmallTablesFitAHundredMebibytes) {
+  constexpr size_t kTables = 1'000;
+  constexpr uint64_t kRecords = 20;
+  constexpr size_t kEnough = size_t{60} << 20;
+  MemoryNode node(size_t{100} << 20, size_t{8} << 20, kTables);
+  ASSERT_TRUE(node.entered.ok()) << node.entered.message();
+  SharedManager manager;
+  ThreadContext me(node.thread, kControlWriter);
+  std::vector<std::shared_ptr<Table>> tables;
+  for (size_t i = 1; i <= kTables; ++i) tables.push_back(node.table(i));
+  for (uint64_t round = 0; round < 40; ++round) {
+    for (const std::shared_ptr<Table>& table : tables) {
+      const auto t = manager.begin();
+      const EpochGuard guard(node.thread);
+      for (uint64_t key = 0; key < kRecords; ++key) {
+        const std::string row = Head::row(key, t.id.value, 100);
+        const auto write = round == 0 ? &Table::insert : &Table::update;
+        ASSERT_EQ(((*table).*write)(me, Key(key), t.snapshot, t.id, as_bytes(row)).code, StatusCode::kOk)
+            << "round " << round;
+      }
+      manager.complete(t.id);
+    }
+    ASSERT_TRUE(node.comes(manager, [&] { return node.held().used_bytes < kEnough; }))
+        << "round " << round << ": " << node.held().used_bytes << " bytes for 3 KiB of records a table";
+  }
+  const Snapshot now = manager.now();
+  for (const std::shared_ptr<Table>& table : tables) {
+    const EpochGuard guard(node.thread);
+    for (uint64_t key = 0; key < kRecords; ++key) {
+      const ReadOutcome read = table->get(me, Key(key), now);
+      ASSERT_EQ(read.code, StatusCode::kOk);
+      ASSERT_TRUE(Head::whole(key, read.version.value, read.row));
+    }
+  }
+  tables.clear();
+  for (size_t i = 1; i <= kTables; ++i) node.drop(i);
+  EXPECT_TRUE(node.comes(manager, [&] { return node.held().used_bytes == 0; }))
+      << node.held().used_bytes << " bytes of dropped tables are kept";
+  node.check(manager);
+}
+
+std::atomic<int> stall_lines{0};
+
+TEST(ChurnSoak, AStalledThreadIsReportedWhileMemoryStaysBounded) {
+  MemoryNode node(size_t{16} << 20, size_t{128} << 10, 1);
+  ASSERT_TRUE(node.entered.ok()) << node.entered.message();
+  const std::shared_ptr<Table> table = node.table(1);
+  SharedManager manager;
+  stall_lines.store(0, std::memory_order_relaxed);
+  set_log_sink([](LogLevel, std::string_view line) {
+    if (line.find("'sleeper'") != std::string_view::npos) stall_lines.fetch_add(1, std::memory_order_relaxed);
+  });
+  ThreadContext me(node.thread, kControlWriter);
+  const auto write = [&](uint64_t key) {
+    const auto t = manager.begin();
+    const EpochGuard guard(node.thread);
+    const std::string row = Head::row(key % 1'000, t.id.value, 200);
+    const auto kind = key < 1'000 ? &Table::insert : &Table::update;
+    const StatusCode code = ((*table).*kind)(me, Key(key % 1'000), t.snapshot, t.id, as_bytes(row)).code;
+    manager.complete(t.id);
+    return code;
+  };
+  uint64_t writes = 0;
+  {
+    EpochThread sleeper(node.epochs(), "sleeper");
+    const EpochGuard guard(sleeper);
+    for (; writes < 1'000'000; ++writes) {
+      const StatusCode code = write(writes);
+      if (code == StatusCode::kNoSpace) break;
+      ASSERT_EQ(code, StatusCode::kOk);
+      if (writes % 256 == 0) node.publish(manager);
+    }
+    EXPECT_LT(writes, 1'000'000u) << "nothing is freed below a stalled thread, so the pool is full at some time";
+    EXPECT_LE(node.held().used_bytes, node.pool().limit_bytes());
+    EXPECT_LT(node.held().limbo, 4'096u);
+    EXPECT_TRUE(node.comes(manager, [] { return stall_lines.load(std::memory_order_relaxed) > 0; }))
+        << "nobody says which thread holds the memory";
+  }
+  EXPECT_TRUE(node.comes(manager, [&] { return write(writes) == StatusCode::kOk; })) << "it does not go on";
+  node.check(manager);
+  set_log_sink(nullptr);
+}
+
+}  // namespace
+}  // namespace loam::storage
