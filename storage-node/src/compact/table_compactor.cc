@@ -20,6 +20,8 @@ constexpr size_t kFreesPerStep = 4;
 constexpr size_t kSmallPage = 8;
 /// Gets after which their mean number of hops says something.
 constexpr uint64_t kGetsForMean = 1000;
+/// Keys whose way through the index is fetched together: their waits for memory overlap.
+constexpr size_t kFetchGroup = 16;
 
 /// Brings a header further on into the cache: each one's size leads to the next, and the processor's own prefetchers
 /// stop at 4 KiB.
@@ -180,14 +182,19 @@ bool TableCompactor::for_each_entry(size_t budget, F&& f) {
 /// key up, which by itself is two waits for memory. Entries that are frozen already are not moved, but verified.
 /// Returns the first one that was not looked at.
 const Entry* TableCompactor::fetch_chains(Entry* entry, const Entry* end) {
-  std::array<Key, HashIndex::kGroup> keys;
-  std::array<Cursor, HashIndex::kGroup> found;
+  std::array<uint64_t, kFetchGroup> hashes;
+  std::array<Key, kFetchGroup> keys;
+  const HashIndex& index = table_->index();
   size_t count = 0;
   for (; entry != end && count < keys.size(); entry = Page::next(entry)) {
     fetch_ahead(entry);
-    if (phase_ == Phase::kVerify || entry->load_link().live()) keys[count++] = Key(entry->key);
+    if (phase_ != Phase::kVerify && !entry->load_link().live()) continue;
+    keys[count] = Key(entry->key);
+    hashes[count] = HashIndex::hash(keys[count]);
+    index.prefetch_slot(hashes[count], false);
+    ++count;
   }
-  table_->index().find_batch({keys.data(), count}, {found.data(), count});
+  for (size_t i = 0; i < count; ++i) index.look(keys[i], hashes[i], true);
   return entry;
 }
 
