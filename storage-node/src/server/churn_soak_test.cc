@@ -343,9 +343,9 @@ TEST(ChurnSoak, AThousandSmallTablesFitAHundredMebibytes) {
       const EpochGuard guard(node.thread);
       for (uint64_t key = 0; key < kRecords; ++key) {
         const std::string row = Head::row(key, t.id.value, 100);
-        const auto write = round == 0 ? &Table::insert : &Table::update;
-        ASSERT_EQ(((*table).*write)(me, Key(key), t.snapshot, t.id, as_bytes(row)).code, StatusCode::kOk)
-            << "round " << round;
+        const WriteOutcome written = round == 0 ? table->insert(me, Key(key), t.snapshot, t.id, as_bytes(row))
+                                                : table->update(me, Key(key), t.snapshot, t.id, as_bytes(row));
+        ASSERT_EQ(written.code, StatusCode::kOk) << "round " << round;
       }
       manager.complete(t.id);
     }
@@ -384,10 +384,11 @@ TEST(ChurnSoak, AStalledThreadIsReportedWhileMemoryStaysBounded) {
     const auto t = manager.begin();
     const EpochGuard guard(node.thread);
     const std::string row = Head::row(key % 1'000, t.id.value, 200);
-    const auto kind = key < 1'000 ? &Table::insert : &Table::update;
-    const StatusCode code = ((*table).*kind)(me, Key(key % 1'000), t.snapshot, t.id, as_bytes(row)).code;
+    const Key record(key % 1'000);
+    const WriteOutcome written = key < 1'000 ? table->insert(me, record, t.snapshot, t.id, as_bytes(row))
+                                             : table->update(me, record, t.snapshot, t.id, as_bytes(row));
     manager.complete(t.id);
-    return code;
+    return written.code;
   };
   uint64_t writes = 0;
   {
