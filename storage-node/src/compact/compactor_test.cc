@@ -376,6 +376,45 @@ TEST_F(PageChoiceTest, RemaindersAreNotRewrittenForThemselvesWhenThereIsNoRoomFo
   EXPECT_TRUE(listed(2));
 }
 
+TEST_F(PageChoiceTest, NothingMovesBeforeItsWriterCanHaveLinkedIt) {
+  EpochThread background_epochs(fixture_.epochs, "background");
+  ThreadContext background(background_epochs, 0);
+  CompactorStatistics statistics;
+  TableCompactor compactor(fixture_.table, kOneFullPage, statistics);
+  const auto steps = [&] {
+    for (int i = 0; i < 50; ++i) {
+      compactor.step(background, 1'000);
+      fixture_.epochs.advance();
+    }
+  };
+  {
+    // A batch appends an entry, and more until the page is full and the next one is opened, and has linked none yet.
+    const EpochGuard guard(thread_);
+    const std::vector<std::byte> row(900);
+    std::vector<Entry*> appended;
+    do {
+      const Link pending{kPending, nullptr, EntryState::kLive};
+      appended.push_back(fixture_.table->log().append(me_, {EntryKind::kPut, Key(5'000), Version(9), 1, pending, {row}},
+                                                      Reserve::kWrite));
+    } while (!Page::of(appended.front())->sealed());
+    Page::of(appended.front())->add_garbage(60'000);
+    {
+      const EpochGuard own(background_epochs);
+      ASSERT_GT(compactor.choose(1, true), 0u);
+    }
+    compactor.begin(nullptr);
+    steps();
+    for (Entry* const entry : appended) {
+      EXPECT_TRUE(entry->load_link().live()) << "its writer would link what is not the record's any more";
+      Chain::kill_unlinked(entry);
+    }
+    EXPECT_NE(compactor.phase(), TableCompactor::Phase::kIdle);
+  }
+  steps();
+  EXPECT_EQ(compactor.phase(), TableCompactor::Phase::kIdle);
+  EXPECT_GE(statistics.pages_rewritten, 1u);
+}
+
 TEST_F(PageChoiceTest, AJobWithoutRoomIsTriedAgainWhenPagesComeFree) {
   spoil_full_pages();
   take_nearly_all();

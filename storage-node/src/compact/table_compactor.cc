@@ -149,7 +149,7 @@ void TableCompactor::add_small_pages(size_t budget_bytes) {
 void TableCompactor::begin(std::shared_ptr<const Publication> publication) {
   LOAM_DCHECK(phase_ == Phase::kIdle && !sources_.empty(), "a job begins with chosen pages");
   publication_ = std::move(publication);
-  enter(Phase::kWalk);
+  enter(Phase::kBegun);
 }
 
 void TableCompactor::enter(Phase phase) {
@@ -202,6 +202,14 @@ bool TableCompactor::step(ThreadContext& thread, size_t budget) {
   switch (phase_) {
     case Phase::kIdle:
       return false;
+    case Phase::kBegun:
+      settle_epoch_ = thread.epochs().domain().current();
+      enter(Phase::kQuiet);
+      return true;
+    case Phase::kQuiet:
+      if (!thread.epochs().domain().passed(settle_epoch_)) return false;
+      enter(Phase::kWalk);
+      return true;
     case Phase::kWalk: {
       const EpochGuard guard(thread.epochs());
       if (for_each_entry(budget, [&](const Entry& entry) { count(entry); })) plan();

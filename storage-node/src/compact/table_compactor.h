@@ -1,9 +1,12 @@
 // Compaction of one table: the state machine that rewrites pages. What it does to chains stands in version/chain.h.
 //
-//   idle ─pick─▶ walk ─▶ move ─▶ settle ─epoch─▶ verify ─▶ publish ─▶ idle
-//                 │ futile, or no room                          └─▶ retired pages: epoch, pins, FIFO ─▶ pool
-//                 └──▶ idle
+//   idle ─pick─▶ begun ─epoch─▶ walk ─▶ move ─▶ settle ─epoch─▶ verify ─▶ publish ─▶ idle
+//                                │ futile, or no room                          └─▶ retired pages: epoch, pins, FIFO
+//                                └──▶ idle                                                        ─▶ pool
 //
+//   begun    until every guard has ended in which an entry of a source was appended: then each is linked, or dead. A
+//            page may be sealed in the middle of a batch that has appended entries to it and not linked them yet; a
+//            writer never looks whether its own entry was moved before it is linked
 //   walk     looks at every entry of the chosen pages and counts what must be kept under the job's publication. Pages
 //   that an
 //            open snapshot keeps full are let go, and left alone for a while. Then takes target pages for all the rest,
@@ -38,7 +41,7 @@ namespace loam::storage {
 /// table's pages any more.
 class TableCompactor {
  public:
-  enum class Phase : uint8_t { kIdle, kWalk, kMove, kSettle, kVerify };
+  enum class Phase : uint8_t { kIdle, kBegun, kQuiet, kWalk, kMove, kSettle, kVerify };
 
   TableCompactor(std::shared_ptr<Table> table, const CompactorOptions& options, CompactorStatistics& statistics);
   /// Gives targets and retired pages back: no guard, pin or thread reads them any more.
