@@ -19,7 +19,6 @@ TEST(SimWorkloadTest, IsCorrectOnAHealthyCluster) {
   WorkloadShape shape;
   shape.operations = 150;
   shape.long_ns = 3'000'000;
-  shape.late_inserts = true;
   set_up(*cluster.client(), oracle, shape);
   ASSERT_FALSE(oracle.failed()) << oracle.message();
   std::vector<std::thread> processes;
