@@ -14,7 +14,6 @@
 #include <loam/client/client.h>
 
 #include "common/base/env.h"
-#include "common/base/log.h"
 #include "deploy/cli/src/cluster/local_cluster.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/demo/flights.h"
@@ -324,10 +323,7 @@ void add_demo(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->add_flag("--calm", options->ordeal.calm, "Nobody is killed or paused");
   add_json(*command, context);
-  set_body(*command, context, [&context, options] {
-    set_log_level(LogLevel::kWarning);  // the cluster's comings and goings are not the demo's subject
-    return Demo(context, *options).run();
-  });
+  set_body(*command, context, [&context, options] { return Demo(context, *options).run(); });
 }
 
 }  // namespace loam::cli

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "common/base/env.h"
-#include "common/base/log.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/demo/client_report.h"
 #include "deploy/cli/src/demo/movers.h"
@@ -76,7 +75,6 @@ void add_demo_client(CLI::App& app, Context& context) {
   command->add_option("--held-keys", options->held_keys)->required();
   add_connection(*command, context);
   set_body(*command, context, [&context, options] {
-    set_log_level(LogLevel::kWarning);
     context.name = session_name(options->movers.client_number);
     return run(context, *options);
   });

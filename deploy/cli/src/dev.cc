@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/base/log.h"
 #include "deploy/cli/src/cluster/one_process.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/host/interrupt.h"
@@ -109,7 +110,8 @@ int run(const Context& context, const Options& options) {
     print_config(context, *cluster_with);
     return kExitOk;
   }
-  block_interrupts();  // before any thread starts: they inherit it
+  set_log_level(LogLevel::kInfo);  // these are servers
+  block_interrupts();              // before any thread starts: they inherit it
   auto cluster = OneProcessCluster::start(*cluster_with);
   if (!cluster.ok()) {
     return fail(context, cluster.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitNotStarted,

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/log.h"
 #include "deploy/cli/src/commands.h"
 
 namespace {
@@ -37,6 +38,9 @@ int parse_and_run(int argc, char** argv) {
   add_demo_client(app, context);
   add_completion(app, context);
   add_version(app, context);
+  // What a command has to say it says itself, and with --json nothing else may come between. Warnings of the client
+  // library are for who writes an application: that a fiber held its thread, for one, is true of every busy machine.
+  loam::set_log_level(loam::LogLevel::kError);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
