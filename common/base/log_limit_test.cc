@@ -10,6 +10,12 @@ constexpr uint64_t kEndNs = kStartNs + LogLimit::kWindowNs;
 
 class LogLimitTest : public testing::Test {
  protected:
+  LogLimitTest() {
+    // In two lines: a kind is a line. As initialisers of members both would be that of the class.
+    refused_ = std::source_location::current();
+    other_ = std::source_location::current();
+  }
+
   // Lines `first` to `last` of one kind; how many pass.
   uint64_t refuse(uint64_t first, uint64_t last, uint64_t now_ns) {
     uint64_t passed = 0;
@@ -20,8 +26,8 @@ class LogLimitTest : public testing::Test {
   }
 
   LogLimit limit_;
-  const std::source_location refused_ = std::source_location::current();
-  const std::source_location other_ = std::source_location::current();
+  std::source_location refused_;
+  std::source_location other_;
 };
 
 TEST_F(LogLimitTest, TheFirstOfAWindowPassAndTheRestIsCounted) {

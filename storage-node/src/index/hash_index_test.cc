@@ -167,7 +167,7 @@ TEST_F(HashIndexTest, AThreadThatStandsStillInItsChunkHoldsNobodyUp) {
   EpochThread background(domain_, "background");
   bool standing = false;
   int turns = 0;
-  const auto hook = PausePoints::on("node.index.frozen", [&] {
+  const auto hook = PausePoints::on("node.index.marked", [&] {
     if (std::exchange(standing, true)) return;  // the steps pass here as well
     const EpochGuard guard(background);
     while (turns < kManyTurns && index_->step(background, 64)) ++turns;

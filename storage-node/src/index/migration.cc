@@ -107,6 +107,7 @@ void HashIndex::mark_chunk(Array& from, size_t index) {
     if (!SlotWord{from.slot(i).load(std::memory_order_acquire)}.is_moved()) return;
   }
   if ((marks.fetch_or(bit, std::memory_order_acq_rel) & bit) == 0) {
+    Env::pause_point("node.index.marked");
     from.chunks_moved.fetch_add(1, std::memory_order_acq_rel);  // pairs with help()
   }
 }

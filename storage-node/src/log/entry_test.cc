@@ -70,7 +70,6 @@ TEST(EntryTest, ResolvesAndJudgesThroughForwardPointers) {
   EXPECT_TRUE(span.visible(Snapshot(Version(8)), 5));
   EXPECT_FALSE(span.visible(Snapshot(Version(9)), 5));
   EXPECT_FALSE(span.visible(Snapshot(Version(4)), 5));
-  EXPECT_FALSE(span.newest());
 }
 
 TEST(EntryTest, AMarkMakesAnotherVersionOfTheEntry) {
