@@ -167,7 +167,7 @@ TEST_F(HashIndexTest, AThreadThatStandsStillInItsChunkHoldsNobodyUp) {
   EpochThread background(domain_, "background");
   bool standing = false;
   int turns = 0;
-  const auto hook = PausePoints::on("node.index.marked", [&] {
+  const auto hook = PausePoints::on("node.index.frozen", [&] {
     if (std::exchange(standing, true)) return;  // the steps pass here as well
     const EpochGuard guard(background);
     while (turns < kManyTurns && index_->step(background, 64)) ++turns;
@@ -181,6 +181,28 @@ TEST_F(HashIndexTest, AThreadThatStandsStillInItsChunkHoldsNobodyUp) {
   settle();
   EXPECT_EQ(statistics().migrations, 1u);
   for (uint64_t key = 0; key < keys; ++key) EXPECT_NE(find(key), nullptr) << key;
+  index_->check_invariants();
+}
+
+// A thread stands still between the mark of its chunk and the count: nobody else can end the migration, and background
+// work that turned until it is done would hold its thread for nothing.
+TEST_F(HashIndexTest, AStepRestsWhileWhatIsLeftIsInTheHandsOfAnother) {
+  constexpr int kManyTurns = 10'000;
+  EpochThread background(domain_, "background");
+  bool standing = false;
+  int turns = 0;
+  const auto hook = PausePoints::on("node.index.marked", [&] {
+    if (std::exchange(standing, true)) return;  // the steps pass here as well
+    const EpochGuard guard(background);
+    while (turns < kManyTurns && index_->step(background, 64)) ++turns;
+    EXPECT_EQ(index_->statistics().migrations, 0u) << "it has not ended";
+    EXPECT_FALSE(index_->step(background, 64)) << "and there is still nothing to do";
+  });
+  for (uint64_t key = 0; !standing; ++key) ASSERT_TRUE(insert(key));
+  EXPECT_GT(turns, 0) << "what can be moved is moved";
+  EXPECT_LT(turns, kManyTurns);
+  settle();
+  EXPECT_EQ(statistics().migrations, 1u) << "the thread went on: another turn ends it";
   index_->check_invariants();
 }
 

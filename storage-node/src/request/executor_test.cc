@@ -89,7 +89,8 @@ TEST_F(ExecutorTest, UndoRecordsAreMarkedInPlace) {
   using wire::WriteKind;
   using Fields = wire::TransactionTableFields;
   attach();
-  const wire::TableInfo& transactions = wire::system_tables()[0];
+  wire::TableInfo transactions = wire::system_tables()[0];
+  transactions.id = TableId(77);  // that of the accounts in this fixture is the system table's
   const wire::RecordId undo{transactions.id, Key(11)};
   ASSERT_TRUE(registry->install(*epoch_thread, transactions, catalog().shards).ok());
   RowBuilder builder(transactions.schema);
