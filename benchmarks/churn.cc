@@ -151,8 +151,8 @@ class ChurnedNode::Session {
   void write(PointKind kind, std::span<const uint64_t> keys) {
     const Snapshot snapshot{Version(last_)};
     ++last_;
-    std::array<ChurnRow, storage::kBatchGroup> rows;
-    std::array<PointOperation, storage::kBatchGroup> operations;
+    std::array<ChurnRow, kChurnBatch> rows;
+    std::array<PointOperation, kChurnBatch> operations;
     for (size_t i = 0; i < keys.size(); ++i) {
       rows[i] = ChurnRow::of(keys[i], last_);
       PointOperation& operation = operations[i];
@@ -322,7 +322,7 @@ ChurnedNode::ChurnedNode(size_t memory_bytes, bool huge_pages)
 ChurnedNode::~ChurnedNode() = default;
 
 ChurnResult ChurnedNode::run(const ChurnOptions& options) {
-  LOAM_CHECK(options.batch <= storage::kBatchGroup && options.records % options.one_of == 0, "options of a churn");
+  LOAM_CHECK(options.batch <= kChurnBatch && options.records % options.one_of == 0, "options of a churn");
   ChurnResult result = Session(*this, options).run();
   EpochThread thread(epochs_, "settle");
   while (thread.collect(64) > 0 || epochs_.pending() > 0) {

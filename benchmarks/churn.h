@@ -30,13 +30,16 @@ struct ChurnRow {
 };
 static_assert(sizeof(ChurnRow) == 200);
 
+/// Puts of one guard and one transaction, if nothing else is said.
+inline constexpr size_t kChurnBatch = storage::ExecuteOptions{}.group;
+
 struct ChurnOptions {
   size_t records = 0;
   /// The records that are rewritten: one of every so many neighbours, by chance. 2: a random half.
   size_t one_of = 2;
   size_t puts = 0;
   /// Puts of one guard and one transaction.
-  size_t batch = storage::kBatchGroup;
+  size_t batch = kChurnBatch;
   bool compaction = true;
   /// One snapshot, taken after the load, stays open for the whole run.
   bool long_snapshot = false;
@@ -65,6 +68,8 @@ struct ChurnResult {
   size_t most_frees = 0;  ///< objects freed at the end of one guard of the writing thread
   storage::CompactorStatistics compactor;
   uint64_t inline_zeroed_bytes = 0;
+  double writer_ns = 0;      ///< CPU time of the writing thread, a put
+  double background_ns = 0;  ///< CPU time of the process's other threads, a put
 };
 
 /// Role: pool, epochs, compactor, registry and background thread of a node, put together as StorageNode does it, and

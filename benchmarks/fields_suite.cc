@@ -8,6 +8,9 @@
 
 #include <sys/resource.h>
 
+#include <loam/client/client.h>
+#include <loam/client/transaction.h>
+
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
 #include "deploy/cli/src/cluster/one_process.h"

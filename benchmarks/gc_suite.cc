@@ -268,10 +268,10 @@ class GcSuite final : public Suite {
       };
     };
     const std::vector<Variant> variants = {
-        {"all", speed(node, storage::kBatchGroup, true, &peaks[0])},
+        {"all", speed(node, kChurnBatch, true, &peaks[0])},
         {"one by one", speed(node, 1, true, nullptr)},
-        {"small pages", speed(small_pages, storage::kBatchGroup, true, nullptr)},
-        {"no compaction", speed(node, storage::kBatchGroup, false, &peaks[1])},
+        {"small pages", speed(small_pages, kChurnBatch, true, nullptr)},
+        {"no compaction", speed(node, kChurnBatch, false, &peaks[1])},
         {"interval rule", kept(true)},
         {"one horizon", kept(false)},
     };

@@ -203,11 +203,11 @@ bool TableCompactor::step(ThreadContext& thread, size_t budget) {
     case Phase::kIdle:
       return false;
     case Phase::kBegun:
-      settle_epoch_ = thread.epochs().domain().current();
+      quiet_epoch_ = thread.epochs().domain().current();
       enter(Phase::kQuiet);
       return true;
     case Phase::kQuiet:
-      if (!thread.epochs().domain().passed(settle_epoch_)) return false;
+      if (!thread.epochs().domain().passed(quiet_epoch_)) return false;
       enter(Phase::kWalk);
       return true;
     case Phase::kWalk: {

@@ -121,7 +121,8 @@ class TableCompactor {
   std::vector<Page*> targets_;
   size_t target_ = 0;  // the one that copies go to
   std::shared_ptr<const Publication> publication_;
-  uint64_t settle_epoch_ = 0;
+  uint64_t quiet_epoch_ = 0;   // when the job began
+  uint64_t settle_epoch_ = 0;  // of the last move
   // Where the present phase stands.
   size_t source_ = 0;
   Entry* at_ = nullptr;

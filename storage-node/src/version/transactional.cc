@@ -20,6 +20,9 @@ StatusCode judge_write(const Chain::Newest& newest, const VersionWrite& request)
   return insert ? StatusCode::kAlreadyExists : StatusCode::kOk;
 }
 
+/// What a new version that changes some fields takes the others from.
+Bytes row_of(const Chain::Newest& newest) { return newest.entry == nullptr ? Bytes() : newest.entry->row(); }
+
 }  // namespace
 
 ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot) {
@@ -55,7 +58,7 @@ StatusCode Table::check(const VersionWrite& request) const {
 
 Entry* Table::append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::Newest& newest) {
   const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
-  const Bytes before = newest.entry == nullptr ? Bytes() : newest.entry->row();
+  const Bytes before = row_of(newest);
   const Link open{kOpen, newest.entry, EntryState::kLive};
   return log_.append(thread, {request.kind, key, version_of(request.transaction), sequence, open, request.row, before},
                      request.reserve);
@@ -100,7 +103,7 @@ WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, cons
       kill_lost(counters, std::exchange(entry, nullptr));
     }
     if (entry == nullptr) {
-      const Bytes before = newest.entry == nullptr ? Bytes() : newest.entry->row();
+      const Bytes before = row_of(newest);
       if (request.row.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
       composed_from = newest.version();
       entry = append(thread, request, found.key, newest);
