@@ -262,7 +262,8 @@ void expect_flat(const std::vector<Held>& cycles) {
                                    std::pair("index bytes", &Held::index_bytes)}) {
     const size_t early = most(0, half, what);
     const size_t late = most(half, cycles.size(), what);
-    EXPECT_LE(late, early + early / 3) << name << " grew over " << cycles.size() << " cycles";
+    // Twice: a cycle may or may not be looked at while the index has two arrays.
+    EXPECT_LE(late, 2 * early) << name << " grew over " << cycles.size() << " cycles";
   }
   EXPECT_LE(most(0, cycles.size(), &Held::limbo), 4'096u) << "objects that wait for an epoch";
 }
@@ -322,7 +323,8 @@ TEST(ChurnSoak, MemoryStaysFlat) {
   churners.clear();
   EXPECT_GT(scans.load(std::memory_order_relaxed), 0u);
   EXPECT_GT(node.compacted().pages_freed, 0u);
-  EXPECT_TRUE(node.comes(manager, [&] { return table->keys() == keys; }))
+  // Pages with little garbage are left alone, and so are the tombstones in them.
+  EXPECT_TRUE(node.comes(manager, [&] { return table->keys() <= keys + keys / 10; }))
       << table->keys() << " keys in the index, " << keys << " records: tombstones stay";
   node.check(manager);
 }
@@ -330,7 +332,7 @@ TEST(ChurnSoak, MemoryStaysFlat) {
 TEST(ChurnSoak, AThousandSmallTablesFitAHundredMebibytes) {
   constexpr size_t kTables = 1'000;
   constexpr uint64_t kRecords = 20;
-  constexpr size_t kEnough = size_t{60} << 20;
+  constexpr size_t kEnough = size_t{40} << 20;
   MemoryNode node(size_t{100} << 20, size_t{8} << 20, kTables);
   ASSERT_TRUE(node.entered.ok()) << node.entered.message();
   SharedManager manager;
