@@ -50,7 +50,7 @@ TEST(TailJudge, SeesHarmOnASteadyMachine) {
 
 TEST(TailJudge, ATornMachineIsNotMistakenForHarm) {
   Random random(testing::test_seed(2));
-  EXPECT_LE(count_suffering(torn_machine(random), 1), kMeasurements / 100);
+  EXPECT_LE(count_suffering(torn_machine(random), 1), kMeasurements / 40);
 }
 
 TEST(TailJudge, HarmIsSeenOnATornMachineToo) {

@@ -25,9 +25,9 @@ FLAGS = ["-std=gnu++20", "-O3", "-g0", "-fPIC", "-march=x86-64-v3", "-mcx16", "-
 
 # The hot path of reads and writes, and functions that must be among what is compared.
 SOURCES = {
-    "storage-node/src/index/hash_index.cc": ["HashIndex::find(", "HashIndex::find_batch(", "HashIndex::insert("],
+    "storage-node/src/index/hash_index.cc": ["HashIndex::look(", "HashIndex::confirm(", "HashIndex::insert("],
     "storage-node/src/version/chain.cc": ["Chain::newest("],
-    "storage-node/src/version/transactional.cc": ["Table::get(", "Table::write("],
+    "storage-node/src/version/transactional.cc": ["Table::get_found(", "Table::write_found("],
 }
 BREACH_SOURCE = "storage-node/src/index/hash_index.cc"
 

@@ -371,7 +371,7 @@ class ServerErrorsTest(unittest.TestCase):
                 "the first rows are in")
             dev.kill()
             # It waits for the cluster to come back: for the commit, for its outcome, for the end of its session.
-            _, errors = process.communicate(timeout=2 * cluster.DEADLINE_S)
+            _, errors = process.communicate(timeout=4 * cluster.DEADLINE_S)
             self.assertIn(process.returncode, (1, 3), errors)
             self.assertIn("the import stopped", errors)
 
