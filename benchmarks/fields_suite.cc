@@ -65,6 +65,7 @@ class FieldsSuite final : public Suite {
         {"update_field", [&](uint64_t fiber) { write(*client, balance, fiber); }}};
     std::vector<Cost> costs(ways.size());
     std::vector<Variant> variants;
+    variants.reserve(ways.size());
     for (size_t i = 0; i < ways.size(); ++i) {
       variants.push_back({ways[i].first, [&, i] { return measure(*client, ways[i].second, costs[i]); }});
     }
@@ -121,6 +122,7 @@ class FieldsSuite final : public Suite {
     const client::ClientStatistics before = client.statistics();
     const double cpu_before = process_cpu_ns();
     std::vector<client::Task> tasks;
+    tasks.reserve(kFibers);
     for (uint64_t fiber = 0; fiber < kFibers; ++fiber) {
       tasks.push_back(client.spawn([&, fiber] {
         for (uint64_t done = 0; done < operations_; done += kGroup) group(fiber);
@@ -128,7 +130,8 @@ class FieldsSuite final : public Suite {
     }
     for (client::Task& task : tasks) task.join();
     const client::ClientStatistics after = client.statistics();
-    const auto count = static_cast<double>(kFibers * ((operations_ + kGroup - 1) / kGroup) * kGroup);
+    const uint64_t groups = (operations_ + kGroup - 1) / kGroup;
+    const auto count = static_cast<double>(kFibers * groups * kGroup);
     cost.cpu_us.values.push_back((process_cpu_ns() - cpu_before) / 1e3 / count);
     const uint64_t bytes = after.bytes_sent + after.bytes_received - before.bytes_sent - before.bytes_received;
     cost.bytes.values.push_back(static_cast<double>(bytes) / count);

@@ -219,7 +219,8 @@ class GcSuite final : public Suite {
     churn.long_snapshot = true;
     churn.seed = run.seed;
     ChurnedNode node(3 * small_memory(churn.records) / 2);
-    const auto unchurned = static_cast<double>(churn.records / 2);
+    const size_t half = churn.records / 2;
+    const auto unchurned = static_cast<double>(half);
     Samples kept, at_end;
     ChurnResult result;
     for (size_t turn = 0; turn < run.turns; ++turn) {

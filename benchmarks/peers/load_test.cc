@@ -25,30 +25,30 @@ class FakePeer final : public Peer {
         EXPECT_TRUE(under_way_.insert(operation.record).second) << "two puts of a record under way";
         EXPECT_EQ(operation.stamp, first ? 0 : at->second + 1);
         at->second = operation.stamp;
-        ++puts_;
+        ++puts;
       } else {
         EXPECT_FALSE(under_way_.contains(operation.record)) << "a get whose answer nobody can know";
         EXPECT_EQ(operation.stamp, at->second);
-        ++gets_;
+        ++gets;
       }
     }
     batches_[connection].assign(batch.begin(), batch.end());
   }
   void poll(uint64_t, const std::function<void(size_t, size_t)>& answered) override {
-    if (silent_) throw std::runtime_error("silent");
+    if (silent) throw std::runtime_error("silent");
     for (size_t i = 0; i < batches_.size(); ++i) {
       std::deque<Operation>& batch = batches_[i];
       if (batch.empty()) continue;
       const size_t count = (batch.size() + 1) / 2;
       for (size_t n = 0; n < count; ++n, batch.pop_front()) under_way_.erase(batch.front().record);
-      used_.insert(i);
+      used.insert(i);
       answered(i, count);
     }
   }
 
-  size_t gets_ = 0, puts_ = 0;
-  bool silent_ = false;
-  std::set<size_t> used_;
+  size_t gets = 0, puts = 0;
+  bool silent = false;
+  std::set<size_t> used;
 
  private:
   std::vector<std::deque<Operation>> batches_;
@@ -60,8 +60,8 @@ TEST(LoadGenerator, FillsEveryRecordOnce) {
   FakePeer peer(2);
   LoadGenerator generator(peer, 1'000, 1);
   generator.fill(64);
-  EXPECT_EQ(peer.puts_, 1'000u);
-  EXPECT_EQ(peer.gets_, 0u);
+  EXPECT_EQ(peer.puts, 1'000u);
+  EXPECT_EQ(peer.gets, 0u);
 }
 
 TEST(LoadGenerator, EveryAnswerIsDetermined) {
@@ -69,10 +69,10 @@ TEST(LoadGenerator, EveryAnswerIsDetermined) {
   LoadGenerator generator(peer, 600, 1);
   generator.fill(64);
   const LoadResult result = generator.run({3, 64, 0.5, 20'000'000});
-  EXPECT_EQ(result.operations, peer.gets_ + peer.puts_ - 600);
-  EXPECT_GT(peer.gets_, result.operations / 4);
-  EXPECT_GT(peer.puts_, result.operations / 4);
-  EXPECT_EQ(peer.used_.size(), 3u);
+  EXPECT_EQ(result.operations, peer.gets + peer.puts - 600);
+  EXPECT_GT(peer.gets, result.operations / 4);
+  EXPECT_GT(peer.puts, result.operations / 4);
+  EXPECT_EQ(peer.used.size(), 3u);
   uint64_t timed = 0;
   for (const auto& [ns, count] : result.latencies) timed += count;
   EXPECT_EQ(timed, result.operations) << "every answer has its latency";

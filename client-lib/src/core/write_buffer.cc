@@ -108,6 +108,7 @@ Result<WriteBuffer::Write> WriteBuffer::merge(const Write& own, const Table& tab
   if (own.table.projected()) {
     const Places owned(own.table);
     std::vector<uint16_t> numbers;
+    numbers.reserve(own.table.schema().size() + table.schema().size());
     for (size_t i = 0; i < own.table.schema().size(); ++i) numbers.push_back(own.table.projection()[i]);
     for (size_t i = 0; i < table.schema().size(); ++i) {
       const uint16_t number = table.projection()[i];

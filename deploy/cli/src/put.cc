@@ -75,6 +75,7 @@ Result<client::Record> make_record(const client::Table& table, const std::vector
 Result<client::Table> changed_part(const client::Table& table, const std::vector<Change>& changes) {
   if (changes.empty()) return table;
   std::vector<uint16_t> fields;
+  fields.reserve(changes.size());
   for (const Change& change : changes) fields.push_back(change.field);
   return table.project(fields);
 }

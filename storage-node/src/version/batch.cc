@@ -75,12 +75,12 @@ struct Staged {
 class Group {
  public:
   Group() {}  // NOLINT(modernize-use-equals-default): the union has no default constructor
-  Staged& operator[](size_t i) { return staged_[i]; }
+  Staged& operator[](size_t i) { return staged[i]; }
 
  private:
   static_assert(std::is_trivially_destructible_v<Staged>);
   union {
-    Staged staged_[ExecuteOptions::kMaxGroup];
+    Staged staged[ExecuteOptions::kMaxGroup];
   };
 };
 
