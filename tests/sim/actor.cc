@@ -186,11 +186,12 @@ std::vector<std::optional<Seen>> Tracked::get_at_once(const Table& table, std::s
 
 std::optional<Seen> Tracked::get_for_update(const Table& table, Key key) {
   const Moment asked = process_.oracle.now();
-  std::optional<Seen> seen = told(table, key, transaction_.get_for_update(for_read(table, asked), key), asked);
+  const Table part = for_read(table, asked);
+  std::optional<Seen> seen = told(table, key, transaction_.get_for_update(part, key), asked);
   if (seen && seen->present()) {
     written_.insert(table.id());
-    process_.oracle.transactions().wrote(number_,
-                                         {{table.id(), key}, WriteKind::kTouch, seen->tag, seen->value, false});
+    process_.oracle.transactions().wrote(
+        number_, {{table.id(), key}, WriteKind::kTouch, seen->tag, seen->value, false, part.projected()});
   }
   return seen;
 }
@@ -199,13 +200,19 @@ bool Tracked::write(WriteKind kind, const Table& table, Key key, int64_t value, 
                     const Seen* seen) {
   const uint64_t tag = kind == WriteKind::kRemove ? 0 : process_.next_tag();
   const uint32_t longest = table.name() == "wide" ? process_.wide_note_bytes : process_.note_bytes;
+  bool of_fields = false;
   Status status;
   if (kind == WriteKind::kRemove) {
     status = transaction_.remove(table, key);
   } else {
     const std::vector<Value> values = row(table, tag, value, random->below(longest + 1));
-    status = kind == WriteKind::kInsert ? transaction_.insert(table, key, values)
-                                        : transaction_.update(table, key, for_update(table, values, seen, value));
+    if (kind == WriteKind::kInsert) {
+      status = transaction_.insert(table, key, values);
+    } else {
+      const Record record = for_update(table, values, seen, value);
+      of_fields = record.table().projected();
+      status = transaction_.update(table, key, record);
+    }
   }
   if (!status.ok()) {
     process_.expected("a write", status);
@@ -213,7 +220,7 @@ bool Tracked::write(WriteKind kind, const Table& table, Key key, int64_t value, 
     return false;
   }
   written_.insert(table.id());
-  process_.oracle.transactions().wrote(number_, {{table.id(), key}, kind, tag, value, false});
+  process_.oracle.transactions().wrote(number_, {{table.id(), key}, kind, tag, value, false, of_fields});
   return true;
 }
 

@@ -15,6 +15,8 @@ constexpr TransactionNumber kSoon = 16;
 
 void TransactionModel::judge_own(const ModelTransaction& reader, const Write& own, const Seen& seen) {
   if (own.leaves_record() ? seen.present() && seen.tag == own.tag && seen.value == own.value : !seen.present()) return;
+  // Some fields of a record that is lost are none.
+  if (own.of_fields && !seen.present() && losses_.between(own.place, 0, verdict_.last())) return;
   violate("own-write-unread", name(reader) + " saw " + to_string(seen) + " in " + to_string(own.place) +
                                   " after its own " + std::string(to_string(own.kind)) + " of tag " +
                                   std::to_string(own.tag));

@@ -40,7 +40,8 @@ struct Write {
   WriteKind kind{};
   uint64_t tag = 0;  ///< 0 for kRemove
   int64_t value = 0;
-  bool seen = false;  ///< by somebody, in this record
+  bool seen = false;       ///< by somebody, in this record
+  bool of_fields = false;  ///< an update of some fields: the others are those of the record beneath it
 
   bool leaves_record() const { return kind != WriteKind::kRemove; }
 };
