@@ -333,7 +333,7 @@ TEST(ChurnSoak, AThousandSmallTablesFitAHundredMebibytes) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   constexpr uint64_t kRounds = 3;  // less than the memory holds: the sanitizers look at the code, not at the limit
 #else
-  constexpr uint64_t kRounds = 40;
+  constexpr uint64_t kRounds = 8;
 #endif
   constexpr size_t kTables = 1'000;
   constexpr uint64_t kRecords = 20;
