@@ -4,7 +4,8 @@
     build/release/bin/loam-bench gc --quick --series windows.csv
     benchmarks/plot_gc.py windows.csv docs/results/gc-windows.svg
 
-Needs gnuplot (Debian: gnuplot-nox). Draws the last turn, windows of 100 ms of the wall clock.
+Needs gnuplot, which scripts/setup does not install (Debian: gnuplot-nox). Draws the last turn, windows of 100 ms of the
+wall clock.
 """
 
 import csv
@@ -36,6 +37,15 @@ def last_turn(rows, variant):
     return [(float(r["seconds"]), float(r["puts_per_s"]) / 1e6) for r in mine if int(r["turn"]) == turn]
 
 
+def draw(script):
+    try:
+        drawn = subprocess.run(["gnuplot"], input=script, text=True, check=False)
+    except FileNotFoundError:
+        sys.exit("plot_gc.py: there is no gnuplot here to draw the picture; install it: apt-get install gnuplot-nox")
+    if drawn.returncode != 0:
+        sys.exit(f"plot_gc.py: gnuplot ended with exit code {drawn.returncode}; what it said stands above")
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
@@ -48,7 +58,7 @@ def main():
             points = last_turn(rows, variant)
             paths[variant].write_text("".join(f"{at} {rate}\n" for at, rate in points))
         script = PLOT.format(out=sys.argv[2], with_=paths["with"], without=paths["without"])
-        subprocess.run(["gnuplot"], input=script, text=True, check=True)
+        draw(script)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,69 @@
+"""plot_gc.py without gnuplot, with one that fails, and what it has a gnuplot draw."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = Path(__file__).with_name("plot_gc.py")
+WINDOWS = """variant,turn,clock,seconds,puts_per_s
+with,1,wall,0.1,9000000
+with,2,wall,0.1,2500000
+with,2,cpu,0.1,8000000
+with,2,wall,0.2,1500000
+without,2,wall,0.1,3000000
+"""
+# Keeps what it is told to draw, and the files that it would read: they are gone when plot_gc.py ends.
+STANDS_IN = """#!/bin/sh
+/bin/cat > "$FOLDER/script"
+/bin/cp $(/bin/sed -n 's/^plot "\\([^"]*\\)".*/\\1/p; s/^ *"\\([^"]*\\)" using.*/\\1/p' "$FOLDER/script") "$FOLDER"
+exit {code}
+"""
+
+
+class PlotGc(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def plot(self, windows=WINDOWS, gnuplot=None):
+        (self.folder / "windows.csv").write_text(windows)
+        if gnuplot is not None:
+            stands_in = self.folder / "gnuplot"
+            stands_in.write_text(gnuplot)
+            stands_in.chmod(0o755)
+        # Only what lies in the folder is found.
+        environment = dict(os.environ, PATH=str(self.folder), FOLDER=str(self.folder))
+        return subprocess.run([sys.executable, PROGRAM, self.folder / "windows.csv", "out.svg"],
+                              capture_output=True, text=True, env=environment, check=False)
+
+    def test_without_gnuplot_it_says_what_to_install(self):
+        ended = self.plot()
+        self.assertEqual(ended.returncode, 1)
+        self.assertEqual(ended.stderr.count("\n"), 1, ended.stderr)
+        self.assertIn("apt-get install gnuplot-nox", ended.stderr)
+
+    def test_a_gnuplot_that_fails_is_told_in_one_line(self):
+        ended = self.plot(gnuplot=STANDS_IN.format(code=3))
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("exit code 3", ended.stderr)
+        self.assertNotIn("Traceback", ended.stderr)
+
+    def test_it_draws_the_last_turn_by_the_wall_clock(self):
+        ended = self.plot(gnuplot=STANDS_IN.format(code=0))
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertIn('set output "out.svg"', (self.folder / "script").read_text())
+        self.assertEqual((self.folder / "with").read_text(), "0.1 2.5\n0.2 1.5\n")
+        self.assertEqual((self.folder / "without").read_text(), "0.1 3.0\n")
+
+    def test_a_variant_that_is_missing_is_named(self):
+        ended = self.plot(windows=WINDOWS.replace("without,", "other,"), gnuplot=STANDS_IN.format(code=0))
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("'without'", ended.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
