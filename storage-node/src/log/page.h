@@ -23,7 +23,7 @@ namespace loam::storage {
 
 enum class PageState : uint8_t {
   kHead = 0,     ///< one thread appends to it
-  kSealed = 1,   ///< full: nothing is appended any more, and every append to it has been answered
+  kSealed = 1,   ///< full: nothing is appended any more; its last entries may not be linked yet
   kSource = 2,   ///< the compactor moves its entries away
   kRetired = 3,  ///< out of the page list; freed when pins and an epoch have passed (R18)
 };
@@ -108,14 +108,19 @@ class Page {
     fill_.store(static_cast<uint64_t>(reinterpret_cast<const std::byte*>(entry) - begin_bytes()) + entry->size_bytes,
                 std::memory_order_release);
   }
-  /// The appender's last act on this page: every operation that appended here is answered.
+  /// The appender's last act on this page. It may come in the middle of a batch, whose entries here are appended and
+  /// not linked yet: each is linked or dead only when the appender's guard has ended. The compactor waits for that
+  /// before it looks at one (compact/table_compactor.h, kBegun and kQuiet).
   void seal() { set_state(PageState::kSealed); }
   void set_state(PageState state) {
-    // Release: pairs with the acquire in sealed(); the last entries' fates are visible.
+    // Release: pairs with the acquire in sealed(); the last entry and the fill mark are visible. Of the entries' fates
+    // it says nothing.
     state_.store(state, std::memory_order_release);
   }
+  /// Nothing is appended any more: the fill mark stands still.
   bool sealed() const {
-    // Acquire: pairs with seal().
+    // Acquire: pairs with seal(). An epoch that is read afterwards is one that the appender's guard still holds back,
+    // if the page was sealed inside of it.
     return state_.load(std::memory_order_acquire) == PageState::kSealed;
   }
 
