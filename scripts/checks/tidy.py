@@ -2,7 +2,8 @@
 
 A source file is looked at again only if something that clang-tidy would see of ours has changed: the file itself, a
 header of the tree that it includes (also indirectly), its compile command, .clang-tidy, or clang-tidy's version.
-System headers do not count; `make clean` forgets everything.
+System headers do not count. What is remembered serves all clones of a user, as ccache's does: an empty file a content in
+$XDG_CACHE_HOME/loam/tidy (~/.cache/loam/tidy), forgotten after a month without use.
 """
 
 import concurrent.futures
@@ -26,6 +27,7 @@ _TEST_CHECKS = (
     "readability-identifier-naming,readability-function-size,google-explicit-constructor,bugprone-argument-comment,"
     "bugprone-dangling-handle,bugprone-suspicious-enum-usage,bugprone-suspicious-memset-usage,bugprone-unused-return-value"
 )
+_FORGET_SECONDS = 30 * 24 * 3600
 _LINE = re.compile(r"^(/.*?):(\d+):\d+: (?:warning|error): (.*)$")
 
 
@@ -64,7 +66,7 @@ class _Hasher:
 
     def of(self, path, entry):
         digest = hashlib.sha256(self._config + _TEST_CHECKS.encode())
-        digest.update(entry["command"].encode())
+        digest.update(entry["command"].replace(str(self._tree.root), ".").encode())  # the same in every clone
         for reached in sorted(self._reach(path, set())):
             digest.update(reached.encode() + b"\0" + (self._tree.text(reached) or "").encode())
         return digest.hexdigest()
@@ -100,16 +102,30 @@ def _lint(tree, path, database):
     return findings
 
 
+def _memory():
+    """Where the contents that were found clean are remembered; the old ones go."""
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    memory = pathlib.Path(cache) / "loam" / "tidy"
+    memory.mkdir(parents=True, exist_ok=True)
+    for known in memory.iterdir():
+        if time.time() - known.stat().st_mtime > _FORGET_SECONDS:
+            known.unlink(missing_ok=True)
+    return memory
+
+
 def run(tree):
     _generate_sources(tree)
     commands = _commands(tree)
+    clean = _memory()
     place = tree.root / "build/tidy"
-    clean = place / "clean"
-    clean.mkdir(parents=True, exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
     (place / "compile_commands.json").write_text(json.dumps(list(commands.values())))
     version = subprocess.run(["clang-tidy-19", "--version"], capture_output=True, check=True).stdout
     hasher = _Hasher(tree, version + (tree.text(".clang-tidy") or "").encode())
     todo = {path: hasher.of(path, entry) for path, entry in sorted(commands.items())}
+    for key in todo.values():
+        if (clean / key).exists():
+            (clean / key).touch()
     todo = {path: key for path, key in todo.items() if not (clean / key).exists()}
     # The biggest first, so that no core is left waiting for one late giant.
     order = sorted(todo, key=lambda path: -len(tree.text(path) or ""))

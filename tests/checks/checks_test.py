@@ -2,11 +2,13 @@
 
 import importlib
 import json
+import os
 import pathlib
 import shutil
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -153,6 +155,16 @@ class TextualChecks(Planted):
 
 
 class Tidy(Planted):
+    def setUp(self):
+        super().setUp()
+        self.remember_in(self.root / "build/cache")
+
+    def remember_in(self, cache):
+        environment = mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(cache)})
+        environment.start()
+        self.addCleanup(environment.stop)
+        self.memory = cache / "loam/tidy"
+
     def configure(self, *paths):
         entries = [
             {
@@ -169,15 +181,32 @@ class Tidy(Planted):
         self.plant("common/base/name.cc", '#include "common/base/name.h"\nint twice() { return 2 * good_name(); }\n')
         self.configure("common/base/name.cc")
         self.assert_clean("tidy")
-        remembered = set((self.root / "build/tidy/clean").iterdir())
+        remembered = set(self.memory.iterdir())
         self.assertEqual(len(remembered), 1)
         self.assert_clean("tidy")
-        self.assertEqual(set((self.root / "build/tidy/clean").iterdir()), remembered)
+        self.assertEqual(set(self.memory.iterdir()), remembered)
 
         # A change of a header alone makes the source that includes it be looked at again.
         self.plant("common/base/name.h", "#pragma once\ninline int good_name() { return 1; }\ninline int BadName() { return 1; }\n")
         self.assert_found("tidy", ("common/base/name.h", 3))
         self.assert_found("tidy", ("common/base/name.h", 3))  # what was found is not remembered as clean
+
+    def test_remembers_for_all_clones_and_for_a_month(self):
+        other = self.root / "build/other"
+        self.remember_in(other)
+        self.plant("common/base/fine.cc", "int fine() { return 1; }\n")
+        self.configure("common/base/fine.cc")
+        self.assert_clean("tidy")
+        self.setUp()  # a tree elsewhere
+        self.remember_in(other)
+        self.plant("common/base/fine.cc", "int fine() { return 1; }\n")
+        self.configure("common/base/fine.cc")
+        with mock.patch("checks.tidy._lint", side_effect=AssertionError("looked at again")):
+            self.assert_clean("tidy")
+        (known,) = self.memory.iterdir()
+        os.utime(known, (0, 0))
+        with mock.patch("checks.tidy._lint", side_effect=AssertionError("looked at again")):
+            self.assertRaisesRegex(AssertionError, "looked at again", self.findings, "tidy")
 
     def test_clang_warnings_are_no_findings_and_tests_need_not_be_fast(self):
         slow = "#include <vector>\nstd::vector<int> f() {\n  std::vector<int> v;\n  for (int i = 0; i < 9; ++i) v.push_back(i);\n  return v;\n}\n"
