@@ -2,6 +2,7 @@
 // environment only.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -55,6 +56,7 @@ struct ExploreTotals {
   uint64_t tombstones = 0;
   uint64_t lost_races = 0;
   uint64_t helped = 0;
+  uint64_t migrations = 0;
 };
 inline ExploreTotals explore_totals;
 
@@ -89,6 +91,7 @@ class ExploreWorld {
     explore_totals.tombstones += compacted.tombstones_collected;
     explore_totals.lost_races += counters.lost_races;
     explore_totals.helped += counters.helped;
+    explore_totals.migrations += table_->index().statistics().migrations;
   }
   ExploreWorld(const ExploreWorld&) = delete;
   ExploreWorld& operator=(const ExploreWorld&) = delete;
@@ -109,13 +112,37 @@ class ExploreWorld {
       freed_ = freed;
     }
   }
-  /// Brings every job to its end, alone.
+  /// Calls insert(0), insert(1), … for new keys until the index is short of growing, about to, or has begun; then moves
+  /// some of its slots, perhaps all.
+  template <class Insert>
+  void fill_index(Insert insert) {
+    const uint64_t used = ex_.random().between(11, 13);  // of 16 slots; it grows at 13
+    for (uint64_t i = 0; index_slots_used() < used; ++i) insert(i);
+    for (uint64_t steps = ex_.random().below(14); steps > 0; --steps) grow(0, 1);
+  }
+  /// A growth step of the index, as the background thread makes it.
+  bool grow(size_t thread, size_t budget) {
+    const EpochGuard guard(epochs(thread));
+    return table_->index().step(epochs(thread), budget);
+  }
+  /// The background thread's care for the index, for a while.
+  void grow(size_t thread) {
+    for (int i = 0; i < 3; ++i) grow(thread, ex_.random().between(1, 6));
+  }
+  /// Brings every job to its end, and the index's growth, alone.
   void settle() {
     compact(200);
+    while (grow(0, 16)) {
+    }
     ex_.check(compactor_->statistics().pages_waiting == 0, "a retired page was not freed");
   }
 
  private:
+  uint64_t index_slots_used() {
+    const EpochGuard guard(epochs(0));
+    const HashIndexStatistics index = table_->index().statistics();
+    return index.live + index.deleted;
+  }
   /// Whoever reads freed memory finds dead entries of key 1: a record goes missing.
   void overwrite_free_memory() {
     std::vector<std::byte*> blocks;
@@ -145,6 +172,7 @@ struct ExploreOps {
   std::array<const char*, N> names;
 
   Op compact() const { return all.back(); }
+  static bool among(const std::vector<Op>& ops, Op op) { return std::ranges::find(ops, op) != ops.end(); }
   const char* name(Op op) const { return names[static_cast<size_t>(op)]; }
   std::string name(const std::vector<Op>& ops) const {
     std::string joined;

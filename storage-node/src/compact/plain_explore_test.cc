@@ -1,7 +1,7 @@
-// Non-transactional tables under the explorer (R21): every pair and triple of {put, remove, mark, get, scan,
-// compaction} on one record. Shown: the answers are those of some sequential order that respects real time; whoever
-// sees a version sees the mark that made it, and no other; a scan sees a record that does not change meanwhile exactly
-// once, and nothing of writes that fail; in the end everything is sound.
+// Non-transactional tables under the explorer (R21): every pair and triple of {put, remove, mark, get, scan, growth of
+// the index, compaction} on one record. Shown: the answers are those of some sequential order that respects real time;
+// whoever sees a version sees the mark that made it, and no other; a scan sees a record that does not change meanwhile
+// exactly once, and nothing of writes that fail; in the end everything is sound.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -20,9 +20,10 @@ using testing::explore;
 using testing::Explorer;
 using testing::ExploreReport;
 
-enum class Op : uint8_t { kPut, kInsert, kRemove, kMark, kGet, kScan, kCompact };
-constexpr ExploreOps<Op, 7> kOps = {{Op::kPut, Op::kInsert, Op::kRemove, Op::kMark, Op::kGet, Op::kScan, Op::kCompact},
-                                    {"put", "insert", "remove", "mark", "get", "scan", "compact"}};
+enum class Op : uint8_t { kPut, kInsert, kRemove, kMark, kGet, kScan, kGrow, kCompact };
+constexpr ExploreOps<Op, 8> kOps = {
+    {Op::kPut, Op::kInsert, Op::kRemove, Op::kMark, Op::kGet, Op::kScan, Op::kGrow, Op::kCompact},
+    {"put", "insert", "remove", "mark", "get", "scan", "grow", "compact"}};
 
 constexpr uint64_t kKey = 7;
 constexpr uint64_t kOthers = 3;  // keys 100, 101, 102 lie beside it and do not change during the schedule
@@ -60,6 +61,9 @@ class Scenario {
 
   void run(const std::vector<Op>& ops) {
     set_up();
+    if (kOps.among(ops, Op::kGrow)) {
+      world_.fill_index([this](uint64_t i) { put(0, 200 + i, 0); });
+    }
     kOps.run(ex_, ops, [this](Op op, size_t thread) { perform(op, thread); });
     if (!ex_.failed()) look_afterwards();
   }
@@ -175,6 +179,8 @@ class Scenario {
       case Op::kScan:
         scan(thread);
         return scan(thread);
+      case Op::kGrow:
+        return world_.grow(thread);
       case Op::kCompact:
         return world_.compact(40);
     }
@@ -214,8 +220,7 @@ class Scenario {
                 "a version was seen with a mark that is not its own");
     }
     for (const Scan& scan : scans_) {
-      check_scan(scan, kKey);
-      for (uint64_t i = 0; i < kOthers; ++i) check_scan(scan, 100 + i);
+      for (const auto& [key, events] : events_) check_scan(scan, key);
     }
     const std::string wrong = table().check_invariants();
     ex_.check(wrong.empty(), wrong);
@@ -255,6 +260,7 @@ TEST(PlainExploreTest, EveryTripleWithTheCompactorBesides) {
   EXPECT_GT(explore_totals.freed, before.freed);
   EXPECT_GT(explore_totals.lost_races, before.lost_races);
   EXPECT_GT(explore_totals.helped, before.helped);
+  EXPECT_GT(explore_totals.migrations, before.migrations);
 }
 
 }  // namespace
