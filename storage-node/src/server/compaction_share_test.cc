@@ -42,6 +42,21 @@ TEST_F(CompactionShareTest, ADebtGrowsWhileItCannotRunAndIsPaidByWork) {
   EXPECT_EQ(owed(), 0u);
 }
 
+TEST_F(CompactionShareTest, WorkPaysAPartOfTheDebt) {
+  share.worked(now, kMs, kFull);
+  now += 8 * kMs;
+  share.worked(now, kMs, kFull);
+  EXPECT_EQ(owed(), kMs) << "of two milliseconds it has had one";
+}
+
+TEST_F(CompactionShareTest, StepsThatTakeNoTimePayToo) {
+  share.worked(now, kMs, kFull);
+  now += 8 * kMs;
+  EXPECT_EQ(owed(), 2 * kMs);
+  for (uint64_t step = 0; step < kMs / CompactionShare::kLeastStepNs; ++step) share.worked(now, 0, kFull);
+  EXPECT_EQ(owed(), kMs);
+}
+
 TEST_F(CompactionShareTest, NothingIsOwedBelowTheWatermark) {
   share.worked(now, kMs, kRoomy);
   now += 50 * kMs;
@@ -58,9 +73,15 @@ TEST_F(CompactionShareTest, ARestIsNotOwed) {
   EXPECT_EQ(owed(), 0u);
   now += 4 * kMs;
   EXPECT_EQ(owed(), kMs) << "from the end of the rest on";
+  share.worked(now, kMs / 2, kFull);
+  share.rests(now + 10 * kMs);
+  now += 14 * kMs;
+  EXPECT_EQ(owed(), kMs) << "and work from before the rest pays nothing";
 }
 
 TEST_F(CompactionShareTest, NeitherSurplusNorDebtIsSavedUp) {
+  share.worked(now, kMs, kFull);
+  now += kMs;
   share.worked(now, 500 * kMs, kFull);
   now += 8 * kMs;
   EXPECT_EQ(owed(), 2 * kMs) << "it has had half a second, which is over";
