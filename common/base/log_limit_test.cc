@@ -25,6 +25,12 @@ class LogLimitTest : public testing::Test {
     return passed;
   }
 
+  // What a summary tells.
+  std::string told(uint64_t now_ns, bool all) {
+    const auto summary = limit_.summary(now_ns, all);
+    return summary ? summary->text : "nothing";
+  }
+
   LogLimit limit_;
   std::source_location refused_;
   std::source_location other_;
@@ -45,14 +51,26 @@ TEST_F(LogLimitTest, TheFirstOfAWindowPassAndTheRestIsCounted) {
 TEST_F(LogLimitTest, NoCountIsLostThatWasNotTold) {
   EXPECT_EQ(refuse(1, 25, kStartNs), LogLimit::kLines);
   EXPECT_EQ(refuse(26, 30, kEndNs), 0u) << "a new window would forget five lines";
-  EXPECT_EQ(limit_.summary(kEndNs, false)->text, "10 lines left out, such as: refused 21");
+  EXPECT_EQ(told(kEndNs, false), "10 lines left out, such as: refused 21");
 }
 
 TEST_F(LogLimitTest, TheEndTellsOfAWindowThatGoesOn) {
   EXPECT_EQ(refuse(1, 23, kStartNs), LogLimit::kLines);
-  EXPECT_EQ(limit_.summary(kStartNs, true)->text, "3 lines left out, such as: refused 21");
+  EXPECT_EQ(told(kStartNs, true), "3 lines left out, such as: refused 21");
   EXPECT_EQ(refuse(24, 25, kStartNs), 0u);
-  EXPECT_EQ(limit_.summary(kStartNs, true)->text, "2 lines left out, such as: refused 21");
+  EXPECT_EQ(told(kStartNs, true), "2 lines left out, such as: refused 21");
+}
+
+std::source_location in_one_file();
+std::source_location in_another_file();
+
+TEST_F(LogLimitTest, OneLineOfTwoFilesIsTwoPlaces) {
+  const std::source_location one = in_one_file();
+  const std::source_location another = in_another_file();
+  ASSERT_EQ(one.line(), another.line());
+  for (uint64_t i = 0; i < LogLimit::kLines; ++i) EXPECT_TRUE(limit_.passes(LogLevel::kInfo, "x", one, kStartNs));
+  EXPECT_FALSE(limit_.passes(LogLevel::kInfo, "x", one, kStartNs));
+  EXPECT_TRUE(limit_.passes(LogLevel::kInfo, "x", another, kStartNs));
 }
 
 TEST_F(LogLimitTest, FewLinesLeaveNothingOut) {
@@ -61,6 +79,12 @@ TEST_F(LogLimitTest, FewLinesLeaveNothingOut) {
     EXPECT_FALSE(limit_.summary(kStartNs + minute * LogLimit::kWindowNs, true));
   }
 }
+
+// At the end: for the compiler the rest of this file lies elsewhere.
+#line 1 "one_file"
+std::source_location in_one_file() { return std::source_location::current(); }
+#line 1 "another_file"
+std::source_location in_another_file() { return std::source_location::current(); }
 
 }  // namespace
 }  // namespace loam
