@@ -275,6 +275,79 @@ TEST(BatchTest, OutcomesAreThoseOfOneByOne) {
   }
 }
 
+// What a group appends before it runs, and then refuses, is garbage at once; what is bound to be refused is not
+// appended.
+TEST(BatchTest, EntriesThatAreRefusedAreGarbage) {
+  TableFixture fixture;
+  Table& table = *fixture.table;
+  EpochThread thread(fixture.epochs, "test");
+  ThreadContext me(thread, 0);
+  const EpochGuard guard(thread);
+  ManagerModel manager;
+  const std::string row(100, 'r');
+  const auto insert_twice = [&](StatusCode first, StatusCode second) {
+    const auto a = manager.begin(), b = manager.begin();
+    std::vector<PointOperation> operations(2);
+    for (PointOperation& op : operations) {
+      const ManagerModel::Transaction& by = &op == operations.data() ? a : b;
+      op.kind = PointKind::kInsert;
+      op.table = &table;
+      op.key = kKey;
+      op.snapshot = &by.snapshot;
+      op.transaction = by.id;
+      op.row = as_bytes(row);
+    }
+    execute(me, operations);
+    EXPECT_EQ(operations[0].code, first);
+    EXPECT_EQ(operations[1].code, second);
+    manager.complete(a.id);
+    manager.complete(b.id);
+  };
+  insert_twice(StatusCode::kOk, StatusCode::kConflict);
+  const Page& page = *table.pages().pages()[0];
+  EXPECT_EQ(page.filled_bytes(), 2 * entry_size(row.size())) << "both keys were absent when the group was looked up";
+  EXPECT_EQ(page.garbage_bytes(), entry_size(row.size()));
+  insert_twice(StatusCode::kAlreadyExists, StatusCode::kAlreadyExists);
+  EXPECT_EQ(page.filled_bytes(), 2 * entry_size(row.size()));
+  const Snapshot now = manager.now();
+  EXPECT_EQ(scan_all(table, &now).size(), 1u);
+  EXPECT_EQ(table.check_invariants(), "");
+}
+
+// A write that is refused when its entry is in the log already: there is room in the page, and none in the index.
+TEST(FullIndexTest, LeavesNoEntryBehind) {
+  for (const TableKind kind : {TableKind::kTransactional, TableKind::kNonTransactional}) {
+    TableFixture fixture({.kind = kind, .index_slots = HashIndex::kMinCapacity});
+    Table& table = *fixture.table;
+    EpochThread thread(fixture.epochs, "test");
+    ThreadContext me(thread, 0);
+    const EpochGuard guard(thread);
+    ManagerModel manager;
+    const auto insert = [&](uint64_t key) {
+      if (kind == TableKind::kNonTransactional) return table.plain_put(me, Key(key), {}, as_bytes("row")).code;
+      const auto t = manager.begin();
+      const StatusCode code = table.insert(me, Key(key), t.snapshot, t.id, as_bytes("row")).code;
+      manager.complete(t.id);
+      return code;
+    };
+    ASSERT_EQ(insert(0), StatusCode::kOk) << "the log's first page";
+    std::vector<std::byte*> blocks;
+    while (auto* const block = fixture.pool->allocate(Page::kMinPageBytes, Reserve::kCompactor)) {
+      blocks.push_back(block);
+    }
+    uint64_t keys = 1;
+    while (keys < HashIndex::kMinCapacity && insert(keys) == StatusCode::kOk) ++keys;
+    EXPECT_LT(keys, HashIndex::kMinCapacity) << "the index cannot grow";
+    EXPECT_EQ(insert(keys), StatusCode::kNoSpace);
+    EXPECT_EQ(table.pages().pages().size(), 1u) << "the log had room";
+    const Snapshot now = manager.now();
+    EXPECT_EQ(scan_all(table, kind == TableKind::kTransactional ? &now : nullptr).size(), keys);
+    EXPECT_EQ(table.check_invariants(), "");
+    for (std::byte* const block : blocks) fixture.pool->release(block, Page::kMinPageBytes);
+    EXPECT_EQ(insert(keys), StatusCode::kOk);
+  }
+}
+
 TEST(BatchTest, PlainOutcomesAreThoseOfOneByOne) {
   constexpr std::array kKinds = {PointKind::kPlainGet, PointKind::kPlainPut, PointKind::kPlainRemove};
   Random random(test_seed(6));
@@ -411,6 +484,7 @@ TEST_F(MarkTest, TakesNoRoom) {
   }
   EXPECT_EQ(fixture_.pool->statistics().used_bytes, used);
   EXPECT_EQ(table_.pages().pages()[0]->filled_bytes(), filled);
+  EXPECT_EQ(table_.counters().writes, 1'001u) << "but each is a write";
 }
 
 TEST_F(MarkTest, RefusesWhatCannotBeMarked) {
