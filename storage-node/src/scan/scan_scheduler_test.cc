@@ -1,6 +1,9 @@
 #include "storage-node/src/scan/scan_scheduler.h"
 
+#include <algorithm>
+#include <numeric>
 #include <random>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -167,6 +170,44 @@ TEST(Scan, MarkedRowsHaveTheirMarksAndVersions) {
     EXPECT_GT(result.chunks, 2u);
     EXPECT_TRUE(ResultRows(result.rows.begin(), result.rows.end()) == ResultRows(expected.begin(), expected.end()));
   }
+}
+
+// A block that begins before the place where one of its queries stopped: marked rows lie where their entries lie,
+// though a block holds copies of them.
+TEST(Scan, MarkedRowsArePassedOnceThoughBlocksHaveShifted) {
+  Fixture f(0, {}, size_t{256} << 10);
+  constexpr uint64_t kRows = 1'000;
+  constexpr uint64_t kKilled = 100;
+  std::vector<Entry*> entries;
+  const Buffer row = testing::build_row(*f.schema, {Value::int64(77), Value::text("t")});
+  for (uint64_t key = 0; key < kRows; ++key) {
+    entries.push_back(f.put(key, 1, 5'000 + key, row, EntryKind::kPut, EntryState::kLive, nullptr, 2));
+  }
+  ASSERT_EQ(f.pages(), 1u);
+  const auto spec = [&] {
+    ScanSpec made = f.spec(all_keys(), Snapshot());
+    made.kind = TableKind::kNonTransactional;
+    made.mark_field = {.offset = f.schema->layout(0).offset, .width_bytes = 8};
+    return made;
+  };
+  QueryResult first(*f.schema, all_keys()), second(*f.schema, all_keys());
+  ASSERT_TRUE(f.join(1, spec(), first).ok());
+  f.scans.step(f.now, any_publication(), 1);  // one block
+  for (uint64_t key = 0; key < kKilled; ++key) {
+    entries[key]->link.init(Link{5'000 + key, nullptr, EntryState::kDead}.encode());
+  }
+  ASSERT_TRUE(f.join(2, spec(), second).ok());
+  f.run();
+  const auto keys = [](const QueryResult& result) {
+    std::vector<uint64_t> seen;
+    for (const ResultRow& values : result.rows) seen.push_back(values[0].as_uint64());
+    std::ranges::sort(seen);
+    return seen;
+  };
+  std::vector<uint64_t> all(kRows);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(keys(first), all);
+  EXPECT_EQ(keys(second), std::vector<uint64_t>(all.begin() + kKilled, all.end()));
 }
 
 TEST(Scan, VisibilityAtTheEdgesOfTheSnapshot) {
