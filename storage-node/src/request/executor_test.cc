@@ -1,5 +1,6 @@
 #include "storage-node/src/request/executor.h"
 
+#include "common/schema/random_schema.h"
 #include "common/wire/system_tables.h"
 #include "storage-node/src/request/node_fixture.h"
 
@@ -93,23 +94,31 @@ TEST_F(ExecutorTest, UndoRecordsAreMarkedInPlace) {
   transactions.id = TableId(77);  // that of the accounts in this fixture is the system table's
   const wire::RecordId undo{transactions.id, Key(11)};
   ASSERT_TRUE(registry->install(*epoch_thread, transactions, catalog().shards).ok());
-  RowBuilder builder(transactions.schema);
-  ASSERT_TRUE(builder.set_int64(Fields::kSession, 5).ok());
-  ASSERT_TRUE(builder.set_int16(Fields::kState, static_cast<int16_t>(wire::UndoState::kPending)).ok());
-  ASSERT_TRUE(builder.set_blob(Fields::kBody, Buffer(100, std::byte{7})).ok());
-  const Bytes built = builder.finish().value();
-  Buffer pending(built.begin(), built.end());
-  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{WriteKind::kInsert, false, undo, {}, pending}}}));
+  const auto pending = [&](int64_t session) {
+    RowBuilder builder(transactions.schema);
+    EXPECT_TRUE(builder.set_int64(Fields::kSession, session).ok());
+    EXPECT_TRUE(builder.set_int16(Fields::kState, static_cast<int16_t>(wire::UndoState::kPending)).ok());
+    EXPECT_TRUE(builder.set_blob(Fields::kBody, Buffer(100, std::byte{7})).ok());
+    const Bytes built = builder.finish().value();
+    return Buffer(built.begin(), built.end());
+  };
+  const wire::RecordId other{transactions.id, Key(12)};
+  const Buffer rows[] = {pending(5), pending(6)};
+  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{WriteKind::kInsert, false, undo, {}, rows[0]},
+                                                     {WriteKind::kInsert, false, other, {}, rows[1]}}}));
   const Version inserted = peer.answer<wire::PlainWriteReply>(1).results[0].version;
+  const Version others = peer.answer<wire::PlainWriteReply>(1).results[1].version;
 
   constexpr auto kAborted = static_cast<uint8_t>(wire::UndoState::kAborted);
+  constexpr auto kCommitted = static_cast<uint8_t>(wire::UndoState::kCommitted);
   run(peer,
       std::pair(uint64_t{2}, wire::PlainWrite{{{WriteKind::kMark, false, undo, inserted, {}, {}, kAborted},
                                                {WriteKind::kMark, false, undo, inserted, {}, {}, 2},
                                                {WriteKind::kMark, false, undo, inserted, {}, {}, 0},
                                                {WriteKind::kMark, false, counter(1), inserted, {}, {}, 2},
-                                               {WriteKind::kMark, false, account(1), inserted, {}, {}, 2}}}),
-      std::pair(uint64_t{3}, wire::PlainRead{{undo, undo}}));
+                                               {WriteKind::kMark, false, account(1), inserted, {}, {}, 2},
+                                               {WriteKind::kMark, false, other, others, {}, {}, kCommitted}}}),
+      std::pair(uint64_t{3}, wire::PlainRead{{undo, other, undo}}));
   const auto marks = peer.answer<wire::PlainWriteReply>(2);
   EXPECT_EQ(marks.results[0].code, StatusCode::kOk);
   EXPECT_GT(marks.results[0].version, inserted);
@@ -121,14 +130,28 @@ TEST_F(ExecutorTest, UndoRecordsAreMarkedInPlace) {
   EXPECT_NE(marks.detail.find("operation 2 on table loam.transactions: a mark is a value from 1 to 3, not 0"),
             std::string_view::npos)
       << marks.detail;
-  for (const wire::ReadResult& read : peer.answer<wire::PlainReadReply>(3).results) {
-    ASSERT_EQ(read.code, StatusCode::kOk);
-    EXPECT_EQ(read.version, marks.results[0].version);
-    const RowView view(transactions.schema, read.row);
-    EXPECT_EQ(view.int16(Fields::kState), static_cast<int16_t>(kAborted));
-    EXPECT_EQ(view.int64(Fields::kSession), 5);
+  const auto read = peer.answer<wire::PlainReadReply>(3);
+  ASSERT_EQ(read.results.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const bool first = i != 1;
+    ASSERT_EQ(read.results[i].code, StatusCode::kOk);
+    EXPECT_EQ(read.results[i].version, marks.results[first ? 0 : 5].version);
+    const RowView view(transactions.schema, read.results[i].row);
+    EXPECT_EQ(view.int16(Fields::kState), static_cast<int16_t>(first ? kAborted : kCommitted));
+    EXPECT_EQ(view.int64(Fields::kSession), first ? 5 : 6) << "each answer is a copy of its own";
     EXPECT_EQ(view.blob(Fields::kBody).size(), 100u);
   }
+
+  const Buffer state = [&] {
+    const std::vector<Field> fields = {transactions.schema.field(Fields::kState)};
+    return loam::testing::build_row(Schema::make(fields).value(), {Value::int16(kCommitted)});
+  }();
+  const uint16_t numbers[] = {Fields::kState};
+  run(peer, std::pair(uint64_t{4}, wire::PlainWrite{{{WriteKind::kUpdateFields, false, undo, marks.results[0].version,
+                                                      state, FieldNumbers(numbers)}}}));
+  const auto part = peer.answer<wire::PlainWriteReply>(4);
+  EXPECT_EQ(part.results[0].code, StatusCode::kInvalidArgument) << "it would be made of the row before the mark";
+  EXPECT_NE(part.detail.find("changes as a whole, or by a mark"), std::string_view::npos) << part.detail;
 }
 
 TEST_F(ExecutorTest, OnlyPlainWritesMark) {
