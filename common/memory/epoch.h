@@ -164,6 +164,9 @@ class EpochThread {
   /// The most objects freed at the end of one guard: what one batch of requests paid for others.
   size_t most_frees() const { return most_frees_; }
   EpochDomain& domain() { return domain_; }
+  /// Its place among the threads that are registered now, below kMaxThreads. Whoever has it next sees what this thread
+  /// did.
+  size_t number() const { return slot_; }
 
  private:
   friend class EpochGuard;

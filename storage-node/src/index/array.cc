@@ -35,8 +35,7 @@ Array* Array::create(PagePool& pool, size_t capacity, Reserve reserve) {
   array->tag_low_bits = array->tag_skip + SlotWord::kTagBits - home_bits;
   array->segment_shift = static_cast<unsigned>(std::countr_zero(segment_slots));
   array->segment_bytes = segment_bytes;
-  array->stripe_count = std::clamp(capacity / 64, size_t{1}, kStripes);
-  array->check_interval = std::max(capacity / (array->stripe_count * kChecks), size_t{1});
+  array->check_interval = std::max(capacity / (kStripes * kChecks), size_t{1});
   std::fill_n(array->segments(), segments, nullptr);
   for (size_t chunk = 0; chunk < array->chunks(); chunk += 64) new (&array->marks(chunk)) Env::Atomic<uint64_t>(0);
   for (size_t i = 0; i < segments; ++i) {
@@ -90,7 +89,7 @@ Probe Array::probe(Key key, uint64_t hash, size_t from) const {
 uint64_t Array::inserted() const {
   uint64_t sum = 0;
   // Relaxed: a count that may be stale is checked again a few inserts later.
-  for (size_t i = 0; i < stripe_count; ++i) sum += stripes[i].inserted.load(std::memory_order_relaxed);
+  for (const Stripe& stripe : stripes) sum += stripe.inserted.load(std::memory_order_relaxed);
   return sum;
 }
 
@@ -102,7 +101,7 @@ uint64_t Array::keys() const {
   // Acquire: the next array's fields are visible.
   const Array* const to = next.load(std::memory_order_acquire);
   uint64_t gone = to == nullptr ? 0 : to->copied_in.load(std::memory_order_relaxed);  // relaxed: as in inserted()
-  for (size_t i = 0; i < stripe_count; ++i) gone += stripes[i].erased.load(std::memory_order_relaxed);
+  for (const Stripe& stripe : stripes) gone += stripe.erased.load(std::memory_order_relaxed);
   const uint64_t come = used();
   return come > gone ? come - gone : 0;
 }

@@ -45,11 +45,12 @@ struct Array {
   static constexpr size_t kNear = 32;
   /// Slots that are moved together, and whose end is marked by one bit: four cache lines.
   static constexpr size_t kChunk = 32;
-  /// Stripes are checked against the bounds once in capacity / (stripes · kChecks) inserts: the sum is late by
+  /// Each stripe is checked against the bounds once in capacity / (kStripes · kChecks) inserts: the sum is late by
   /// 1 / kChecks of the capacity at most.
   static constexpr size_t kChecks = 16;
 
-  /// Inserts and erases of the keys with one value of some hash bits, so that writers seldom share the line.
+  /// Inserts and erases of one thread, which alone writes them: so counting takes no locked instruction, and writers do
+  /// not share the line. All threads from the last stripe's number on share that one.
   struct alignas(64) Stripe {
     Env::Atomic<uint64_t> inserted{0};  // counted before the swap, taken back if it fails: never too low
     Env::Atomic<uint64_t> erased{0};    // counted after the swap: never too high
@@ -74,7 +75,17 @@ struct Array {
     const uint64_t low = word.tag() & ((uint64_t{1} << tag_low_bits) - 1);
     return (static_cast<uint64_t>(home_index) << home_shift) | (low << (home_shift - tag_low_bits));
   }
-  Stripe& stripe(uint64_t hash) { return stripes[(hash >> 16) & (stripe_count - 1)]; }
+  Stripe& stripe(size_t thread) { return stripes[std::min(thread, kStripes - 1)]; }
+  /// Adds to a counter of that thread's stripe, and returns the new value.
+  static uint64_t count(Env::Atomic<uint64_t>& counter, size_t thread, uint64_t change) {
+    // Relaxed, all of them: a count. Who gets a thread's number after it sees its last value (EpochThread::number()).
+    if (thread >= kStripes - 1) return counter.fetch_add(change, std::memory_order_relaxed) + change;
+    const uint64_t value = counter.load(std::memory_order_relaxed) + change;
+    counter.store(value, std::memory_order_relaxed);
+    return value;
+  }
+  /// True once in check_interval counts of a stripe.
+  bool check_due(uint64_t count) const { return (count & (check_interval - 1)) == 0; }
 
   /// Walks the key's path from `from` slots behind its home.
   Probe probe(Key key, uint64_t hash, size_t from = 0) const;
@@ -103,8 +114,7 @@ struct Array {
   unsigned tag_low_bits = 0;  // of the tag, below the home
   unsigned segment_shift = 0;
   size_t segment_bytes = 0;
-  size_t stripe_count = 1;
-  uint64_t check_interval = 1;
+  uint64_t check_interval = 1;  // a power of two
 
   size_t chunks() const { return (capacity + kChunk - 1) / kChunk; }
   /// The word with the chunk's bit: set when all its slots are MOVED.

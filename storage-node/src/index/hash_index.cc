@@ -12,6 +12,14 @@ namespace loam::storage {
 
 using index_detail::Probe;
 
+namespace {
+
+/// Slots from the home to those of a second line that is fetched with it. A walk to an EMPTY slot passes 5 slots on
+/// average and 13 in an array about to grow, so it often ends in the next line.
+constexpr size_t kWalkAhead = 5;
+
+}  // namespace
+
 Result<std::unique_ptr<HashIndex>> HashIndex::create(PagePool& pool, const HashIndexOptions& options) {
   if (!std::has_single_bit(options.initial_capacity) || options.initial_capacity < kMinCapacity ||
       options.moves_per_write < 1 || options.moves_per_write > kMaxMovesPerWrite) {
@@ -51,9 +59,9 @@ uint64_t HashIndex::hash(Key key) {
 
 Cursor HashIndex::find_from(const Array* array, Key key, uint64_t hash) const {
   Cursor cursor{.key = key, .hash = hash};
-  for (bool first = true; array != nullptr; first = false) {
+  for (bool sealed = true; array != nullptr;) {  // sealed: the key's path in every array before (I5)
     const Probe probe = array->probe(key, hash);
-    if (probe.found() || (first && !probe.passed_moved)) {
+    if (probe.found() || (sealed && !probe.passed_moved)) {
       cursor.head = probe.word.entry();  // null if the word is EMPTY
       cursor.word = probe.word;
       cursor.slot = probe.slot;
@@ -62,6 +70,7 @@ Cursor HashIndex::find_from(const Array* array, Key key, uint64_t hash) const {
       return cursor;
     }
     if (!probe.passed_moved) break;
+    sealed &= probe.slot == nullptr || probe.word == SlotWord::moved_empty();
     array = array->next.load(std::memory_order_acquire);  // acquire: its slots are visible
   }
   return cursor;
@@ -76,6 +85,7 @@ void HashIndex::prefetch_slot(uint64_t hash, bool to_write) const {
   const Array* array = current_.load(std::memory_order_acquire);
   if (!to_write) return __builtin_prefetch(&array->slot(array->home(hash)), 0);
   __builtin_prefetch(&array->slot(array->home(hash)), 1);
+  __builtin_prefetch(&array->slot(array->home(hash), kWalkAhead), 1);
   array = array->next.load(std::memory_order_acquire);  // its fields are visible
   if (array != nullptr) __builtin_prefetch(&array->slot(array->home(hash)), 1);
 }
@@ -107,6 +117,7 @@ void HashIndex::confirm(Cursor& cursor) const {
     const SlotWord word{cursor.slot->load(std::memory_order_acquire)};
     // A slot that holds the key is the key's (I2), whatever the walk met there. If it is EMPTY, it was so when the walk
     // passed the slots before it, none of which was or can become the key's (I1) or was MOVED: so the key is absent.
+    if (word == cursor.word) return;  // as it was, or, after look(), EMPTY
     if (word == SlotWord::empty() || (word.is_pointer() && word.entry()->key == cursor.key.value)) {
       cursor.word = word;
       cursor.head = word.entry();
@@ -119,18 +130,18 @@ void HashIndex::confirm(Cursor& cursor) const {
 bool HashIndex::put(EpochThread& thread, Entry* head, Cursor& cursor, Reserve reserve) {
   Array& array = *cursor.array;
   const SlotWord word = SlotWord::pointer(array.tag(cursor.hash), cursor.distance >= Array::kNear, head);
-  Array::Stripe& stripe = array.stripe(cursor.hash);
-  const uint64_t count = stripe.inserted.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: a count
+  Env::Atomic<uint64_t>& inserted = array.stripe(thread.number()).inserted;
+  const uint64_t count = Array::count(inserted, thread.number(), 1);
   uint64_t expected = SlotWord::empty().bits;
   // Release: the entry's bytes are visible to who loads the word. Acquire for the chain of swaps of this slot.
   if (!cursor.slot->compare_exchange_strong(expected, word.bits, std::memory_order_acq_rel,
                                             std::memory_order_relaxed)) {
-    stripe.inserted.fetch_sub(1, std::memory_order_relaxed);  // as above
+    Array::count(inserted, thread.number(), -uint64_t{1});
     return false;
   }
   cursor.head = head;
   cursor.word = word;
-  if (count % array.check_interval == 0) check_load(thread, array, reserve);
+  if (array.check_due(count)) check_load(thread, array, reserve);
   return true;
 }
 
@@ -138,8 +149,13 @@ InsertOutcome HashIndex::insert(EpochThread& thread, Entry* head, Cursor& cursor
   LOAM_DCHECK(thread.inside(), "operations run inside a guard");
   Array* array = current_.load(std::memory_order_acquire);
   help(thread, *array, moves_per_write_);
-  // Where the cursor's path ended, if that is in this array; else from the array's beginning.
-  bool walked = !cursor.found() && cursor.slot != nullptr && cursor.array == array;
+  // Where the cursor's path ended, if that is in this array, or in the next one behind a sealed path; else from this
+  // array's beginning.
+  bool walked = !cursor.found() && cursor.slot != nullptr;
+  if (walked && cursor.array != array) {
+    walked = cursor.array == array->next.load(std::memory_order_acquire);  // acquire: its fields are visible
+    if (walked) array = cursor.array;
+  }
   for (;; walked = false) {
     bool empty = true;
     if (!walked) {
@@ -212,10 +228,10 @@ bool HashIndex::erase(EpochThread& thread, Cursor& cursor) {
   help(thread, *current_.load(std::memory_order_acquire), moves_per_write_);
   if (!change(cursor, nullptr)) return false;
   Array& array = *cursor.array;
-  const uint64_t count = array.stripe(cursor.hash).erased.fetch_add(1, std::memory_order_relaxed) + 1;  // a count
+  const uint64_t count = Array::count(array.stripe(thread.number()).erased, thread.number(), 1);
   cursor.head = nullptr;
   cursor.slot = nullptr;
-  if (count % array.check_interval == 0) check_load(thread, array, Reserve::kWrite);
+  if (array.check_due(count)) check_load(thread, array, Reserve::kWrite);
   return true;
 }
 

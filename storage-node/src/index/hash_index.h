@@ -36,15 +36,17 @@
 // written in order.
 //
 // FROZEN changes only to MOVED_FULL, whoever finishes the copy: that is a store, and it may be repeated. Who finds all
-// slots of a chunk MOVED sets the chunk's mark by fetch_or, which has one winner, and the winner counts the chunk: a
-// chunk is counted once, and never before its last slot is MOVED. The count may miss a chunk whose winner sleeps before
-// it counts; complete_alone() does not need it.
+// slots of a chunk MOVED, or has moved them, sets the chunk's mark by fetch_or, which has one winner, and the winner
+// counts the chunk: a chunk is counted once, and never before its last slot is MOVED. The count may miss a chunk whose
+// winner sleeps before it counts; complete_alone() does not need it.
 //
 // Stages. look() walks by tags to the first slot that may hold the key, without its entry; confirm() reads that slot
 // again. If it holds the key, it is the key's slot (I2). If it is EMPTY: the walk passed no slot that was k's or MOVED,
 // and those slots cannot become k's (I1); k is not in the next array, because its path here is not sealed (I5) and no
 // slot of it was FROZEN. Else a find begins anew. An insert starts from a confirmed EMPTY slot the same way: its swap
-// succeeds only if the slot is EMPTY still.
+// succeeds only if the slot is EMPTY still. A find that ends in EMPTY in the next array, behind a path that it saw
+// sealed, gives that slot: the sealed path held no pointer to k, FROZEN or not, and never will, so k is not copied any
+// more, and the argument is the same with the next array for the only one.
 //
 // Linearization points
 //  insert, replace, erase   the successful swap; if the key exists, or has another head: the load of that word.
@@ -119,8 +121,8 @@ struct Cursor {
   uint64_t hash = 0;  ///< HashIndex::hash(key)
   /// Newest version's entry; null: the key is absent.
   Entry* head = nullptr;
-  // Where it was seen; the index's own. Of an absent key: the EMPTY slot that ended its path in the only array, or
-  // null.
+  // Where it was seen; the index's own. Of an absent key: the EMPTY slot that ended its path, which is sealed in the
+  // array before if there is one; or null.
   SlotWord word = {};
   Env::Atomic<uint64_t>* slot = nullptr;
   index_detail::Array* array = nullptr;
@@ -241,7 +243,7 @@ class HashIndex {
   static bool copy(Array& to, Slot& old_slot, SlotWord frozen, uint64_t hash);
   static void finish_slot(Array& from, Slot& slot, SlotWord frozen, uint64_t hash);
   static size_t move_slots(Array& from, size_t begin, size_t count);
-  static void mark_chunk(Array& from, size_t index);
+  static void mark_chunk(Array& from, size_t index, bool moved);
   static void prefetch_chunk(const Array& from, size_t begin);
   bool help(EpochThread& thread, Array& from, size_t budget, size_t* moved = nullptr);
   void complete_alone(EpochThread& thread, Array& from);

@@ -1,12 +1,14 @@
 // The index under real threads, with values that check themselves.
 #include <atomic>
 #include <barrier>
+#include <memory>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "common/testing/random.h"
+#include "storage-node/src/index/array.h"
 #include "storage-node/src/index/hash_index.h"
 #include "storage-node/src/index/index_fixture.h"
 
@@ -56,6 +58,32 @@ TEST(HashIndexStress, OneOfSeveralInsertsOfAKeyWins) {
   for (uint64_t key = 0; key < kKeys; ++key) ASSERT_EQ(winners[key].load(std::memory_order_relaxed), 1u) << key;
   index->check_invariants();
   EXPECT_EQ(index->statistics().live, kKeys);
+}
+
+// More threads are registered than there are stripes of counters: the last ones share a stripe, and nothing is lost.
+TEST(HashIndexStress, ThreadsThatShareAStripeCountEveryKey) {
+  constexpr uint64_t kKeys = 50'000;
+  auto pool = index_pool();
+  EpochDomain domain;
+  std::vector<std::unique_ptr<EpochThread>> idle;
+  for (size_t i = 0; i < index_detail::Array::kStripes; ++i) {
+    idle.push_back(std::make_unique<EpochThread>(domain, "idle"));
+  }
+  auto index = make_index(*pool);
+  std::vector<EntryFactory> entries(kThreads);
+  in_threads(domain, [&](EpochThread& self, size_t t) {
+    for (uint64_t i = 0; i < kKeys; ++i) {
+      const EpochGuard guard(self);
+      const Key key(t * kKeys + i);
+      Cursor cursor;
+      ASSERT_EQ(index->insert(self, key, entries[t].make(key), cursor), InsertOutcome::kInserted);
+      if (i % 2 == 0) {
+        ASSERT_TRUE(index->erase(self, cursor));
+      }
+    }
+  });
+  index->check_invariants();
+  EXPECT_EQ(index->statistics().live, kThreads * kKeys / 2);
 }
 
 // Each key is a counter: its entry's mark. Threads add one by replacing the entry; keys come and go meanwhile (with the

@@ -58,9 +58,9 @@ void HashIndex::finish_slot(Array& from, Slot& slot, SlotWord frozen, uint64_t h
 size_t HashIndex::move_slots(Array& from, size_t begin, size_t count) {
   struct Pending {
     size_t index;
-    SlotWord word;
+    uint64_t bits;
   };
-  Pending pending[Array::kChunk];
+  Pending pending[Array::kChunk];  // not initialised
   size_t frozen = 0;
   size_t moves = 0;
   Array& to = *from.next.load(std::memory_order_acquire);  // not null (I3); acquire: its fields are visible
@@ -78,12 +78,13 @@ size_t HashIndex::move_slots(Array& from, size_t begin, size_t count) {
     if (!word.is_pointer()) continue;  // sealed
     word = word.frozen();
     if (!same_tags || word.far()) __builtin_prefetch(word.entry());
-    pending[frozen++] = {i, word};
+    pending[frozen++] = {i, word.bits};
   }
   if (frozen > 0) Env::pause_point("node.index.frozen");
   size_t copied = 0;
   for (size_t i = 0; i < frozen; ++i) {
-    const auto& [index, word] = pending[i];
+    const size_t index = pending[i].index;
+    const SlotWord word{pending[i].bits};
     Slot& slot = from.slot(index);
     const bool near = same_tags && !word.far();
     const uint64_t prefix = near ? from.hash_prefix(index, word) : hash(Key(word.entry()->key));
@@ -95,14 +96,15 @@ size_t HashIndex::move_slots(Array& from, size_t begin, size_t count) {
   return moves;
 }
 
-/// Marks the chunk of this slot and counts it, if all its slots are MOVED and nobody has.
-void HashIndex::mark_chunk(Array& from, size_t index) {
+/// Marks the chunk of this slot and counts it, if all its slots are MOVED and nobody has. `moved`: the caller has seen
+/// them all MOVED.
+void HashIndex::mark_chunk(Array& from, size_t index, bool moved) {
   const size_t chunk = index / Array::kChunk;
   const uint64_t bit = uint64_t{1} << chunk % 64;
   Env::Atomic<uint64_t>& marks = from.marks(chunk);
   if ((marks.load(std::memory_order_relaxed) & bit) != 0) return;  // relaxed: a mark once seen is there
   const size_t end = std::min((chunk + 1) * Array::kChunk, from.capacity);
-  for (size_t i = chunk * Array::kChunk; i < end; ++i) {
+  for (size_t i = chunk * Array::kChunk; i < end && !moved; ++i) {
     // Acquire: pairs with the release of whoever moved it; passed on to finish() by the count's release.
     if (!SlotWord{from.slot(i).load(std::memory_order_acquire)}.is_moved()) return;
   }
@@ -138,8 +140,9 @@ bool HashIndex::help(EpochThread& thread, Array& from, size_t budget, size_t* mo
     const size_t begin = static_cast<size_t>(at);
     const size_t n = std::min(count, from.capacity - begin);
     moves += move_slots(from, begin, n);
-    mark_chunk(from, begin);
-    mark_chunk(from, begin + n - 1);
+    const bool whole = n == std::min(Array::kChunk, from.capacity) && begin % n == 0;
+    mark_chunk(from, begin, whole);
+    if (!whole) mark_chunk(from, begin + n - 1, false);
     looked_at += count;
     next = at + count;
   }

@@ -13,6 +13,9 @@ namespace {
 /// Size of a head page over the live bytes of a table that has outgrown neither. Fewer: small tables that are written
 /// often open pages all the time.
 constexpr size_t kHeadOverLive = 4;
+/// Bytes between an entry and the lines that are fetched for later ones: they arrive while a group of sixteen entries
+/// of common size is written, and find room in the first cache beside them.
+constexpr size_t kRoomAhead = 2048;
 
 }  // namespace
 
@@ -51,16 +54,13 @@ Entry* TableLog::append(ThreadContext& thread, const EntryImage& image, Reserve 
   return nullptr;
 }
 
-void TableLog::prefetch_room(const ThreadContext& thread, size_t skip, size_t bytes) const {
-  const Page* const head = writers_[thread.writer()].heads[0];
-  if (head != nullptr) head->prefetch_room(skip, bytes);
-}
-
 Entry* TableLog::append_to(Page& page, const EntryImage& image) {
   const size_t row_bytes = image.row_bytes();
   const size_t size = entry_size(row_bytes);
   Entry* const entry = page.room(size);
   if (entry == nullptr) return nullptr;
+  constexpr size_t kMostPadding = 16;  // one store, over whose first bytes header and row go
+  std::memset(reinterpret_cast<std::byte*>(entry) + size - kMostPadding, 0, kMostPadding);
   entry->size_bytes = static_cast<uint32_t>(size);
   entry->kind = image.kind;
   entry->row_padding = static_cast<uint8_t>(size - sizeof(Entry) - row_bytes);
@@ -71,8 +71,8 @@ Entry* TableLog::append_to(Page& page, const EntryImage& image) {
   entry->sequence = image.sequence;
   entry->link.init(image.link.encode());
   image.row.write(image.before, entry->row_data());
-  std::memset(entry->row_data() + row_bytes, 0, entry->row_padding);
   page.publish(entry);
+  page.prefetch_room(kRoomAhead, size);
   return entry;
 }
 

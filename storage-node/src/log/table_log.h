@@ -62,8 +62,6 @@ class TableLog {
   /// a page when the head is full (a list version is allocated), else neither allocates nor waits. The row must not be
   /// larger than max_row_bytes(). Caller holds an epoch guard.
   Entry* append(ThreadContext& thread, const EntryImage& image, Reserve reserve);
-  /// Fetches the cache lines that the thread's next appends of `bytes`, behind `skip` more bytes, will probably write.
-  void prefetch_room(const ThreadContext& thread, size_t skip, size_t bytes) const;
   /// Writes the image into room of a page that only the caller appends to, and publishes it. Null: does not fit.
   static Entry* append_to(Page& page, const EntryImage& image);
 

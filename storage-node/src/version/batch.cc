@@ -1,6 +1,7 @@
 #include "storage-node/src/version/batch.h"
 
 #include <algorithm>
+#include <new>
 #include <type_traits>
 
 #include "common/base/assert.h"
@@ -50,21 +51,6 @@ void prefetch_row(const Entry& entry) {
   for (size_t line = kLine; line < end; line += kLine) __builtin_prefetch(at + line);
 }
 
-/// Fetches the lines of the log that the group's entries will be written to. The operations of a group are mostly on
-/// one table; where they are not, some lines are not fetched.
-void prefetch_room(ThreadContext& thread, std::span<const PointOperation> group) {
-  const Table* table = nullptr;
-  size_t bytes = 0;
-  for (const PointOperation& op : group) {
-    if (op.row.empty() && op.kind != PointKind::kRemove) continue;  // appends nothing
-    if (op.table != table) bytes = 0;
-    table = op.table;
-    const size_t size = entry_size(op.row.size());
-    op.table->log().prefetch_room(thread, bytes, size);
-    bytes += size;
-  }
-}
-
 /// What the stages hand on for one operation.
 struct Staged {
   Cursor cursor;
@@ -92,14 +78,13 @@ void look_up(ThreadContext& thread, std::span<PointOperation> group, Group& stag
     hashes[i] = HashIndex::hash(group[i].key);
     if (prefetch) group[i].table->index().prefetch_slot(hashes[i], !reads(group[i].kind));
   }
-  if (prefetch) prefetch_room(thread, group);
   for (size_t i = 0; i < group.size(); ++i) {
-    staged[i].cursor = group[i].table->index().look(group[i].key, hashes[i], prefetch);
+    // Made in place: a copy right after it was written would wait for the stores.
+    new (&staged[i]) Staged{group[i].table->index().look(group[i].key, hashes[i], prefetch), nullptr};
   }
   for (size_t i = 0; i < group.size(); ++i) {
     const PointOperation& op = group[i];
     Cursor& cursor = staged[i].cursor;
-    staged[i].prepared = nullptr;
     op.table->index().confirm(cursor);
     if (prefetch && reads_row(op) && cursor.found()) prefetch_row(*cursor.head);
     if (writes_version(op.kind)) {
