@@ -45,8 +45,8 @@ struct Fill {
 /// A node's storage for one table after another.
 class Storage {
  public:
-  Storage(size_t bytes, const ExecuteOptions& execution)
-      : execution_(execution), pool_([bytes] {
+  explicit Storage(size_t bytes)
+      : pool_([bytes] {
           auto pool = PagePool::create({.limit_bytes = bytes});
           LOAM_CHECK(pool.ok(), std::string(pool.status().message()).c_str());
           return std::move(pool).value();
@@ -58,7 +58,7 @@ class Storage {
     return std::move(table).value();
   }
   /// Inserts the keys in groups, as the requests of network batches.
-  void insert(Table& table, ThreadContext& me, std::span<const uint64_t> keys) const {
+  static void insert(Table& table, ThreadContext& me, std::span<const uint64_t> keys, const ExecuteOptions& execution) {
     const Snapshot nothing;
     std::array<Row, kBatch> rows;
     std::array<PointOperation, kBatch> operations;
@@ -75,7 +75,7 @@ class Storage {
         operation.transaction = kLoader;
         operation.row = {reinterpret_cast<const std::byte*>(&rows[i]), sizeof(Row)};
       }
-      execute(me, {operations.data(), count}, execution_);
+      execute(me, {operations.data(), count}, execution);
       for (size_t i = 0; i < count; ++i) LOAM_CHECK(operations[i].code == StatusCode::kOk, "an insert failed");
     }
   }
@@ -94,7 +94,6 @@ class Storage {
   EpochDomain& epochs() { return epochs_; }
 
  private:
-  const ExecuteOptions execution_;
   std::unique_ptr<PagePool> pool_;
   EpochDomain epochs_;
   storage::VersionSource versions_{Incarnation(1)};
@@ -184,9 +183,8 @@ class IndexSuite final : public Suite {
     if (lookups_ == 0) lookups_ = run.quick ? 1'000'000 : 4'000'000;
     const size_t records = std::max(records_, inserts_);
     // Entries with the share of the pool that writes may use, and an index that grows: two arrays at most.
-    Storage storage(
-        static_cast<size_t>(static_cast<double>(records) * (HashProbe::kEntryBytes + 48) / 0.88) + (size_t{64} << 20),
-        execution_);
+    Storage storage(static_cast<size_t>(static_cast<double>(records) * (HashProbe::kEntryBytes + 48) / 0.88) +
+                    (size_t{64} << 20));
     inserts(run, storage);
     tail_of_growth(run, storage);
     gets(run, storage);
@@ -203,18 +201,18 @@ class IndexSuite final : public Suite {
     const auto rate = [&](uint64_t from) {
       return static_cast<double>(inserts_) * 1e9 / static_cast<double>(thread_cpu_ns() - from);
     };
+    const auto insert = [&](const ExecuteOptions& execution) {
+      auto table = storage.make_table(kFirstSlots, 1);
+      const uint64_t from = thread_cpu_ns();
+      Storage::insert(*table, me, keys, execution);
+      const double result = rate(from);
+      LOAM_CHECK(table->keys() == inserts_, "records are missing");
+      table.reset();
+      storage.settle(nullptr, thread);
+      return result;
+    };
     const std::vector<Variant> variants = {
-        {"table",
-         [&] {
-           auto table = storage.make_table(kFirstSlots, 1);
-           const uint64_t from = thread_cpu_ns();
-           storage.insert(*table, me, keys);
-           const double result = rate(from);
-           LOAM_CHECK(table->keys() == inserts_, "records are missing");
-           table.reset();
-           storage.settle(nullptr, thread);
-           return result;
-         }},
+        {"table", [&] { return insert(execution_); }},
         {"probe",
          [&] {
            probe.clear();
@@ -224,6 +222,7 @@ class IndexSuite final : public Suite {
            LOAM_CHECK(probe.get(std::span(keys).last(1'000)) == 0, "a wrong row");
            return result;
          }},
+        {"no prefetch", [&] { return insert({.group = execution_.group, .prefetch = false}); }},
     };
     const std::vector<Samples> rates = alternate(run.turns, variants);
     const nlohmann::ordered_json options = {{"records", inserts_},
@@ -234,6 +233,7 @@ class IndexSuite final : public Suite {
     run.report.add("index.insert_vs_ceiling", ratio_of(rates[0], rates[1]), "ratio", Better::kHigher, options);
     run.report.add("index.inserts_per_s", rates[0], "ops/s", Better::kHigher, options);
     run.report.add("index.insert_ceiling_per_s", rates[1], "ops/s", Better::kHigher, options);
+    run.report.add("index.factor_prefetch_insert", ratio_of(rates[0], rates[2]), "ratio", Better::kHigher, options);
   }
 
   /// The slowest in ten thousand of single inserts, into an index that grows and into one that need not.
@@ -247,7 +247,7 @@ class IndexSuite final : public Suite {
       table->index().set_growth(growth);
       for (size_t i = 0; i < keys.size(); ++i) {
         const uint64_t from = wall_ns();
-        storage.insert(*table, me, {&keys[i], 1});
+        Storage::insert(*table, me, {&keys[i], 1}, execution_);
         took_ns[i] = wall_ns() - from;
       }
       table.reset();
@@ -273,7 +273,7 @@ class IndexSuite final : public Suite {
       const auto half = keys.subspan(writer * (keys.size() / 2), writer == 0 ? keys.size() / 2 : std::dynamic_extent);
       constexpr size_t kStep = 4'096;
       for (size_t at = 0; at < half.size(); at += kStep) {
-        storage.insert(table, me, half.subspan(at, std::min(kStep, half.size() - at)));
+        Storage::insert(table, me, half.subspan(at, std::min(kStep, half.size() - at)), execution_);
         if (writer != 0) continue;
         const EpochGuard guard(thread);
         const storage::HashIndexStatistics now = table.index().statistics();
@@ -320,6 +320,8 @@ class IndexSuite final : public Suite {
            return static_cast<double>(lookups_) * 1e9 / static_cast<double>(thread_cpu_ns() - from);
          }},
         {"single", [&] { return get_single(*table, me, wanted); }},
+        {"no prefetch",
+         [&] { return get_batched(*table, me, wanted, {.group = execution_.group, .prefetch = false}); }},
     };
     const std::vector<Samples> rates = alternate(run.turns, variants);
     const nlohmann::ordered_json options = {{"records", records_},
@@ -331,6 +333,7 @@ class IndexSuite final : public Suite {
     Report& report = run.report;
     report.add("index.get_batched_vs_ceiling", ratio_of(rates[0], rates[1]), "ratio", Better::kHigher, options);
     report.add("index.get_batched_vs_single", ratio_of(rates[0], rates[2]), "ratio", Better::kHigher, options);
+    report.add("index.factor_prefetch_get", ratio_of(rates[0], rates[3]), "ratio", Better::kHigher, options);
     report.add("index.gets_batched_per_s", rates[0], "ops/s", Better::kHigher, options);
     report.add("index.get_ceiling_per_s", rates[1], "ops/s", Better::kHigher, options);
     report.add("index.gets_single_per_s", rates[2], "ops/s", Better::kHigher, options);
