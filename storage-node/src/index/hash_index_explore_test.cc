@@ -233,6 +233,8 @@ class HashIndexExplore : public ::testing::Test {
     schedules_ += report.schedules;
   }
 
+  void TearDown() override { EXPECT_EQ(pool_->statistics().used_bytes, 0u) << "an array was not given back"; }
+
   std::unique_ptr<PagePool> pool_ = index_pool();
   uint64_t schedules_ = 0;
 };

@@ -146,6 +146,7 @@ TEST_F(HashIndexTest, GrowsInSmallStepsAndShrinksBack) {
   EXPECT_EQ(s.live, kKeys);
   EXPECT_EQ(s.capacity, 65'536u);  // 50,000 keys are 0.76 of it
   EXPECT_EQ(s.migrations, 7u);     // from 512 slots
+  EXPECT_GT(s.moves_max, 0u);
   EXPECT_LE(s.moves_max, HashIndex::kMaxMovesPerWrite);
   for (uint64_t key = 0; key < kKeys; ++key) ASSERT_NE(find(key), nullptr) << key;
   EXPECT_EQ(find(kKeys), nullptr);
@@ -158,6 +159,31 @@ TEST_F(HashIndexTest, GrowsInSmallStepsAndShrinksBack) {
   EXPECT_LE(s.moves_max, HashIndex::kMaxMovesPerWrite);
   for (int i = 0; i < 10; ++i) thread_.collect(100);
   EXPECT_EQ(pool_->statistics().used_bytes, statistics().bytes);  // retired arrays are given back
+}
+
+TEST_F(HashIndexTest, AStepMovesNoMoreThanItsBudget) {
+  index_ = make_index(*pool_, {.moves_per_write = 1});
+  for (uint64_t key = 0; !statistics().migrating; ++key) ASSERT_TRUE(insert(key));
+  for (int i = 0; i < 3; ++i) {
+    const EpochGuard guard(thread_);
+    EXPECT_TRUE(index_->step(thread_, 8));
+  }
+  EXPECT_GT(statistics().moves_max, 1u);
+  EXPECT_LE(statistics().moves_max, 8u);
+}
+
+// Writes move so little that the old array would be empty only when the next one is half full.
+TEST_F(HashIndexTest, AnInsertEndsAMigrationThatLagsBehind) {
+  index_ = make_index(*pool_, {.moves_per_write = 1});
+  uint64_t keys = 0;
+  while (!statistics().migrating) ASSERT_TRUE(insert(keys++));
+  const size_t capacity = statistics().capacity;
+  uint64_t meanwhile = 0;
+  for (; statistics().migrating; ++meanwhile) ASSERT_TRUE(insert(keys++));
+  constexpr uint64_t kLate = 64;  // the sums of a check may be so old
+  EXPECT_LE(meanwhile, static_cast<uint64_t>(HashIndex::kMaxInsertsMeanwhile * static_cast<double>(capacity)) + kLate);
+  for (uint64_t key = 0; key < keys; ++key) EXPECT_NE(find(key), nullptr) << key;
+  index_->check_invariants();
 }
 
 // A thread stands still inside its chunk, its slots frozen and not copied: the others move them too, and background
@@ -333,6 +359,21 @@ TEST_F(HashIndexTest, AFullPoolRefusesGrowthAndNothingElse) {
   for (std::byte* block : blocks) pool_->release(block, PagePool::kMinBlockBytes);
   EXPECT_TRUE(insert(key + 1));
   index_->check_invariants();
+}
+
+TEST_F(HashIndexTest, ARefusedGrowthIsTriedAgainBeforeTheArrayIsFull) {
+  index_.reset();
+  pool_ = index_pool(8 * PagePool::kMinBlockBytes, PagePool::kMinBlockBytes);
+  index_ = make_index(*pool_);
+  std::vector<std::byte*> blocks;
+  while (std::byte* block = pool_->allocate(PagePool::kMinBlockBytes, Reserve::kWrite)) blocks.push_back(block);
+  uint64_t key = 0;
+  while (statistics().growth_refused == 0) ASSERT_TRUE(insert(key++));
+  for (std::byte* block : blocks) pool_->release(block, PagePool::kMinBlockBytes);
+  constexpr uint64_t kOneCheck = 32;  // a stripe of 64 slots looks at each fourth insert
+  for (uint64_t more = 0; more < kOneCheck; ++more) ASSERT_TRUE(insert(key++));
+  ASSERT_LT(key, static_cast<uint64_t>(HashIndex::kHardLoad * 512));
+  EXPECT_GT(statistics().capacity, 512u);
 }
 
 TEST_F(HashIndexTest, WithGrowthOffItFillsUpAndSaysSo) {
