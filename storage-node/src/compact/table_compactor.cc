@@ -30,6 +30,15 @@ void fetch_ahead(const Entry* entry) {
   __builtin_prefetch(reinterpret_cast<const std::byte*>(entry) + kAheadBytes);
 }
 
+/// The part of an entry that is to be copied and does not share the header's lines.
+void prefetch_row(const Entry& entry) {
+  constexpr size_t kLine = 64;
+  constexpr size_t kMostBytes = 512;  // a longer copy is prefetched by the processor
+  const auto* const at = reinterpret_cast<const std::byte*>(&entry);
+  const size_t end = std::min<size_t>(entry.size_bytes, kMostBytes);
+  for (size_t line = kLine; line < end; line += kLine) __builtin_prefetch(at + line);
+}
+
 /// Memory that rewriting the page frees, for each byte that must be looked at and copied. Of pages of one size the one
 /// with most garbage comes first; those that are all garbage come before all others, however small.
 double worth(const Page& page) {
@@ -149,6 +158,8 @@ void TableCompactor::add_small_pages(size_t budget_bytes) {
 void TableCompactor::begin(std::shared_ptr<const Publication> publication) {
   LOAM_DCHECK(phase_ == Phase::kIdle && !sources_.empty(), "a job begins with chosen pages");
   publication_ = std::move(publication);
+  if (transactional_ && publication_ != nullptr) table_->raise_horizon(publication_->seen_by_all());
+  skipped_before_ = skipped_;
   enter(Phase::kBegun);
 }
 
@@ -188,10 +199,12 @@ const Entry* TableCompactor::fetch_chains(Entry* entry, const Entry* end) {
   size_t count = 0;
   for (; entry != end && count < keys.size(); entry = Page::next(entry)) {
     fetch_ahead(entry);
-    if (phase_ != Phase::kVerify && !entry->load_link().live()) continue;
+    const Link link = entry->load_link();
+    if (phase_ == Phase::kVerify ? link.live() : !link.live() || droppable(link)) continue;
+    if (phase_ == Phase::kMove) prefetch_row(*entry);
     keys[count] = Key(entry->key);
     hashes[count] = HashIndex::hash(keys[count]);
-    index.prefetch_slot(hashes[count], false);
+    index.prefetch_slot(hashes[count], phase_ == Phase::kMove);
     ++count;
   }
   for (size_t i = 0; i < count; ++i) index.look(keys[i], hashes[i], true);
@@ -229,7 +242,10 @@ bool TableCompactor::step(ThreadContext& thread, size_t budget) {
       return true;
     case Phase::kVerify: {
       const EpochGuard guard(thread.epochs());
-      const auto verify = [&](const Entry& entry) { Chain(table_->index(), thread, Key(entry.key)).mend(); };
+      const auto verify = [&](const Entry& entry) {
+        if (entry.load_link().live()) return;  // dropped
+        Chain(table_->index(), thread, Key(entry.key)).mend(table_->horizon());
+      };
       if (for_each_entry(budget, verify)) publish(thread);
       return true;
     }
@@ -243,13 +259,22 @@ bool TableCompactor::garbage(const Entry& entry, const Link& link) const {
          publication_->garbage(entry.version(), Version(link.valid_to));
 }
 
+/// Garbage that nobody can come upon: nothing needs to be done about it (horizon, version/chain.h).
+bool TableCompactor::droppable(const Link& link) const {
+  return transactional_ && link.live() && link.valid_to <= table_->horizon().value &&
+         link.valid_to > skipped_before_.value;
+}
+
 /// With everything under it, so that the move will find it alone.
 bool TableCompactor::garbage_tombstone(const Entry& entry, const Link& link) const {
   if (!entry.tombstone() || !link.open() || publication_ == nullptr) return false;
   if (!publication_->tombstone_garbage(entry.version())) return false;
-  for (const Entry* older = link.address; older != nullptr;) {
+  const Version horizon = table_->horizon();
+  const Entry* newer = &entry;
+  for (const Entry* older = link.address; older != nullptr && newer->version() > horizon;) {
     const Link seen = older->load_link();
     if (!garbage(*older, seen)) return false;
+    newer = older;
     older = seen.address;
   }
   return true;
@@ -318,20 +343,43 @@ Entry* TableCompactor::copy(const Entry& entry, Link link) {
   return nullptr;
 }
 
-void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
-  if (!entry.load_link().live()) return;
-  Chain chain(table_->index(), thread, Key(entry.key));
-  if (transactional_) {
-    Chain::Collected collected;
-    chain.collect(publication_.get(), &collected);
-    statistics_.versions_collected += collected.versions;
-    statistics_.tombstones_collected += collected.tombstones;
-    if (collected.versions > 0) Env::probe("node.compact.version_collected");
-    if (collected.tombstones > 0) Env::probe("node.compact.tombstone_collected");
+/// Kills what is garbage in the entry's chain, and the entry if it is, also where no chain leads to it any more.
+void TableCompactor::collect(Chain& chain, Entry& entry) {
+  const Version horizon = table_->horizon();
+  Chain::Collected collected;
+  chain.collect(horizon, publication_.get(), &collected);
+  for (Link link = entry.load_link(); link.live() && garbage(entry, link); link = entry.load_link()) {
+    if (!Chain::kill(&entry, link)) continue;
+    ++collected.versions;
+    if (entry.version() > horizon) collected.over_horizon = std::max(collected.over_horizon, entry.version());
   }
+  skipped_ = std::max(skipped_, collected.over_horizon);
+  statistics_.versions_collected += collected.versions;
+  statistics_.tombstones_collected += collected.tombstones;
+  if (collected.versions > 0) Env::probe("node.compact.version_collected");
+  if (collected.tombstones > 0) Env::probe("node.compact.tombstone_collected");
+}
+
+void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
   Link link = entry.load_link();
   if (!link.live()) return;
-  Entry* const copied = copy(entry, link);
+  if (droppable(link)) {
+    ++statistics_.versions_collected;
+    Env::probe("node.compact.version_dropped");
+    return;
+  }
+  Chain chain(table_->index(), thread, Key(entry.key));
+  // Nothing behind a version at the horizon is anybody's.
+  const bool alone = entry.version() <= table_->horizon();
+  if (transactional_ && (!alone || !link.open() || entry.tombstone())) {
+    collect(chain, entry);
+    link = entry.load_link();
+    if (!link.live()) return;
+  }
+  const auto copied_link = [alone](const Link& seen) {
+    return Link{seen.valid_to, alone ? nullptr : seen.address, EntryState::kLive, seen.mark};
+  };
+  Entry* const copied = copy(entry, copied_link(link));
   Env::pause_point("node.compact.copied");
   for (;;) {
     Link seen = link;
@@ -344,7 +392,7 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
       return;
     }
     link = seen;
-    copied->link.init(link.encode());
+    copied->link.init(copied_link(link).encode());
   }
   if (transactional_ && (!link.open() || entry.tombstone())) Page::of(copied)->add_garbage(copied->size_bytes);
   Env::pause_point("node.compact.moved");
@@ -353,7 +401,7 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
   // What was found before still leads here, or to what has come above since; only a key that was absent may be there
   // now.
   if (!chain.cursor().found()) chain.refresh();
-  chain.mend();
+  chain.mend(table_->horizon());
 }
 
 void TableCompactor::publish(ThreadContext& thread) {

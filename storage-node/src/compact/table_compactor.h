@@ -8,13 +8,14 @@
 //            page may be sealed in the middle of a batch that has appended entries to it and not linked them yet; a
 //            writer never looks whether its own entry was moved before it is linked
 //   walk     looks at every entry of the chosen pages and counts what must be kept under the job's publication. Pages
-//   that an
-//            open snapshot keeps full are let go, and left alone for a while. Then takes target pages for all the rest,
-//            or gives up: after the first move a job always ends, and never needs more memory.
-//   move     each entry: garbage is killed and unlinked, what is live is copied, frozen as moved, and what led to it
-//   mended settle   until every guard has ended that may have read an entry of a source as live verify   walks the
-//   chain of every key of the sources once more: from then on nothing leads into them (R18) publish  the page list
-//   changes at one instant from the sources to the targets (R23)
+//            that an open snapshot keeps full are let go, and left alone for a while. Then takes target pages for all
+//            the rest, or gives up: after the first move a job always ends, and never needs more memory
+//   move     each entry: what every snapshot is past is left as it is, and goes with the page (horizon, chain.h); other
+//            garbage is killed and unlinked; what is live is copied, frozen as moved, and what led to it mended
+//   settle   until every guard has ended that may have read an entry of a source as live
+//   verify   walks the chain of the key of every frozen entry of the sources once more: from then on nothing that
+//            anybody follows leads into them (R18)
+//   publish  the page list changes at one instant from the sources to the targets (R23)
 //
 // Retired pages wait in one queue for the table, freed strictly in order: a page's forward pointers lead into pages
 // that were retired later, so they stay readable as long as anybody has the page pinned (R18).
@@ -107,6 +108,8 @@ class TableCompactor {
   Entry* copy(const Entry& entry, Link link);
   void publish(ThreadContext& thread);
   void end_job();
+  bool droppable(const Link& link) const;
+  void collect(Chain& chain, Entry& entry);
   bool garbage(const Entry& entry, const Link& link) const;
   bool garbage_tombstone(const Entry& entry, const Link& link) const;
 
@@ -121,6 +124,10 @@ class TableCompactor {
   std::vector<Page*> targets_;
   size_t target_ = 0;  // the one that copies go to
   std::shared_ptr<const Publication> publication_;
+  // Versions up to this may have been collected while they were above the horizon: what they had superseded may be led
+  // to by others. Now, and when the job began.
+  Version skipped_;
+  Version skipped_before_;
   uint64_t quiet_epoch_ = 0;   // when the job began
   uint64_t settle_epoch_ = 0;  // of the last move
   // Where the present phase stands.

@@ -1,16 +1,20 @@
 #include "storage-node/src/version/chain.h"
 
+#include <algorithm>
+
 #include "common/base/assert.h"
 #include "common/base/env.h"
 
 namespace loam::storage {
 namespace {
 
-/// The first live version at or behind `entry`: over moved, dead and replaced ones.
-Entry* first_live(Entry* entry) {
+/// The first live version at or behind `entry`: over moved, dead and replaced ones. Null too behind a collected one (it
+/// was superseded, a reverted one was open) at or below the horizon.
+Entry* first_live(Entry* entry, Version horizon) {
   while (entry != nullptr) {
     const Link link = entry->load_link();
     if (link.live()) break;
+    if (link.state == EntryState::kDead && !link.open() && entry->version() <= horizon) return nullptr;
     entry = link.address;
   }
   return entry;
@@ -23,7 +27,8 @@ bool garbage(const Publication& publication, const Entry& entry, const Link& lin
 }  // namespace
 
 void Chain::mend_slot(Link head) {
-  Entry* const next = first_live(head.address);
+  // What a head leads to is the newest version: never collected.
+  Entry* const next = first_live(head.address, Version());
   ++helped_;
   // Done or not (somebody else was faster), the cursor then shows what is there.
   if (next != nullptr) {
@@ -48,24 +53,27 @@ Chain::Newest Chain::newest() {
   return {};
 }
 
-Chain::Newest Chain::collect(const Publication* publication, Collected* collected) {
+Chain::Newest Chain::collect(Version horizon, const Publication* publication, Collected* collected) {
   for (;; refresh()) {
     const Newest head = newest();
     if (head.entry == nullptr) return head;
-    if (!mend_behind(head, publication, collected)) continue;
-    if (publication == nullptr || !kill_lone_tombstone(head.entry, *publication)) return head;
+    if (!mend_behind(head, horizon, publication, collected)) continue;
+    if (publication == nullptr || !kill_lone_tombstone(head.entry, horizon, *publication)) return head;
     if (collected != nullptr) ++collected->tombstones;
   }
 }
 
-bool Chain::mend_behind(const Newest& head, const Publication* publication, Collected* collected) {
+bool Chain::mend_behind(const Newest& head, Version horizon, const Publication* publication, Collected* collected) {
   Entry* entry = head.entry;
   Link link = head.link;
-  while (link.address != nullptr) {
+  while (link.address != nullptr && entry->version() > horizon) {
     Entry* const older = link.address;
     const Link seen = older->load_link();
     if (seen.live() && publication != nullptr && garbage(*publication, *older, seen)) {
-      if (kill(older, seen) && collected != nullptr) ++collected->versions;
+      if (kill(older, seen) && collected != nullptr) {
+        ++collected->versions;
+        if (older->version() > horizon) collected->over_horizon = std::max(collected->over_horizon, older->version());
+      }
       continue;  // frozen now, or changed: look again
     }
     if (seen.live()) {
@@ -73,7 +81,7 @@ bool Chain::mend_behind(const Newest& head, const Publication* publication, Coll
       link = seen;
       continue;
     }
-    const Link desired{link.valid_to, first_live(older), EntryState::kLive};
+    const Link desired{link.valid_to, first_live(older, horizon), EntryState::kLive};
     if (entry->compare_exchange_link(link, desired)) {
       link = desired;
       ++helped_;
@@ -84,11 +92,13 @@ bool Chain::mend_behind(const Newest& head, const Publication* publication, Coll
   return true;
 }
 
-bool Chain::kill_lone_tombstone(Entry* entry, const Publication& publication) {
-  const Link link = entry->load_link();
-  if (!entry->tombstone() || !link.live() || !link.open() || link.address != nullptr) return false;
+bool Chain::kill_lone_tombstone(Entry* entry, Version horizon, const Publication& publication) {
+  Link link = entry->load_link();
+  if (!entry->tombstone() || !link.live() || !link.open()) return false;
+  if (link.address != nullptr && entry->version() > horizon) return false;
   if (!publication.tombstone_garbage(entry->version())) return false;
-  return kill(entry, link);
+  // Who meets it dead goes on to what it leads to: nothing.
+  return entry->compare_exchange_link(link, {link.valid_to, nullptr, EntryState::kDead});
 }
 
 void Chain::link(Entry* claimed, Entry* entry) {

@@ -38,11 +38,22 @@
 //   kPending keeps the entry of a write that fails out of scans of keys that do not change (R21).
 //
 // Invariants, at every instant
-//  C1. A slot or a live entry leads, through moved entries, to the next older live version, possibly over dead ones.
+//  C1. A slot or a live entry above the horizon leads, through moved entries, to the next older live version, possibly
+//      over dead ones.
 //  C2. An entry that the slot leads to and that is live and open, or marked, is the newest version.
 //  C3. Exactly one claim on a version succeeds until it is re-opened, and only the claimer's entry is linked above it.
 //  C4. Versions fall strictly along the chain.
 //  C5. Frozen entries never change, so a swap that expects a live value fails once the entry is dead or moved.
+//
+// Horizon (Table::horizon()). Every version up to it is seen by every open and every later snapshot. So what a version
+// at or below it leads to is needed by nobody, and nobody follows that pointer: it may dangle. The compactor drops a
+// version whose valid_to is not above the horizon by reading it, without a look at its chain: no freeze, no unlinking,
+// no index. What may lead to it is its successor, which is at or below the horizon, or what had led there when that one
+// was dropped or collected. Dropped: by induction at or below the horizon too. Collected: collect() installs null
+// behind it if it was at or below the horizon then; if it was above, a version above the present horizon may lead past
+// it, and whatever it had superseded is not dropped but killed and unlinked (TableCompactor::droppable()). A reverted
+// version hands its pointer up, but gives back the valid_to as well. The horizon rises before the compactor waits for
+// an epoch, and only then entries are dropped: every later guard loads it (R18, decision 0011).
 //
 // Helping (R17). Who meets a frozen entry on the way to a write, or anywhere in the compactor, re-points what led to
 // it: the slot by HashIndex::replace/erase, a live predecessor by a double-width swap of exactly the pointer that was
@@ -51,10 +62,12 @@
 //
 // Reclamation. mend() returns only after a walk from the slot met no frozen entry. Entries of a page that is being
 // compacted are all frozen; a thread that still may install one of them read it live, in a guard that began before it
-// was frozen. So a mend() of each of the page's keys, an epoch after the last freeze, leaves nothing that leads into
-// the page, for good; a further epoch later nobody holds an address in it (R18).
+// was frozen. So a mend() of the key of each frozen one, an epoch after the last freeze, leaves nothing that leads into
+// the page, for good, but for pointers that nobody follows (horizon); a further epoch later nobody holds an address in
+// it (R18).
 //
-// ABA. Addresses are not reused within a guard. A live word {v, n} can come back: {open, n} after a claim and its
+// ABA. Addresses are not reused within a guard, but for those behind a version at or below the horizon, which no
+// decision depends on. A live word {v, n} can come back: {open, n} after a claim and its
 // revert. Then the newest version is the same again, and so is whatever the expecting operation had decided from it. A
 // slot can come back to e the same way: only the claimer of e swaps the slot from e to a new entry, and its claim
 // excludes that. A mark's word holds a version that is never given again.
@@ -87,6 +100,7 @@ class Chain {
   struct Collected {
     uint64_t versions = 0;
     uint64_t tombstones = 0;
+    Version over_horizon;  ///< the highest of the versions that lay above the horizon, 0: none
   };
 
   /// Looks the key up.
@@ -103,12 +117,12 @@ class Chain {
   /// non-transactional version that is linked counts).
   Newest newest();
 
-  /// newest(), then walks the chain and re-points every live entry that leads to a frozen one, until a walk meets none.
-  /// Returns the newest version.
-  Newest mend() { return collect(nullptr, nullptr); }
+  /// newest(), then walks the chain down to the horizon and re-points every live entry that leads to a frozen one,
+  /// until a walk meets none. Returns the newest version.
+  Newest mend(Version horizon) { return collect(horizon, nullptr, nullptr); }
   /// The same, and kills on the way what is garbage by the publication (null: nothing): versions below the newest, and
   /// the newest if it is a lone tombstone (R20).
-  Newest collect(const Publication* publication, Collected* collected);
+  Newest collect(Version horizon, const Publication* publication, Collected* collected);
 
   /// Tries to make `entry` the record, which was absent.
   InsertOutcome insert(Entry* entry, Reserve reserve) {
@@ -150,8 +164,8 @@ class Chain {
 
  private:
   void mend_slot(Link head);
-  bool mend_behind(const Newest& head, const Publication* publication, Collected* collected);
-  static bool kill_lone_tombstone(Entry* entry, const Publication& publication);
+  bool mend_behind(const Newest& head, Version horizon, const Publication* publication, Collected* collected);
+  static bool kill_lone_tombstone(Entry* entry, Version horizon, const Publication& publication);
 
   HashIndex& index_;
   ThreadContext& thread_;

@@ -15,8 +15,9 @@ std::string describe(const Entry& entry) {
          std::to_string(static_cast<int>(link.state)) + ", mark " + std::to_string(link.mark) + "}";
 }
 
-/// Adds the chain's entries to `chained`; "" or what is wrong with it.
-std::string check_chain(const Entry* head, bool transactional, std::unordered_set<const Entry*>& chained) {
+/// Adds the chain's entries that were not superseded up to the horizon to `chained`; "" or what is wrong with it.
+std::string check_chain(const Entry* head, bool transactional, Version horizon,
+                        std::unordered_set<const Entry*>& chained) {
   const Link newest = head->load_link();
   if (newest.marked()) {
     if (transactional) return "a version of a transactional table is marked: " + describe(*head);
@@ -29,7 +30,9 @@ std::string check_chain(const Entry* head, bool transactional, std::unordered_se
   for (const Entry* entry = head; entry != nullptr;) {
     const Link link = entry->load_link();
     if (!link.live()) return "a chain leads to a frozen entry: " + describe(*entry);
-    if (!chained.insert(entry).second) return "two chains share an entry: " + describe(*entry);
+    if (link.valid_to > horizon.value && !chained.insert(entry).second) {
+      return "two chains share an entry: " + describe(*entry);
+    }
     if (entry->key != head->key) return "a chain leads to another key: " + describe(*entry);
     if (newer != nullptr) {
       if (!transactional) return "a non-transactional record has two versions: " + describe(*entry);
@@ -40,7 +43,7 @@ std::string check_chain(const Entry* head, bool transactional, std::unordered_se
       }
     }
     newer = entry;
-    entry = link.address;
+    entry = transactional && entry->version() <= horizon ? nullptr : link.address;
   }
   return {};
 }
@@ -55,7 +58,7 @@ std::string Table::check_invariants() {
   index_->for_each([&](Entry* head) {
     if (!wrong.empty()) return;
     if (!keys.insert(head->key).second) wrong = "the index has a key twice: " + describe(*head);
-    if (wrong.empty()) wrong = check_chain(head, kind() == TableKind::kTransactional, chained);
+    if (wrong.empty()) wrong = check_chain(head, kind() == TableKind::kTransactional, horizon(), chained);
   });
   if (!wrong.empty()) return wrong;
   size_t live = 0;
@@ -65,7 +68,7 @@ std::string Table::check_invariants() {
       if (Page::of(&entry) != page) wrong = "an entry does not find its page: " + describe(entry);
       const Link link = entry.load_link();
       if (link.state == EntryState::kMoved) wrong = "a moved entry stands in a listed page: " + describe(entry);
-      if (!link.live()) return;
+      if (!link.live() || link.valid_to <= horizon().value) return;
       ++live;
       if (!chained.contains(&entry)) wrong = "a live entry is in no chain: " + describe(entry);
     });

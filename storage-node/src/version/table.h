@@ -11,6 +11,7 @@
 // How the operations work, and why they are right, stands in chain.h.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -199,8 +200,21 @@ class Table {
   size_t keys() const;
   TableCounters counters() const;
 
+  /// Every version up to this is seen by every open and every later snapshot: nobody follows what one of them leads to
+  /// (chain.h). 0 until the compactor has set it.
+  Version horizon() const {
+    // Relaxed: between its rise and what is done by it lies an epoch; a stale one only means that more is followed.
+    return Version(horizon_.load(std::memory_order_relaxed));
+  }
+  /// By the compactor alone, an epoch before it drops anything. Never falls.
+  void raise_horizon(Version horizon) {
+    // Relaxed: as in horizon(); one thread writes it.
+    horizon_.store(std::max(this->horizon(), horizon).value, std::memory_order_relaxed);
+  }
+
   /// Walks index, chains and pages: every key's chain is sorted, starts with an open version, leads through live
-  /// entries of listed pages only, and every live entry of a listed page is in its key's chain exactly once. "" or what
+  /// entries of listed pages only, and every live entry of a listed page that was not superseded up to the horizon is
+  /// in its key's chain exactly once. "" or what
   /// is wrong. Nobody else uses the table meanwhile, and no compaction is under way.
   std::string check_invariants();
 
@@ -211,7 +225,7 @@ class Table {
   /// kOk, or what is wrong with the request itself.
   StatusCode check(const VersionWrite& request) const;
   Entry* append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::Newest& newest);
-  static bool stands_below(const Chain::Newest& newest, Version version);
+  bool stands_below(const Chain::Newest& newest, Version version) const;
   static void kill_lost(Counters& counters, Entry* entry);
   static void count(Env::Atomic<uint64_t>& counter, uint64_t n = 1) {
     // Relaxed, and no read-modify-write: one thread writes it, others only report it.
@@ -226,6 +240,8 @@ class Table {
   const std::unique_ptr<HashIndex> index_;
   const std::unique_ptr<Counters[]> counters_;  // each written by one thread, read by counters()
   TableLog log_;
+  // Written by the compactor, read on the way behind a newest version.
+  Env::Atomic<uint64_t> horizon_{0};
 };
 
 }  // namespace loam::storage

@@ -43,6 +43,10 @@ ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const S
       if (entry->tombstone()) return {StatusCode::kNotFound, entry->version(), {}};
       return {StatusCode::kOk, entry->version(), entry->row()};
     }
+    if (link.live() && entry->version() <= horizon()) {
+      Env::probe("node.read.met_horizon");  // an uncovered snapshot: what lies behind may be gone
+      break;
+    }
     if (!link.live()) Env::probe("node.read.passed_frozen");
     entry = link.address;
   }
@@ -153,7 +157,8 @@ WriteOutcome Table::revert_found(ThreadContext& thread, const Cursor& found, Tra
       Env::probe("node.revert.found_newer");
       return {stands_below(newest, version) ? StatusCode::kConflict : StatusCode::kOk, newest.entry->version()};
     }
-    if (!newest.link.open()) return {StatusCode::kConflict, version};
+    // Below the horizon it had been completed, and what it superseded may be gone.
+    if (!newest.link.open() || version <= horizon()) return {StatusCode::kConflict, version};
     Env::pause_point("node.revert.found");
     if (!Chain::kill(newest.entry, newest.link)) {
       Env::probe("node.revert.kill_lost");
@@ -169,10 +174,12 @@ WriteOutcome Table::revert_found(ThreadContext& thread, const Cursor& found, Tra
   }
 }
 
-bool Table::stands_below(const Chain::Newest& newest, Version version) {
+bool Table::stands_below(const Chain::Newest& newest, Version version) const {
+  if (newest.entry->version() <= horizon()) return false;
   for (const Entry* entry = newest.link.address; entry != nullptr;) {
     const Link link = entry->load_link();
     if (link.live() && entry->version() <= version) return entry->version() == version;
+    if (link.live() && entry->version() <= horizon()) return false;
     entry = link.address;
   }
   return false;
