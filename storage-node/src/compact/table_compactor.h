@@ -57,7 +57,8 @@ class TableCompactor {
   /// memory is short, the table's share does not matter. Costs a look at each page header. Idle only; caller holds a
   /// guard. `turn` counts the publications that became usable.
   size_t choose(uint64_t turn, bool pressure);
-  /// Begins the job on the chosen pages.
+  /// Begins the job on the chosen pages. Caller holds a guard: the table's horizon rises in it, so that every guard
+  /// that begins after the job's first epoch knows it (memory/epoch.h, step 1).
   void begin(std::shared_ptr<const Publication> publication);
 
   /// Works on the job under way: up to `budget` entries. False: nothing to do but to wait. Enters guards of its own.
