@@ -349,9 +349,7 @@ void TableCompactor::collect(Chain& chain, Entry& entry) {
   Chain::Collected collected;
   chain.collect(horizon, publication_.get(), &collected);
   for (Link link = entry.load_link(); link.live() && garbage(entry, link); link = entry.load_link()) {
-    if (!Chain::kill(&entry, link)) continue;
-    ++collected.versions;
-    if (entry.version() > horizon) collected.over_horizon = std::max(collected.over_horizon, entry.version());
+    if (Chain::kill_collected(&entry, link, horizon)) collected.add(entry, horizon);
   }
   skipped_ = std::max(skipped_, collected.over_horizon);
   statistics_.versions_collected += collected.versions;

@@ -236,6 +236,7 @@ Status Executor::decode_write(Peer& peer, uint64_t sequence, ByteReader& reader)
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, write_));
   for (const auto& write : write_.operations) LOAM_RETURN_IF_ERROR(check_kind(write.kind, Opcode::kWrite));
   if (!admit(peer, sequence, write_.operations.size()) || !fresh(peer, sequence, write_.snapshot)) return ok_status();
+  if (!under_way(peer, sequence, write_.transaction)) return ok_status();
   Request& request = add_request(Opcode::kWriteReply, sequence);
   PointOperation operation;
   operation.transaction = write_.transaction;
@@ -351,6 +352,12 @@ bool Executor::fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot) {
   refuse(peer, sequence,
          {StatusCode::kSnapshotTooOld,
           "versions that this snapshot sees may have been collected; begin a new transaction"});
+  return false;
+}
+
+bool Executor::under_way(Peer& peer, uint64_t sequence, TransactionId id) {
+  if (!registry_.publication().later.visible(Version(id.value))) return true;
+  refuse(peer, sequence, {StatusCode::kInvalidArgument, "transaction " + std::to_string(id.value) + " is over"});
   return false;
 }
 

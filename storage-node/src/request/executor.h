@@ -95,6 +95,8 @@ class Executor {
   Request& add_request(wire::Opcode reply, uint64_t sequence);
   bool admit(Peer& peer, uint64_t sequence, size_t operations);
   bool fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot);
+  /// False: the transaction is complete, so that a claim by it would be garbage at once, and it has been refused.
+  bool under_way(Peer& peer, uint64_t sequence, TransactionId id);
   /// The table that serves the record; null: the reason stands in the request's next slot.
   const ServedTable* serve(Request& request, const wire::RecordId& record, TableKind kind,
                            StatusCode if_dropped = StatusCode::kNoSuchTable);

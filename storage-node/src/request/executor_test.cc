@@ -198,6 +198,17 @@ TEST_F(ExecutorTest, WrongShardIsRefused) {
   EXPECT_EQ(reply.results[1].code, StatusCode::kNotFound);
 }
 
+TEST_F(ExecutorTest, WhatIsCompleteWritesNothingMore) {
+  attach();
+  registry->publish(*epoch_thread, publication(2, 50));
+  const auto insert = [](uint64_t id) {
+    return wire::Write{TransactionId(id), Snapshot(Version(50)), {{wire::WriteKind::kInsert, account(id), row(1)}}};
+  };
+  run(peer, std::pair(uint64_t{1}, insert(50)), std::pair(uint64_t{2}, insert(51)));
+  EXPECT_TRUE(peer.answer<wire::Error>(1).status == StatusCode::kInvalidArgument);
+  EXPECT_EQ(peer.answer<wire::WriteReply>(2).results[0].code, StatusCode::kOk);
+}
+
 TEST_F(ExecutorTest, OldSnapshotsAreRefused) {
   attach();
   registry->publish(*epoch_thread, publication(2, 50));

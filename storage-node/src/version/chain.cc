@@ -8,13 +8,11 @@
 namespace loam::storage {
 namespace {
 
-/// The first live version at or behind `entry`: over moved, dead and replaced ones. Null too behind a collected one (it
-/// was superseded, a reverted one was open) at or below the horizon.
-Entry* first_live(Entry* entry, Version horizon) {
+/// The first live version at or behind `entry`: over moved, dead and replaced ones.
+Entry* first_live(Entry* entry) {
   while (entry != nullptr) {
     const Link link = entry->load_link();
     if (link.live()) break;
-    if (link.state == EntryState::kDead && !link.open() && entry->version() <= horizon) return nullptr;
     entry = link.address;
   }
   return entry;
@@ -27,8 +25,7 @@ bool garbage(const Publication& publication, const Entry& entry, const Link& lin
 }  // namespace
 
 void Chain::mend_slot(Link head) {
-  // What a head leads to is the newest version: never collected.
-  Entry* const next = first_live(head.address, Version());
+  Entry* const next = first_live(head.address);
   ++helped_;
   // Done or not (somebody else was faster), the cursor then shows what is there.
   if (next != nullptr) {
@@ -70,10 +67,7 @@ bool Chain::mend_behind(const Newest& head, Version horizon, const Publication* 
     Entry* const older = link.address;
     const Link seen = older->load_link();
     if (seen.live() && publication != nullptr && garbage(*publication, *older, seen)) {
-      if (kill(older, seen) && collected != nullptr) {
-        ++collected->versions;
-        if (older->version() > horizon) collected->over_horizon = std::max(collected->over_horizon, older->version());
-      }
+      if (kill_collected(older, seen, horizon) && collected != nullptr) collected->add(*older, horizon);
       continue;  // frozen now, or changed: look again
     }
     if (seen.live()) {
@@ -81,7 +75,7 @@ bool Chain::mend_behind(const Newest& head, Version horizon, const Publication* 
       link = seen;
       continue;
     }
-    const Link desired{link.valid_to, first_live(older, horizon), EntryState::kLive};
+    const Link desired{link.valid_to, first_live(older), EntryState::kLive};
     if (entry->compare_exchange_link(link, desired)) {
       link = desired;
       ++helped_;

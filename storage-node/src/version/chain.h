@@ -49,7 +49,7 @@
 // at or below it leads to is needed by nobody, and nobody follows that pointer: it may dangle. The compactor drops a
 // version whose valid_to is not above the horizon by reading it, without a look at its chain: no freeze, no unlinking,
 // no index. What may lead to it is its successor, which is at or below the horizon, or what had led there when that one
-// was dropped or collected. Dropped: by induction at or below the horizon too. Collected: collect() installs null
+// was dropped or collected. Dropped: by induction at or below the horizon too. Collected: it is frozen with null
 // behind it if it was at or below the horizon then; if it was above, a version above the present horizon may lead past
 // it, and whatever it had superseded is not dropped but killed and unlinked (TableCompactor::droppable()). A reverted
 // version hands its pointer up, but gives back the valid_to as well. The horizon rises before the compactor waits for
@@ -76,6 +76,9 @@
 // operation or the compactor has made a step. A sleeping writer's claim makes others answer kConflict, at once.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "common/base/ids.h"
 #include "common/snapshot/publication.h"
 #include "storage-node/src/index/hash_index.h"
@@ -101,6 +104,11 @@ class Chain {
     uint64_t versions = 0;
     uint64_t tombstones = 0;
     Version over_horizon;  ///< the highest of the versions that lay above the horizon, 0: none
+
+    void add(const Entry& version, Version horizon) {
+      ++versions;
+      if (version.version() > horizon) over_horizon = std::max(over_horizon, version.version());
+    }
   };
 
   /// Looks the key up.
@@ -148,6 +156,12 @@ class Chain {
   /// To dead, from exactly `expected`.
   static bool kill(Entry* entry, Link expected) {
     return entry->compare_exchange_link(expected, {expected.valid_to, expected.address, EntryState::kDead});
+  }
+  /// The same, of a version that was superseded and is garbage. One at or below the horizon leads nowhere any more:
+  /// what is behind it may be gone, and whoever stands on it goes on from what it reads here.
+  static bool kill_collected(Entry* entry, Link expected, Version horizon) {
+    Entry* const behind = entry->version() <= horizon ? nullptr : expected.address;
+    return entry->compare_exchange_link(expected, {expected.valid_to, behind, EntryState::kDead});
   }
   /// An appended entry that was never linked: nobody else changes it.
   static void kill_unlinked(Entry* entry);
