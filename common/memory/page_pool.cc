@@ -264,7 +264,9 @@ std::byte* PagePool::allocate(size_t size_bytes, Reserve reserve, Contents conte
   const std::scoped_lock lock(mutex_);
   // Relaxed: written under the lock that is held.
   const bool may_open_page = pages_in_use_.load(std::memory_order_relaxed) < pages_allowed(reserve);
-  const uint32_t unit = take_free(order, may_open_page, contents);
+  const size_t used = used_bytes() + size_bytes;
+  const bool within_share = used <= pages_allowed(reserve) * page_size_;
+  const uint32_t unit = within_share ? take_free(order, may_open_page, contents) : kNone;
   if (unit == kNone) {
     ++refused_;
     return nullptr;
@@ -278,7 +280,6 @@ std::byte* PagePool::allocate(size_t size_bytes, Reserve reserve, Contents conte
     dirty_free_units_ -= dirty_units(unit, units);
   }
   unpoison(address_of(unit), size_bytes);
-  const size_t used = used_bytes() + size_bytes;
   used_bytes_.store(used, std::memory_order_relaxed);  // a hint to readers without the lock
   high_watermark_bytes_ = std::max(high_watermark_bytes_, used);
   return address_of(unit);

@@ -11,9 +11,12 @@
 // A block's address is a multiple of its size (relative to 0, not only to the region), so that the header of a page is
 // found from any address inside by masking.
 //
-// Reserves (R6). Space is rationed in whole pages: a class may open a page (take it whole, or begin to split it) only
-// while the pages in use are below its limit; blocks inside pages that are split already are open to every class. So
-// the reserve of a higher class consists of whole, unfragmented pages.
+// Reserves (R6). Space is rationed twice. In whole pages: a class may open a page (take it whole, or begin to split it)
+// only while the pages in use are below its limit, so the reserve of a higher class begins as whole, unfragmented
+// pages. And in bytes: a class may take a block of a page that is split already only while all that is handed out stays
+// below so many pages' worth. Without that a reserve would not last: of a reserve's page that is opened for a small
+// block the rest, and with it whatever that block's user frees elsewhere in pieces, would be open to every class, and
+// the compactor would end up without a block for the few live entries of pages that are garbage else.
 //
 // Invariants (check_invariants()):
 //  1. Every unit belongs to exactly one block; every block is used or on exactly one free list.
@@ -60,8 +63,8 @@ struct PagePoolOptions {
   bool huge_pages = true;
   /// Touch every byte at start. Off only for tests: otherwise requests fault.
   bool prefault = true;
-  /// Share of the pages that each class may fill, ascending, by Reserve. Each class is given at least one page more
-  /// than the class before it.
+  /// Share of the pages, and of their bytes, that each class may fill, ascending, by Reserve. Each class is given at
+  /// least one page more than the class before it.
   std::array<double, kReserveClasses> limit_shares = {0.88, 0.92, 0.96, 1.0};
 };
 

@@ -1,17 +1,19 @@
 // A full pool: writes are refused at once, removes and undo go through, reverts need nothing, and what the compactor
 // frees is usable again (R6).
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "common/testing/random.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/version/table_fixture.h"
 
 namespace loam::storage {
 namespace {
 
-class ExhaustionTest : public testing::Test {
+class ExhaustionTest : public ::testing::Test {
  protected:
   explicit ExhaustionTest(TableKind kind = TableKind::kTransactional)
       : fixture_({.kind = kind,
@@ -139,6 +141,45 @@ TEST_F(ExhaustionTest, UpdatesUnderCollectionGoOnForEver) {
     if (i % 8 == 0) compact(8);
   }
   EXPECT_EQ(refused, 0u) << "half of the pool is live, the rest is enough to collect in time";
+}
+
+// Nothing is compacted before a write is refused, so writes take whatever has come free, wherever it lies: the pool is
+// full all the time, in pages of all sizes, and nearly every page that is garbage holds a tombstone that is not yet.
+TEST_F(ExhaustionTest, WhatIsRefusedFindsRoomSoon) {
+  constexpr size_t kMany = 1'000;
+  constexpr size_t kFew = 100;
+  constexpr int kPhases = 12;
+  constexpr int kWritesOfAPhase = 4'000;
+  constexpr int kSoon = 2'000;  // steps of the compactor
+  testing::Random random(testing::test_seed(1));
+  std::unordered_set<uint64_t> present;
+  for (int phase = 0; phase < kPhases; ++phase) {
+    const size_t wanted = phase % 2 == 0 ? kMany : kFew;
+    for (int i = 0; i < kWritesOfAPhase; ++i) {
+      const bool many = present.size() > wanted;
+      const Key key(many ? *present.begin() : random.below(2 * wanted));
+      const bool there = present.contains(key.value);
+      const bool remove = there && random.below(100) < (many ? 40u : 5u);
+      const auto t = manager_.begin();
+      for (int steps = 0;; ++steps) {
+        ASSERT_LT(steps, kSoon) << "phase " << phase << ", write " << i << ": nothing comes free";
+        if (steps > 0) compact(1);
+        const EpochGuard guard(thread_);
+        const StatusCode code = remove  ? table_.remove(me_, key, t.snapshot, t.id).code
+                                : there ? table_.update(me_, key, t.snapshot, t.id, as_bytes(row_)).code
+                                        : table_.insert(me_, key, t.snapshot, t.id, as_bytes(row_)).code;
+        if (code == StatusCode::kOk) break;
+        ASSERT_EQ(code, StatusCode::kNoSpace);
+      }
+      manager_.complete(t.id);
+      if (remove) {
+        present.erase(key.value);
+      } else {
+        present.insert(key.value);
+      }
+    }
+  }
+  EXPECT_GT(table_.counters().no_space, 100u);
 }
 
 class PlainExhaustionTest : public ExhaustionTest {
