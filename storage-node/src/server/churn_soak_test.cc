@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -44,7 +45,14 @@ struct Held {
   size_t used_bytes = 0;
   size_t pages = 0;
   size_t index_bytes = 0;
+  size_t index_keys = 0;  ///< records, and removed ones whose tombstones are not collected yet
   size_t limbo = 0;
+
+  void keep_most(const Held& other) {
+    for (const auto what : {&Held::used_bytes, &Held::pages, &Held::index_bytes, &Held::index_keys, &Held::limbo}) {
+      this->*what = std::max(this->*what, other.*what);
+    }
+  }
 };
 
 /// A node's memory without its network: the calling thread is the control thread.
@@ -76,17 +84,30 @@ class MemoryNode {
   void drop(size_t number) { registry_.remove(thread, TableId(number)); }
   Held held() {
     const EpochGuard guard(thread);
-    Held held{pool_->used_bytes(), 0, 0, epochs_.pending()};
+    Held held{.used_bytes = pool_->used_bytes(), .limbo = epochs_.pending()};
     for (const auto& [id, served] : registry_.view().tables) {
       held.pages += served->table->pages().pages().size();
-      held.index_bytes += served->table->index().statistics().bytes;
+      const HashIndexStatistics index = served->table->index().statistics();
+      held.index_bytes += index.bytes;
+      held.index_keys += index.live;
     }
     return held;
+  }
+  /// Whether the compactor's promise holds of the table: garbage that it can take away is no larger a share.
+  bool is_clean(Table& table) {
+    const EpochGuard guard(thread);
+    size_t filled = 0;
+    size_t garbage = 0;
+    for (const Page* const page : table.pages().pages()) {
+      filled += page->filled_bytes();
+      if (page->sealed()) garbage += page->garbage_bytes();
+    }
+    return static_cast<double>(garbage) <= CompactorOptions{}.dead_share * static_cast<double>(filled);
   }
   /// Waits until it holds; publishes meanwhile.
   template <class F>
   [[nodiscard]] bool comes(SharedManager& manager, F&& condition) {
-    for (const auto deadline = steady_clock::now() + kPatience; steady_clock::now() < deadline;) {
+    for (const auto deadline = steady_clock::now() + soak_time() + kPatience; steady_clock::now() < deadline;) {
       if (condition()) return true;
       publish(manager);
       thread.collect(64);
@@ -161,15 +182,15 @@ class Churner {
 
   /// `wanted`: the table shall have about so many keys of this writer.
   void step(size_t wanted) {
-    const uint64_t key = random_.below(2 * wanted) * kWriters + me_.writer();
+    // Above the wanted size keys that are there: among all that there may be, few would be left to find.
+    const bool many = versions_.size() > wanted;
+    const uint64_t key = many ? versions_.begin()->first : random_.below(2 * wanted) * kWriters + me_.writer();
     const auto t = manager_.begin();
     const auto known = versions_.find(key);
     const bool there = known != versions_.end();
     check(key, t.snapshot);
-    // Above the wanted size more is removed than inserted, and the reverse.
-    const bool remove = there && random_.below(100) < (versions_.size() > wanted ? 40u : 5u);
+    const bool remove = there && random_.below(100) < (many ? 40u : 5u);
     const bool update = there && !remove;
-    if (!there && versions_.size() > wanted) return manager_.complete(t.id);
     const StatusCode code = write(t, key, remove, update);
     ASSERT_EQ(code, StatusCode::kOk) << "key " << key;
     if (random_.one_in(8)) {
@@ -188,6 +209,7 @@ class Churner {
     for (const auto& [key, version] : versions_) check(key, now);
   }
   size_t keys() const { return versions_.size(); }
+  size_t writer() const { return me_.writer(); }
   uint64_t refused() const { return refused_; }
 
  private:
@@ -258,13 +280,21 @@ void expect_flat(const std::vector<Held>& cycles) {
     return m;
   };
   const size_t half = cycles.size() / 2;
-  for (const auto& [name, what] : {std::pair("bytes in use", &Held::used_bytes), std::pair("pages", &Held::pages),
-                                   std::pair("index bytes", &Held::index_bytes)}) {
-    const size_t early = most(0, half, what);
-    const size_t late = most(half, cycles.size(), what);
-    // Twice: a cycle may or may not be looked at while the index has two arrays.
-    EXPECT_LE(late, 2 * early) << name << " grew over " << cycles.size() << " cycles";
+  // Pages twice as many: the memory that a writer of a full pool gets lies in small pages one time, in large ones
+  // another.
+  for (const auto& [name, what, growth] :
+       {std::tuple("bytes in use", &Held::used_bytes, 4.0 / 3),
+        std::tuple("keys in the index", &Held::index_keys, 4.0 / 3), std::tuple("pages", &Held::pages, 2.0)}) {
+    const auto early = static_cast<double>(most(0, half, what));
+    const auto late = static_cast<double>(most(half, cycles.size(), what));
+    EXPECT_LE(late, growth * early) << name << " grew over " << cycles.size() << " cycles";
   }
+  // Not early against late: 40,000 keys may lie in 65,536 slots or in 131,072, by when the deleted slots among them
+  // were cleaned up last, and twice so many while they move. But never in more than two arrays of this size.
+  const size_t keys = most(0, cycles.size(), &Held::index_keys);
+  const double array_bytes = 2.0 * sizeof(uint64_t) * static_cast<double>(keys + keys / 8) / HashIndex::kChurnLoad;
+  EXPECT_LE(static_cast<double>(most(0, cycles.size(), &Held::index_bytes)), 2 * array_bytes)
+      << keys << " keys at most";
   EXPECT_LE(most(0, cycles.size(), &Held::limbo), 4'096u) << "objects that wait for an epoch";
 }
 
@@ -278,6 +308,7 @@ TEST(ChurnSoak, MemoryStaysFlat) {
   SharedManager manager;
   std::atomic<size_t> wanted{kWanted[0]};
   std::atomic<bool> done{false};
+  std::array<std::atomic<size_t>, kWriters> keys_of{};
   std::vector<std::unique_ptr<Churner>> churners;
   for (size_t w = 0; w < kWriters; ++w) {
     churners.push_back(std::make_unique<Churner>(*table, manager, node.epochs(), w, seed));
@@ -285,7 +316,10 @@ TEST(ChurnSoak, MemoryStaysFlat) {
   std::vector<std::thread> threads;
   for (auto& churner : churners) {
     threads.emplace_back([&] {
-      while (!done.load(std::memory_order_relaxed)) churner->step(wanted.load(std::memory_order_relaxed));
+      while (!done.load(std::memory_order_relaxed)) {
+        churner->step(wanted.load(std::memory_order_relaxed));
+        keys_of[churner->writer()].store(churner->keys(), std::memory_order_relaxed);
+      }
     });
   }
   std::atomic<uint64_t> scans{0};
@@ -297,18 +331,20 @@ TEST(ChurnSoak, MemoryStaysFlat) {
   });
   constexpr int kCycles = 8;
   std::vector<Held> cycles;
-  for (int cycle = 0; cycle < kCycles && !::testing::Test::HasFatalFailure(); ++cycle) {
+  for (int cycle = 0; cycle < kCycles && !::testing::Test::HasFailure(); ++cycle) {
     Held most;
     for (const size_t size : kWanted) {
       wanted.store(size, std::memory_order_relaxed);
-      for (const auto until = steady_clock::now() + soak_time() / (2 * kCycles); steady_clock::now() < until;) {
-        node.publish(manager);
-        const Held held = node.held();
-        for (const auto what : {&Held::used_bytes, &Held::pages, &Held::index_bytes, &Held::limbo}) {
-          most.*what = std::max(most.*what, held.*what);
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));  // poll interval
-      }
+      const auto until = steady_clock::now() + soak_time() / (2 * kCycles);
+      // Also until all records are there, or gone: on a loaded machine that takes longer, and cycles shall be alike.
+      const bool reached = node.comes(manager, [&] {
+        most.keep_most(node.held());
+        return steady_clock::now() >= until && std::ranges::all_of(keys_of, [&](const std::atomic<size_t>& keys) {
+                 const size_t now = keys.load(std::memory_order_relaxed);
+                 return now >= size - size / 16 && now <= size + size / 16;
+               });
+      });
+      EXPECT_TRUE(reached) << "the writers do not get to " << size << " records each";
     }
     cycles.push_back(most);
   }
@@ -323,8 +359,14 @@ TEST(ChurnSoak, MemoryStaysFlat) {
   churners.clear();
   EXPECT_GT(scans.load(std::memory_order_relaxed), 0u);
   EXPECT_GT(node.compacted().pages_freed, 0u);
-  // Pages with little garbage are left alone, and so are the tombstones in them.
-  EXPECT_TRUE(node.comes(manager, [&] { return table->keys() <= keys + keys / 10; }))
+  {
+    const EpochGuard guard(node.thread);
+    EXPECT_GT(table->index().statistics().migrations, 9u)
+        << "seven lead from 512 slots to 65,536: the slots of keys that are gone are not cleaned up";
+  }
+  // Tombstones are garbage like any: a table in which all garbage is below CompactorOptions::dead_share is left alone,
+  // and so are they. Here they are a hundredth of it, so one for fifty records stays until more is written.
+  EXPECT_TRUE(node.comes(manager, [&] { return node.is_clean(*table) && table->keys() <= keys + keys / 10; }))
       << table->keys() << " keys in the index, " << keys << " records: tombstones stay";
   node.check(manager);
 }
