@@ -201,8 +201,9 @@ TEST_F(ExecutorTest, WrongShardIsRefused) {
 TEST_F(ExecutorTest, WhatIsCompleteWritesNothingMore) {
   attach();
   registry->publish(*epoch_thread, publication(2, 50));
-  const auto insert = [](uint64_t id) {
-    return wire::Write{TransactionId(id), Snapshot(Version(50)), {{wire::WriteKind::kInsert, account(id), row(1)}}};
+  const Buffer one = row(1);
+  const auto insert = [&](uint64_t id) {
+    return wire::Write{TransactionId(id), Snapshot(Version(50)), {{wire::WriteKind::kInsert, account(id), one}}};
   };
   run(peer, std::pair(uint64_t{1}, insert(50)), std::pair(uint64_t{2}, insert(51)));
   EXPECT_TRUE(peer.answer<wire::Error>(1).status == StatusCode::kInvalidArgument);

@@ -38,16 +38,15 @@ ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const S
   }
   for (uint64_t hops = 0; entry != nullptr; ++hops) {
     const Link link = entry->load_link();
-    if (link.live() && snapshot.visible(entry->version())) {
+    if (!link.live()) {
+      Env::probe("node.read.passed_frozen");
+    } else if (snapshot.visible(entry->version())) {
       if (hops > 0) count(counters.hops, hops);
       if (entry->tombstone()) return {StatusCode::kNotFound, entry->version(), {}};
       return {StatusCode::kOk, entry->version(), entry->row()};
+    } else if (entry->version() <= horizon()) {
+      break;  // an uncovered snapshot: what lies behind may be gone
     }
-    if (link.live() && entry->version() <= horizon()) {
-      Env::probe("node.read.met_horizon");  // an uncovered snapshot: what lies behind may be gone
-      break;
-    }
-    if (!link.live()) Env::probe("node.read.passed_frozen");
     entry = link.address;
   }
   return {StatusCode::kNotFound, {}, {}};
