@@ -48,23 +48,26 @@ def threads_of(node):
     return {(task / "comm").read_text().strip(): task for task in tasks}
 
 
+def expect_cores(node, thread, cores):
+    """A thread names and binds itself when it begins, which may be after the server has said that it is ready."""
+    begun = time.monotonic()
+    while (task := threads_of(node).get(thread)) is None or os.sched_getaffinity(int(task.name)) != cores:
+        frame.expect(time.monotonic() - begun < frame.DEADLINE_S, f"{thread} runs on {cores}: {threads_of(node)}")
+        time.sleep(0.01)  # poll interval
+    return task
+
+
 def check_network_threads(manager):
     """They run on the cores that they were given, and do not sleep if they shall not."""
     cores = sorted(os.sched_getaffinity(0))
     listed = ",".join(map(str, cores[:2]))
     place = [*SMALL, "--manager", manager.address, "--network-threads", "3", "--network-cores", listed, "--never-sleep"]
     with frame.Server(NODE, *place) as node:
-        begun = time.monotonic()
-        threads = threads_of(node)
         for i in range(3):
-            core = cores[:2][i % len(cores[:2])]
-            while (allowed := os.sched_getaffinity(int(threads[f"loam-net-{i}"].name))) != {core}:  # binds itself
-                late = time.monotonic() - begun > frame.DEADLINE_S
-                frame.expect(not late, f"network thread {i} on core {core} of {listed}: {allowed}")
-                time.sleep(0.01)  # poll interval
-        frame.expect(os.sched_getaffinity(int(threads["loam-control"].name)) == set(cores), "the others are not bound")
+            task = expect_cores(node, f"loam-net-{i}", {cores[:2][i % len(cores[:2])]})
+        expect_cores(node, "loam-control", set(cores))
         begun = time.monotonic()
-        while int((threads["loam-net-0"] / "schedstat").read_text().split()[0]) < 200_000_000:
+        while int((task / "schedstat").read_text().split()[0]) < 200_000_000:
             frame.expect(time.monotonic() - begun < frame.DEADLINE_S, "an idle thread that never sleeps is busy")
             time.sleep(0.01)  # poll interval
         frame.expect(node.end() == frame.STOPPED, "it ends")
