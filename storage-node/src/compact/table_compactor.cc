@@ -7,6 +7,7 @@
 #include "common/base/assert.h"
 #include "common/base/env.h"
 #include "storage-node/src/compact/plan.h"
+#include "storage-node/src/log/row_prefetch.h"
 #include "storage-node/src/version/chain.h"
 
 namespace loam::storage {
@@ -28,15 +29,6 @@ constexpr size_t kFetchGroup = 16;
 void fetch_ahead(const Entry* entry) {
   constexpr size_t kAheadBytes = 4096;
   __builtin_prefetch(reinterpret_cast<const std::byte*>(entry) + kAheadBytes);
-}
-
-/// The part of an entry that is to be copied and does not share the header's lines.
-void prefetch_row(const Entry& entry) {
-  constexpr size_t kLine = 64;
-  constexpr size_t kMostBytes = 512;  // a longer copy is prefetched by the processor
-  const auto* const at = reinterpret_cast<const std::byte*>(&entry);
-  const size_t end = std::min<size_t>(entry.size_bytes, kMostBytes);
-  for (size_t line = kLine; line < end; line += kLine) __builtin_prefetch(at + line);
 }
 
 /// Memory that rewriting the page frees, for each byte that must be looked at and copied. Of pages of one size the one

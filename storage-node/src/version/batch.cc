@@ -6,6 +6,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/env.h"
+#include "storage-node/src/log/row_prefetch.h"
 
 namespace loam::storage {
 namespace {
@@ -39,16 +40,6 @@ VersionWrite version_write(const PointOperation& op) {
     default:
       return VersionWrite::remove_of(*op.snapshot, op.transaction);
   }
-}
-
-/// Brings the part of the newest row into the cache that does not share the header's lines: its reader copies it. 1.16
-/// times the gets of 200-byte rows out of 10 million records (loam-bench index).
-void prefetch_row(const Entry& entry) {
-  constexpr size_t kLine = 64;
-  constexpr size_t kMostBytes = 512;  // a longer copy is prefetched by the processor
-  const auto* const at = reinterpret_cast<const std::byte*>(&entry);
-  const size_t end = std::min<size_t>(entry.size_bytes, kMostBytes);
-  for (size_t line = kLine; line < end; line += kLine) __builtin_prefetch(at + line);
 }
 
 /// What the stages hand on for one operation.
