@@ -25,6 +25,8 @@ constexpr uint64_t kShortestJitterNs = 1'000;
 /// Where a client has all answers to its writes, and what a recoverer passes when it has taken some back.
 constexpr std::string_view kBeforeMark = "client.commit.writes_applied";
 constexpr std::string_view kReverted = "recoverer.reverted";
+/// A recoverer tells the commit manager that it fails.
+constexpr std::string_view kRecovererFails = "manager.recovery.recoverer_fails";
 constexpr uint64_t kJitterScales = 9;
 /// Steps of progress that a client is expected to make in a calm cluster.
 constexpr uint64_t kProgressSteps = 10;
@@ -37,8 +39,7 @@ Cluster::Cluster(const Plan& plan, World& world, Oracle& oracle)
   world_.set_crash_hook([this](ProcessNumber process) { on_crash(process); });
   world_.set_pause_hook(
       [this](ProcessNumber process, std::string_view point) { return on_pause_point(process, point); });
-  world_.set_rare_hook(
-      [this](std::string_view) { return world_.world_ns() < rare_until_ns_ && world_.random().one_in(rare_one_in_); });
+  world_.set_rare_hook([this](std::string_view name) { return on_rare(name); });
 }
 
 net::SimNetworkOptions Cluster::network_options() {
@@ -334,7 +335,9 @@ PauseDecision Cluster::die_with_the_mark() {
   world_.at(crash_ns, [this, process = slots_[0].process] {
     if (!calm_) world_.crash(process);
   });
-  return stall(2 * (crash_ns - world_.world_ns()));
+  const PauseDecision decision = stall(2 * (crash_ns - world_.world_ns()));
+  recoverer_stalled_until_ns_ = stalled_until_ns_;
+  return decision;
 }
 
 /// One client dies, or (the peer is the commit manager) all do, while that is cut off from the node.
@@ -375,6 +378,12 @@ PauseDecision Cluster::stall(uint64_t ns) {
   // Clocks of processes drift by some hundredths.
   stalled_until_ns_ = std::max(stalled_until_ns_, world_.world_ns() + ns + ns / 8);
   return {PauseDecision::Kind::kStall, ns};
+}
+
+bool Cluster::on_rare(std::string_view name) {
+  if (world_.world_ns() >= rare_until_ns_ || !world_.random().one_in(rare_one_in_)) return false;
+  // One that stands still says nothing. The commit manager, which takes its word for its end, would wait for it.
+  return name != kRecovererFails || world_.world_ns() >= recoverer_stalled_until_ns_;
 }
 
 PauseDecision Cluster::on_pause_point(ProcessNumber process, std::string_view point) {

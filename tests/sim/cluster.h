@@ -97,6 +97,7 @@ class Cluster {
   void accept_loss(commit::Core& core, const commit::NodeStatus& node);
   void judge(const commit::Statistics& now);
   void on_crash(ProcessNumber process);
+  bool on_rare(std::string_view name);
   PauseDecision on_pause_point(ProcessNumber process, std::string_view name);
   PauseDecision stall(uint64_t ns);
   void spring(const Fault& trap);
@@ -121,6 +122,7 @@ class Cluster {
   uint64_t rare_until_ns_ = 0;
   uint64_t rare_one_in_ = 0;
   uint64_t stalled_until_ns_ = 0;
+  uint64_t recoverer_stalled_until_ns_ = 0;
   uint64_t late_mark_ns_ = 0;  // a client goes on then, and marks what may have been rolled back
   bool faulty_ = false;
   bool calm_ = false;
