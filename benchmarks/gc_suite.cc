@@ -40,7 +40,7 @@ class GcSuite final : public Suite {
         ->check(CLI::Range(0, 1'000'000'000));
     app.add_option("--memory", memory_, "of the collected table's pool over its entries")
         ->capture_default_str()
-        ->check(CLI::Range(1.5, 10.0));
+        ->check(CLI::Range(1.0, 10.0));
     app.add_option("--only", only_, "one part of the suite: windows, tail, frees, snapshot or factors")
         ->check(CLI::IsMember({"windows", "tail", "frees", "snapshot", "factors"}));
     app.add_option("--series", series_, "write the windows of every turn into this file, as CSV");

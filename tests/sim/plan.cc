@@ -136,7 +136,7 @@ Fault make_late_mark(const Plan& plan, Random& random) {
   fault.kind = FaultKind::kLateMark;
   fault.at_ns = random.between(kFirstFaultNs, plan.calm_ns);
   fault.role = 1 + plan.nodes + static_cast<Role>(random.below(plan.clients));
-  fault.for_ns = plan.client_lease_ns + random.between(plan.client_lease_ns / 2, 2 * plan.client_lease_ns);
+  fault.for_ns = plan.client_lease_ns + random.between(plan.client_lease_ns / 4, plan.client_lease_ns);
   return fault;
 }
 
@@ -152,9 +152,14 @@ void choose_traits(Plan& plan) {
     }
   }
   if (!random.one_in(kTraitIn)) return;
+  uint64_t ends_ns = 0;
   for (uint64_t left = random.between(1, kMaxTraitFaults); left != 0; --left) {
     plan.faults.push_back(make_late_mark(plan, random));
+    // The commit manager dies while there are faults, and the client gets to its mark some time after this one.
+    const Fault& late = plan.faults.back();
+    ends_ns = std::max(ends_ns, late.at_ns + late.for_ns / 4 * 5 + plan.client_lease_ns);
   }
+  plan.calm_ns = std::max(plan.calm_ns, ends_ns);
 }
 
 std::string name_of(Role role, uint32_t nodes) {

@@ -91,7 +91,7 @@ bool Compactor::start_job(ThreadContext& thread) {
     }
   }
   if (best == nullptr) return false;
-  best->begin(usable_);
+  best->begin(usable_, epochs_.current());
   return true;
 }
 
@@ -101,6 +101,10 @@ bool Compactor::step(ThreadContext& thread, size_t budget) {
   if (waiting_ != nullptr && epochs_.passed(waiting_epoch_)) {
     usable_ = std::exchange(waiting_, nullptr);
     ++turn_;
+    const EpochGuard guard(thread.epochs());
+    for (const auto& table : tables_) {
+      if (table->phase() != TableCompactor::Phase::kIdle) table->raise_horizon(*usable_, epochs_.current());
+    }
   }
   bool busy = free_memory();
   bool worked = false;

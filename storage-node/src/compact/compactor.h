@@ -47,6 +47,7 @@ struct CompactorStatistics {
   uint64_t pages_freed = 0;
   uint64_t bytes_moved = 0;
   uint64_t entries_moved = 0;
+  uint64_t entries_fetched = 0;  ///< looked at ahead of moving or verifying them
   uint64_t versions_collected = 0;
   uint64_t tombstones_collected = 0;
   uint64_t jobs_without_room = 0;  ///< given up for want of target pages; tried again later

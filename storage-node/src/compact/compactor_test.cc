@@ -188,6 +188,30 @@ TEST_F(CompactorTest, ALateRevertBehindTheHorizonFollowsNothing) {
   }
 }
 
+TEST_F(CompactorTest, TheHorizonRisesWhileAJobGoesOn) {
+  const std::string row(100, 'r');
+  for (uint64_t key = 0; key < 300; ++key) put(key, row);
+  for (uint64_t key = 0; key < 300; key += 4) put(key, row);
+  compactor_.publish(manager_.publication());
+  for (int steps = 0; steps < 20; ++steps) compactor_.step(background_, 1);
+  ASSERT_EQ(table_.horizon(), Version()) << "too little garbage for a job";
+  for (uint64_t key = 1; key < 300; key += 8) put(key, row);
+  const auto step_until = [this](auto counter, uint64_t least) {
+    for (int steps = 0; compactor_.statistics().*counter < least; ++steps) {
+      ASSERT_LT(steps, 10'000);
+      compactor_.step(background_, 1);
+    }
+  };
+  step_until(&CompactorStatistics::entries_moved, 10);
+  const Version at_begin = table_.horizon();
+  for (uint64_t key = 0; key < 300; ++key) put(key, row);
+  compactor_.publish(manager_.publication());
+  step_until(&CompactorStatistics::pages_rewritten, 1);
+  EXPECT_GT(table_.horizon(), at_begin);
+  EXPECT_LT(compactor_.statistics().entries_moved, 50u) << "what was superseded after the job's begin is not copied";
+  compact(10);
+}
+
 TEST_F(CompactorTest, ATombstoneStaysForWhoMustConflictWithIt) {
   put(1, "row");
   const auto early = manager_.begin();  // read-write, does not see the removal
@@ -293,6 +317,18 @@ TEST_F(CompactorTest, ADroppedTableGivesItsMemoryBack) {
   EXPECT_TRUE(alive.expired());
 }
 
+TEST_F(CompactorTest, AnEntryIsLookedAtOnceInEachPhaseHoweverSmallTheSteps) {
+  constexpr uint64_t kPuts = 5'000;
+  for (uint64_t i = 0; i < kPuts; ++i) put(i % 8, "a row");
+  for (int publications = 0; publications < 8; ++publications) {
+    compactor_.publish(manager_.publication());
+    for (int idle = 0; idle < 20;) idle = compactor_.step(background_, 4) ? 0 : idle + 1;
+  }
+  EXPECT_GT(compactor_.statistics().versions_collected, kPuts / 2);
+  EXPECT_GT(compactor_.statistics().entries_fetched, kPuts / 2);
+  EXPECT_LE(compactor_.statistics().entries_fetched, 2 * kPuts);
+}
+
 class PlainCompactorTest : public CompactorTest {
  protected:
   PlainCompactorTest() : CompactorTest({.kind = TableKind::kNonTransactional, .writers = 2}) {}
@@ -380,7 +416,7 @@ class PageChoiceTest : public ::testing::Test {
       const EpochGuard guard(thread_);
       EXPECT_GT(compactor.choose(1, false), 0u);
     }
-    compactor.begin(nullptr);
+    compactor.begin(nullptr, fixture_.epochs.current());
     while (compactor.phase() != TableCompactor::Phase::kIdle) {
       compactor.step(me_, 100);
       fixture_.epochs.advance();
@@ -457,7 +493,7 @@ TEST_F(PageChoiceTest, NothingMovesBeforeItsWriterCanHaveLinkedIt) {
       const EpochGuard own(background_epochs);
       ASSERT_GT(compactor.choose(1, true), 0u);
     }
-    compactor.begin(nullptr);
+    compactor.begin(nullptr, fixture_.epochs.current());
     steps();
     for (Entry* const entry : appended) {
       EXPECT_TRUE(entry->load_link().live()) << "its writer would link what is not the record's any more";

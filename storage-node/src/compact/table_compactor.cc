@@ -147,12 +147,18 @@ void TableCompactor::add_small_pages(size_t budget_bytes) {
   }
 }
 
-void TableCompactor::begin(std::shared_ptr<const Publication> publication) {
+void TableCompactor::begin(std::shared_ptr<const Publication> publication, uint64_t epoch) {
   LOAM_DCHECK(phase_ == Phase::kIdle && !sources_.empty(), "a job begins with chosen pages");
   publication_ = std::move(publication);
-  if (transactional_ && publication_ != nullptr) table_->raise_horizon(publication_->seen_by_all());
-  skipped_before_ = skipped_;
+  if (publication_ != nullptr) raise_horizon(*publication_, epoch);
   enter(Phase::kBegun);
+}
+
+void TableCompactor::raise_horizon(const Publication& publication, uint64_t epoch) {
+  if (!transactional_ || rises_) return;
+  table_->raise_horizon(publication.seen_by_all());
+  rises_ = true;
+  rise_epoch_ = epoch;
 }
 
 void TableCompactor::enter(Phase phase) {
@@ -173,7 +179,7 @@ bool TableCompactor::for_each_entry(size_t budget, F&& f) {
       if (phase_ == Phase::kWalk) {
         fetch_ahead(at_);
       } else if (at_ == fetched) {
-        fetched = fetch_chains(at_, end);
+        fetched = fetch_chains(at_, end, budget + 1);
       }
       f(*at_);
     }
@@ -183,13 +189,14 @@ bool TableCompactor::for_each_entry(size_t budget, F&& f) {
 
 /// Brings slots and newest versions of the next entries' keys into the cache, all at once: moving an entry looks its
 /// key up, which by itself is two waits for memory. Entries that are frozen already are not moved, but verified.
-/// Returns the first one that was not looked at.
-const Entry* TableCompactor::fetch_chains(Entry* entry, const Entry* end) {
+/// Looks at up to `most` entries. Returns the first one that was not looked at.
+const Entry* TableCompactor::fetch_chains(Entry* entry, const Entry* end, size_t most) {
   std::array<uint64_t, kFetchGroup> hashes;
   std::array<Key, kFetchGroup> keys;
   const HashIndex& index = table_->index();
   size_t count = 0;
-  for (; entry != end && count < keys.size(); entry = Page::next(entry)) {
+  const size_t left = most;
+  for (; entry != end && count < keys.size() && most > 0; entry = Page::next(entry), --most) {
     fetch_ahead(entry);
     const Link link = entry->load_link();
     if (phase_ == Phase::kVerify ? link.live() : !link.live() || droppable(link)) continue;
@@ -199,11 +206,16 @@ const Entry* TableCompactor::fetch_chains(Entry* entry, const Entry* end) {
     index.prefetch_slot(hashes[count], phase_ == Phase::kMove);
     ++count;
   }
+  statistics_.entries_fetched += left - most;
   for (size_t i = 0; i < count; ++i) index.look(keys[i], hashes[i], true);
   return entry;
 }
 
 bool TableCompactor::step(ThreadContext& thread, size_t budget) {
+  if (rises_ && thread.epochs().domain().passed(rise_epoch_)) {
+    rises_ = false;
+    horizon_ = table_->horizon();
+  }
   switch (phase_) {
     case Phase::kIdle:
       return false;
@@ -236,7 +248,7 @@ bool TableCompactor::step(ThreadContext& thread, size_t budget) {
       const EpochGuard guard(thread.epochs());
       const auto verify = [&](const Entry& entry) {
         if (entry.load_link().live()) return;  // dropped
-        Chain(table_->index(), thread, Key(entry.key)).mend(table_->horizon());
+        Chain(table_->index(), thread, Key(entry.key)).mend(horizon_);
       };
       if (for_each_entry(budget, verify)) publish(thread);
       return true;
@@ -253,17 +265,15 @@ bool TableCompactor::garbage(const Entry& entry, const Link& link) const {
 
 /// Garbage that nobody can come upon: nothing needs to be done about it (horizon, version/chain.h).
 bool TableCompactor::droppable(const Link& link) const {
-  return transactional_ && link.live() && link.valid_to <= table_->horizon().value &&
-         link.valid_to > skipped_before_.value;
+  return transactional_ && link.live() && link.valid_to <= horizon_.value && link.valid_to > skipped_.value;
 }
 
 /// With everything under it, so that the move will find it alone.
 bool TableCompactor::garbage_tombstone(const Entry& entry, const Link& link) const {
   if (!entry.tombstone() || !link.open() || publication_ == nullptr) return false;
   if (!publication_->tombstone_garbage(entry.version())) return false;
-  const Version horizon = table_->horizon();
   const Entry* newer = &entry;
-  for (const Entry* older = link.address; older != nullptr && newer->version() > horizon;) {
+  for (const Entry* older = link.address; older != nullptr && newer->version() > horizon_;) {
     const Link seen = older->load_link();
     if (!garbage(*older, seen)) return false;
     newer = older;
@@ -337,11 +347,10 @@ Entry* TableCompactor::copy(const Entry& entry, Link link) {
 
 /// Kills what is garbage in the entry's chain, and the entry if it is, also where no chain leads to it any more.
 void TableCompactor::collect(Chain& chain, Entry& entry) {
-  const Version horizon = table_->horizon();
   Chain::Collected collected;
-  chain.collect(horizon, publication_.get(), &collected);
+  chain.collect(horizon_, publication_.get(), &collected);
   for (Link link = entry.load_link(); link.live() && garbage(entry, link); link = entry.load_link()) {
-    if (Chain::kill_collected(&entry, link, horizon)) collected.add(entry, horizon);
+    if (Chain::kill_collected(&entry, link, horizon_)) collected.add(entry, horizon_);
   }
   skipped_ = std::max(skipped_, collected.over_horizon);
   statistics_.versions_collected += collected.versions;
@@ -360,7 +369,7 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
   }
   Chain chain(table_->index(), thread, Key(entry.key));
   // Nothing behind a version at the horizon is anybody's.
-  const bool alone = entry.version() <= table_->horizon();
+  const bool alone = entry.version() <= horizon_;
   if (transactional_ && (!alone || !link.open() || entry.tombstone())) {
     collect(chain, entry);
     link = entry.load_link();
@@ -391,7 +400,7 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
   // What was found before still leads here, or to what has come above since; only a key that was absent may be there
   // now.
   if (!chain.cursor().found()) chain.refresh();
-  chain.mend(table_->horizon());
+  chain.mend(horizon_);
 }
 
 void TableCompactor::publish(ThreadContext& thread) {

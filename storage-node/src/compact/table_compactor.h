@@ -20,7 +20,8 @@
 // Retired pages wait in one queue for the table, freed strictly in order: a page's forward pointers lead into pages
 // that were retired later, so they stay readable as long as anybody has the page pinned (R18).
 //
-// A job keeps its publication to the end. An older one only keeps more: what is garbage once stays garbage.
+// A job keeps its publication to the end. An older one only keeps more: what is garbage once stays garbage. The horizon
+// rises meanwhile: chains that are written all the time are walked down to it for each entry that is moved.
 #pragma once
 
 #include <cstddef>
@@ -57,9 +58,11 @@ class TableCompactor {
   /// memory is short, the table's share does not matter. Costs a look at each page header. Idle only; caller holds a
   /// guard. `turn` counts the publications that became usable.
   size_t choose(uint64_t turn, bool pressure);
-  /// Begins the job on the chosen pages. Caller holds a guard: the table's horizon rises in it, so that every guard
-  /// that begins after the job's first epoch knows it (memory/epoch.h, step 1).
-  void begin(std::shared_ptr<const Publication> publication);
+  /// Begins the job on the chosen pages, and raises the horizon.
+  void begin(std::shared_ptr<const Publication> publication, uint64_t epoch);
+  /// A publication has become usable: the table's horizon rises to it, unless the last rise is not known to every guard
+  /// yet. Caller holds a guard, in `epoch`: every guard that begins after that knows it (memory/epoch.h, step 1).
+  void raise_horizon(const Publication& publication, uint64_t epoch);
 
   /// Works on the job under way: up to `budget` entries. False: nothing to do but to wait. Enters guards of its own.
   bool step(ThreadContext& thread, size_t budget);
@@ -101,7 +104,7 @@ class TableCompactor {
   void enter(Phase phase);
   template <class F>
   bool for_each_entry(size_t budget, F&& f);
-  const Entry* fetch_chains(Entry* entry, const Entry* end);
+  const Entry* fetch_chains(Entry* entry, const Entry* end, size_t most);
   void count(const Entry& entry);
   void plan();
   bool take_targets();
@@ -125,10 +128,12 @@ class TableCompactor {
   std::vector<Page*> targets_;
   size_t target_ = 0;  // the one that copies go to
   std::shared_ptr<const Publication> publication_;
+  Version horizon_;          // of the table, as every guard knows it
+  bool rises_ = false;       // to the table's, when this epoch has passed
+  uint64_t rise_epoch_ = 0;
   // Versions up to this may have been collected while they were above the horizon: what they had superseded may be led
-  // to by others. Now, and when the job began.
+  // to by others.
   Version skipped_;
-  Version skipped_before_;
   uint64_t quiet_epoch_ = 0;   // when the job began
   uint64_t settle_epoch_ = 0;  // of the last move
   // Where the present phase stands.
