@@ -74,13 +74,17 @@ const ModelTransaction* OrderCheck::writer_seen(const ModelTransaction& reader, 
     const auto writer = model_.by_id_.find(seen.version);
     return writer == model_.by_id_.end() ? nullptr : &model_.at(writer->second);
   }
-  // Absent: known only if there is one removal that it can be, of a record that was there for the reader.
+  // Absent: known only if there is one removal that it can be, of a record that was there for the reader: not of one
+  // that may have been lost, written anew and removed again after the snapshot.
   const auto [remover, count] = model_.removals(reader, place, 0);
   if (remover == nullptr) return nullptr;
   const auto& chain = model_.chains_.at(place);
   for (auto entry = chain.begin(); entry != chain.end() && entry->first < remover->id.value; ++entry) {
     const ModelTransaction& writer = model_.at(entry->second);
-    if (writer.visible_by < reader.requested && writer.write_of(place)->leaves_record()) return remover;
+    if (writer.visible_by < reader.requested && writer.write_of(place)->leaves_record() &&
+        !model_.excused(writer, place)) {
+      return remover;
+    }
   }
   return nullptr;
 }
