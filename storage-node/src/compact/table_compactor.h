@@ -128,8 +128,8 @@ class TableCompactor {
   std::vector<Page*> targets_;
   size_t target_ = 0;  // the one that copies go to
   std::shared_ptr<const Publication> publication_;
-  Version horizon_;          // of the table, as every guard knows it
-  bool rises_ = false;       // to the table's, when this epoch has passed
+  Version horizon_;     // of the table, as every guard knows it
+  bool rises_ = false;  // to the table's, when this epoch has passed
   uint64_t rise_epoch_ = 0;
   // Versions up to this may have been collected while they were above the horizon: what they had superseded may be led
   // to by others.
