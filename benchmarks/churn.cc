@@ -26,6 +26,10 @@ constexpr TableId kTable{1};
 constexpr uint64_t kWindowNs = 100'000'000;
 /// How often the commit manager publishes.
 constexpr uint64_t kPublishNs = 10'000'000;
+/// In step: puts for each publication, entries of a step, and steps in vain after which nothing is left to do.
+constexpr size_t kPutsPerPublication = 4096;
+constexpr size_t kEntriesPerStep = 4096;
+constexpr int kIdleSteps = 8;
 /// Puts between two looks at the clocks.
 constexpr size_t kPutsPerLook = 128;
 
@@ -88,6 +92,8 @@ class ChurnedNode::Session {
         epochs_(node.epochs_),
         thread_(epochs_, "bench"),
         me_(thread_, 0),
+        worker_thread_(epochs_, "worker"),
+        worker_(worker_thread_, 1),
         compactor_(options.compaction ? storage::CompactorOptions{} : never(), pool_, epochs_),
         registry_(epochs_, pool_, compactor_, storage::Registry::Options{2, {}}),
         background_(registry_, compactor_, pool_, epochs_, share_, {.writer = 1}) {
@@ -112,6 +118,7 @@ class ChurnedNode::Session {
     load();
     if (options_.long_snapshot) old_ = Snapshot(Version(last_));
     publish();
+    if (options_.in_step) background_.stop();
     rewrite();
     result_.refused = refused_;
     result_.most_frees = thread_.most_frees();
@@ -170,8 +177,14 @@ class ChurnedNode::Session {
     for (size_t i = 0; i < keys.size(); ++i) {
       while (operations[i].code == StatusCode::kNoSpace) {  // as a client would: again, until there is room
         ++refused_;
-        sched_yield();
-        publish_when_due(wall_ns());
+        LOAM_CHECK(!options_.in_step || refused_ < options_.puts, "compaction finds no room");
+        if (options_.in_step) {
+          publish();
+          compact();
+        } else {
+          sched_yield();
+          publish_when_due(wall_ns());
+        }
         const EpochGuard guard(thread_);
         execute(me_, {&operations[i], 1});
       }
@@ -202,6 +215,10 @@ class ChurnedNode::Session {
         write(PointKind::kUpdate, {keys.data(), count});
       }
       puts += count;
+      if (options_.in_step) {
+        if (puts % kPutsPerPublication < options_.batch) publish();
+        compact();
+      }
       if (puts < next_look) continue;
       next_look = puts + kPutsPerLook;
       const uint64_t now_ns = wall_ns();
@@ -222,8 +239,17 @@ class ChurnedNode::Session {
     result_.mean_log_bytes = looks == 0 ? 0 : log_bytes / static_cast<double>(looks);
   }
 
+  /// For as long as there is something to do.
+  void compact() {
+    result_.peak_bytes = std::max(result_.peak_bytes, pool_.used_bytes());
+    for (int idle = 0; idle < kIdleSteps;) {
+      idle = compactor_.step(worker_, kEntriesPerStep) ? 0 : idle + 1;
+      worker_thread_.collect(kEntriesPerStep);
+    }
+  }
+
   bool publish_when_due(uint64_t now_ns) {
-    if (now_ns - published_ns_ < kPublishNs) return false;
+    if (options_.in_step || now_ns - published_ns_ < kPublishNs) return false;
     publish();
     published_ns_ = now_ns;
     return true;
@@ -299,6 +325,8 @@ class ChurnedNode::Session {
   EpochDomain& epochs_;
   EpochThread thread_;
   storage::ThreadContext me_;
+  EpochThread worker_thread_;  // in step
+  storage::ThreadContext worker_;
   storage::Compactor compactor_;
   storage::Registry registry_;
   storage::CompactionShare share_{{}};  // the writing thread has a core of its own

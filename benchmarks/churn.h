@@ -41,6 +41,9 @@ struct ChurnOptions {
   /// Puts of one guard and one transaction.
   size_t batch = kChurnBatch;
   bool compaction = true;
+  /// No background thread while records are rewritten: the writing thread takes steps of compaction after each
+  /// transaction until nothing is left to do. What is moved then does not depend on how fast the threads are.
+  bool in_step = false;
   /// One snapshot, taken after the load, stays open for the whole run.
   bool long_snapshot = false;
   /// Off: publications name that snapshot as a floor alone, under which everything later is kept.

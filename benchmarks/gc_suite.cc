@@ -41,8 +41,8 @@ class GcSuite final : public Suite {
     app.add_option("--memory", memory_, "of the collected table's pool over its entries")
         ->capture_default_str()
         ->check(CLI::Range(1.0, 10.0));
-    app.add_option("--only", only_, "one part of the suite: windows, tail, frees, snapshot or factors")
-        ->check(CLI::IsMember({"windows", "tail", "frees", "snapshot", "factors"}));
+    app.add_option("--only", only_, "one part of the suite: windows, effort, tail, frees, snapshot or factors")
+        ->check(CLI::IsMember({"windows", "effort", "tail", "frees", "snapshot", "factors"}));
     app.add_option("--series", series_, "write the windows of every turn into this file, as CSV");
   }
 
@@ -52,6 +52,7 @@ class GcSuite final : public Suite {
     if (puts_ == 0) puts_ = records_ / 2 * (run.quick ? 6 : 10);
     const auto wanted = [&](const char* part) { return only_.empty() || only_ == part; };
     if (wanted("windows")) windows(run);
+    if (wanted("effort")) effort(run);
     if (wanted("tail")) tail(run);
     if (wanted("frees")) frees(run);
     if (wanted("snapshot")) long_snapshot(run);
@@ -142,6 +143,28 @@ class GcSuite final : public Suite {
     rows("without", without);
     out.flush();
     LOAM_CHECK(out.good(), "cannot write the file of --series");
+  }
+
+  /// By counts: what is copied for a put, and the memory it takes, when compaction keeps up with the writer.
+  void effort(Run& run) const {
+    ChurnOptions churn;
+    churn.records = run.quick ? 1'000'000 : 8'000'000;
+    churn.puts = churn.records / 2 * 6;
+    churn.in_step = true;
+    churn.seed = run.seed;
+    const auto live = static_cast<double>(churn.records * ChurnedNode::kEntryBytes);
+    for (const double over_live : {1.6, 2.0}) {
+      ChurnedNode node(static_cast<size_t>(over_live * live));
+      const ChurnResult result = node.run(churn);
+      const nlohmann::ordered_json options = {
+          {"records", churn.records},  {"rewritten", churn.records / 2},
+          {"puts", churn.puts},        {"memory_over_live", over_live},
+          {"refused", result.refused}, {"pages_rewritten", result.compactor.pages_rewritten}};
+      const auto moved = static_cast<double>(result.compactor.entries_moved) / static_cast<double>(churn.puts);
+      run.report.add("gc.moved_per_put", {{moved}}, "entries", Better::kLower, options);
+      run.report.add("gc.kept_up_peak_over_live", {{static_cast<double>(result.peak_bytes) / live}}, "ratio",
+                     Better::kLower, options);
+    }
   }
 
   /// The slowest of single puts into a table of 10,000 keys.
