@@ -73,18 +73,31 @@ bool Compactor::free_memory() {
   return true;
 }
 
+/// How short memory is: 0 up to the fill at which it matters, 1 where no room is left for the largest job.
+double Compactor::hurry() const {
+  const double fill = pool_.fill();
+  if (fill <= options_.pressure_fill && !Env::rare("node.compact.pressure")) return 0;
+  const auto room = static_cast<double>(pool_.free_pages(Reserve::kWrite));
+  const auto job = static_cast<double>(options_.max_sources);
+  if (room <= job || fill >= 1) return 1;
+  const double full = 1 - job * (1 - fill) / room;
+  return full <= options_.pressure_fill
+             ? 1
+             : std::clamp((fill - options_.pressure_fill) / (full - options_.pressure_fill), 0.01, 1.0);
+}
+
 bool Compactor::start_job(ThreadContext& thread) {
   const auto jobs =
       std::ranges::count_if(tables_, [](const auto& table) { return table->phase() != TableCompactor::Phase::kIdle; });
   if (static_cast<size_t>(jobs) >= options_.max_jobs) return false;
-  const bool pressure = pool_.fill() > options_.pressure_fill || Env::rare("node.compact.pressure");
+  const double hurry = this->hurry();
   const EpochGuard guard(thread.epochs());
   TableCompactor* best = nullptr;
   size_t most = 0;
-  for (size_t i = 0; i < tables_.size() && (pressure || (i < kLooksPerStep && best == nullptr)); ++i) {
+  for (size_t i = 0; i < tables_.size() && (hurry > 0 || (i < kLooksPerStep && best == nullptr)); ++i) {
     TableCompactor& table = *tables_[next_look_++ % tables_.size()];
     if (table.dropped() || table.phase() != TableCompactor::Phase::kIdle) continue;
-    const size_t garbage = table.choose(turn_, pressure);
+    const size_t garbage = table.choose(turn_, hurry);
     if (garbage > most) {
       best = &table;
       most = garbage;

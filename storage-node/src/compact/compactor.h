@@ -24,11 +24,13 @@
 namespace loam::storage {
 
 struct CompactorOptions {
-  /// A table with a larger share of (estimated) garbage is compacted.
+  /// A table with a larger share of (estimated) garbage is compacted: its pages with more than that.
   double dead_share = 0.25;
   /// Pages with a smaller share are left alone, also when memory is short: rewriting them frees too little.
   double min_page_dead_share = 0.05;
-  /// Above this fill of the pool every table with pages above that share is compacted, the one with most garbage first.
+  /// Above this fill of the pool every table is compacted, the one with most garbage first: pages with twice
+  /// `dead_share` and more, then with less and less of it down to `min_page_dead_share`, when what a job may need is
+  /// all the room that is left.
   double pressure_fill = 0.7;
   /// A table whose gets walk more entries than this beyond the first, on average since the last look, is compacted too.
   double max_mean_hops = 2.0;
@@ -92,6 +94,7 @@ class Compactor {
   void take_mail(ThreadContext& thread);
   bool free_memory();
   bool start_job(ThreadContext& thread);
+  double hurry() const;
 
   mutable Mutex mutex_;
   // Guarded by mutex_: what other threads left for the stepping thread, and what it left for them.

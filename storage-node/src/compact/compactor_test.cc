@@ -414,7 +414,7 @@ class PageChoiceTest : public ::testing::Test {
   void run_job(TableCompactor& compactor) {
     {
       const EpochGuard guard(thread_);
-      EXPECT_GT(compactor.choose(1, false), 0u);
+      EXPECT_GT(compactor.choose(1, 0), 0u);
     }
     compactor.begin(nullptr, fixture_.epochs.current());
     while (compactor.phase() != TableCompactor::Phase::kIdle) {
@@ -431,7 +431,7 @@ class PageChoiceTest : public ::testing::Test {
     }
     const EpochGuard guard(thread_);
     EXPECT_EQ(fixture_.table->check_invariants(), "");
-    EXPECT_EQ(compactor.choose(1, false) > 0, statistics.jobs_without_room == 0) << "not again before the next turn";
+    EXPECT_EQ(compactor.choose(1, 0) > 0, statistics.jobs_without_room == 0) << "not again before the next turn";
     return statistics;
   }
 
@@ -441,6 +441,26 @@ class PageChoiceTest : public ::testing::Test {
   std::vector<Version> versions_ = std::vector<Version>(kKeys);
   std::vector<std::pair<std::byte*, size_t>> taken_;
 };
+
+TEST_F(PageChoiceTest, TheMoreRoomThereIsTheMoreGarbageMakesAPageWorthIt) {
+  CompactorStatistics statistics;
+  TableCompactor compactor(fixture_.table, CompactorOptions{}, statistics);
+  uint64_t turn = 0;
+  const auto chooses = [&](double hurry) {
+    const EpochGuard guard(thread_);
+    return compactor.choose(++turn, hurry) > 0;
+  };
+  const auto spoil_one_of = [&](uint64_t one_of) {
+    for (uint64_t key = 0; key < kKeys; key += one_of) put(key);
+  };
+  EXPECT_FALSE(chooses(1)) << "there is no garbage";
+  spoil_one_of(7);
+  EXPECT_FALSE(chooses(0)) << "the table has less than a quarter";
+  spoil_one_of(10);
+  EXPECT_FALSE(chooses(0.01)) << "no page is half garbage";
+  spoil_one_of(11);
+  EXPECT_TRUE(chooses(1)) << "for want of better";
+}
 
 TEST_F(PageChoiceTest, WhatIsGarbageThroughoutGoesFirst) {
   for (uint64_t key = 0; key < 30; ++key) put(key);  // pages 1 to 3: 4, 8 and 16 KiB
@@ -491,7 +511,7 @@ TEST_F(PageChoiceTest, NothingMovesBeforeItsWriterCanHaveLinkedIt) {
     Page::of(appended.front())->add_garbage(60'000);
     {
       const EpochGuard own(background_epochs);
-      ASSERT_GT(compactor.choose(1, true), 0u);
+      ASSERT_GT(compactor.choose(1, 1), 0u);
     }
     compactor.begin(nullptr, fixture_.epochs.current());
     steps();
@@ -514,9 +534,9 @@ TEST_F(PageChoiceTest, AJobWithoutRoomIsTriedAgainWhenPagesComeFree) {
   run_job(compactor);
   ASSERT_EQ(statistics.jobs_without_room, 1u);
   const EpochGuard guard(thread_);
-  EXPECT_EQ(compactor.choose(1, true), 0u) << "not at once: it would be in vain again";
+  EXPECT_EQ(compactor.choose(1, 1), 0u) << "not at once: it would be in vain again";
   ++statistics.pages_freed;  // of another table; no publication has come, and nobody has written here
-  EXPECT_GT(compactor.choose(1, true), 0u);
+  EXPECT_GT(compactor.choose(1, 1), 0u);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST(RankingTest, PagesAreRankedByOneLookAtEach) {
   TableCompactor compactor(fixture.table, options, statistics);
   const GarbageThread garbage(pages);
   for (int round = 0; round < kRounds; ++round) {
-    ASSERT_GT(compactor.choose(static_cast<uint64_t>(round), true), 0u) << "round " << round << " ranks nothing";
+    ASSERT_GT(compactor.choose(static_cast<uint64_t>(round), 1), 0u) << "round " << round << " ranks nothing";
   }
 }
 

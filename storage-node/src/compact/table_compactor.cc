@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "common/base/assert.h"
@@ -81,7 +82,7 @@ bool TableCompactor::worth_a_look(const TableCounters& counters, size_t pages) {
   return true;
 }
 
-size_t TableCompactor::choose(uint64_t turn, bool pressure) {
+size_t TableCompactor::choose(uint64_t turn, double hurry) {
   LOAM_DCHECK(phase_ == Phase::kIdle, "one job at a time");
   turn_ = turn;
   sources_.clear();
@@ -99,9 +100,8 @@ size_t TableCompactor::choose(uint64_t turn, bool pressure) {
       continue;
     }
     garbage += page_garbage;
-    if (static_cast<double>(page_garbage) > options_.min_page_dead_share * static_cast<double>(page_filled)) {
-      sources_.push_back({.page = page, .worth = worth(*page)});
-    }
+    const double share = static_cast<double>(page_garbage) / static_cast<double>(page_filled);
+    if (share > options_.min_page_dead_share) sources_.push_back({.page = page, .share = share, .worth = worth(*page)});
   }
   const uint64_t gets = counters.gets - gets_seen_;
   const bool far = gets >= kGetsForMean &&
@@ -110,9 +110,9 @@ size_t TableCompactor::choose(uint64_t turn, bool pressure) {
     gets_seen_ = counters.gets;
     hops_seen_ = counters.hops;
   }
-  if (!pressure && !far && static_cast<double>(garbage) <= options_.dead_share * static_cast<double>(filled)) {
-    sources_.clear();
-  }
+  const bool over = static_cast<double>(garbage) > options_.dead_share * static_cast<double>(filled);
+  const double least = far ? options_.min_page_dead_share : least_share(over, hurry);
+  std::erase_if(sources_, [least](const Source& source) { return source.share <= least; });
   std::ranges::sort(sources_, std::ranges::greater(), &Source::worth);
   size_t bytes = 0;  // of pages that need copying
   size_t chosen = 0;
@@ -129,6 +129,14 @@ size_t TableCompactor::choose(uint64_t turn, bool pressure) {
   look_again_ = chosen > 0;
   if (chosen > 0) add_small_pages(table_->log().pool().page_size());
   return chosen_garbage;
+}
+
+/// The share of garbage above which a page is worth its rewriting. A page of which a tenth is garbage costs nine copies
+/// for each entry that comes free: as long as there is room, waiting is cheaper.
+double TableCompactor::least_share(bool over, double hurry) const {
+  const double by_table = over ? options_.dead_share : 1;
+  if (hurry == 0) return by_table;
+  return std::min(by_table, std::lerp(2 * options_.dead_share, options_.min_page_dead_share, hurry));
 }
 
 /// Remainders of earlier jobs come along, so that they do not pile up.

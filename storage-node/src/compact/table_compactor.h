@@ -54,10 +54,10 @@ class TableCompactor {
   Table& table() { return *table_; }
   Phase phase() const { return phase_; }
 
-  /// Looks whether a job is worth it, and chooses its pages. Returns their garbage in bytes, 0: none. `pressure`:
-  /// memory is short, the table's share does not matter. Costs a look at each page header. Idle only; caller holds a
-  /// guard. `turn` counts the publications that became usable.
-  size_t choose(uint64_t turn, bool pressure);
+  /// Looks whether a job is worth it, and chooses its pages. Returns their garbage in bytes, 0: none. `hurry`, from 0
+  /// to 1: memory is short, and the shorter, the less garbage makes a page worth it, whatever the table's share. Costs
+  /// a look at each page header. Idle only; caller holds a guard. `turn` counts the publications that became usable.
+  size_t choose(uint64_t turn, double hurry);
   /// Begins the job on the chosen pages, and raises the horizon.
   void begin(std::shared_ptr<const Publication> publication, uint64_t epoch);
   /// A publication has become usable: the table's horizon rises to it, unless the last rise is not known to every guard
@@ -81,7 +81,8 @@ class TableCompactor {
   struct Source {
     Page* page = nullptr;
     bool small = false;  ///< comes along whatever its garbage
-    double worth = 0;    ///< when it was looked at: writers make garbage while the pages are ranked
+    double share = 0;    ///< of garbage, when it was looked at: writers make garbage while the pages are ranked
+    double worth = 0;    ///< then, too
     /// Sizes of the entries that may have to be kept. Tombstones are among them: an insert may claim one before its
     /// turn.
     std::vector<uint32_t> kept = {};
@@ -98,6 +99,7 @@ class TableCompactor {
   };
 
   bool worth_a_look(const TableCounters& counters, size_t pages);
+  double least_share(bool over, double hurry) const;
   void add_small_pages(size_t budget_bytes);
   bool resting(const Page* page) const;
   void rest(const Page* page);
