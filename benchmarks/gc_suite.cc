@@ -149,7 +149,7 @@ class GcSuite final : public Suite {
   void effort(Run& run) const {
     ChurnOptions churn;
     churn.records = run.quick ? 1'000'000 : 8'000'000;
-    churn.puts = churn.records / 2 * 6;
+    churn.puts = churn.records / 2 * 10;
     churn.in_step = true;
     churn.seed = run.seed;
     const auto live = static_cast<double>(churn.records * ChurnedNode::kEntryBytes);
