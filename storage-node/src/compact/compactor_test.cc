@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "storage-node/src/compact/table_compactor.h"
+#include "storage-node/src/version/chain.h"
 #include "storage-node/src/version/table_fixture.h"
 
 namespace loam::storage {
@@ -167,6 +168,24 @@ TEST_F(CompactorTest, WhatACollectedVersionSupersededIsUnlinkedBeforeItGoes) {
   EXPECT_GT(third->version(), table_.horizon());
   EXPECT_EQ(third->load_link().address, nullptr) << "the first version's memory is gone, and something leads to it";
   EXPECT_EQ(as_text(third->row()), "third");
+}
+
+TEST_F(CompactorTest, WhatIsCollectedAtTheHorizonLeadsNowhere) {
+  for (const uint64_t key : {1, 2}) put(key, "first"), put(key, "second"), put(key, "third");
+  const EpochGuard guard(thread_);
+  const auto collected = [&](uint64_t key, bool at_the_horizon) {
+    Entry* const second = table_.index().find(Key(key)).head->load_link().address;
+    const Link link = second->load_link();
+    EXPECT_NE(link.address, nullptr);
+    const Version horizon = at_the_horizon ? second->version() : Version(second->valid_from - 1);
+    table_.raise_horizon(Version(link.valid_to));  // for the checks at the end: nobody reads what is cut off here
+    EXPECT_TRUE(Chain::kill_collected(second, link, horizon));
+    return second->load_link();
+  };
+  EXPECT_NE(collected(2, false).address, nullptr) << "a version above the horizon leads on: readers pass over it";
+  const Link dead = collected(1, true);
+  EXPECT_EQ(dead.state, EntryState::kDead);
+  EXPECT_EQ(dead.address, nullptr) << "a late revert of its successor would bring back what may be gone";
 }
 
 TEST_F(CompactorTest, ALateRevertBehindTheHorizonFollowsNothing) {
