@@ -66,10 +66,12 @@ def check_network_threads(manager):
         for i in range(3):
             task = expect_cores(node, f"loam-net-{i}", {cores[:2][i % len(cores[:2])]})
         expect_cores(node, "loam-control", set(cores))
-        begun = time.monotonic()
-        while int((task / "schedstat").read_text().split()[0]) < 200_000_000:
-            frame.expect(time.monotonic() - begun < frame.DEADLINE_S, "an idle thread that never sleeps is busy")
-            time.sleep(0.01)  # poll interval
+        # Not by processor time: beside other programs a thread that gives way in every round gets little of it.
+        states = []
+        while len(states) < 100:
+            states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
+            time.sleep(0.002)  # poll interval
+        frame.expect(states.count("R") > 90, f"an idle thread that never sleeps runs: {states}")
         frame.expect(node.end() == frame.STOPPED, "it ends")
 
 
