@@ -123,7 +123,7 @@ void RecoveryDriver::take_note(Core& core, const Note& note, uint64_t now_ns) {
       if (!current) break;
       Env::probe("manager.recovery.recoverer_failed");
       log_warning("recovery: the recoverer ends, another one follows: " + note.status.to_string());
-      end_worker(now_ns);
+      end_worker(core, now_ns);
       break;
   }
 }
@@ -158,7 +158,7 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
     start_ns_ = now_ns + kRestartNs;
     return false;
   }
-  left_ = {};
+  left_ = session_;
   start_ns_ = now_ns + kRetryStartNs;
   client::RecovererOptions options;
   options.session = core.open_recoverer(now_ns);
@@ -188,13 +188,15 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   return true;
 }
 
-void RecoveryDriver::end_worker(uint64_t now_ns) {
+void RecoveryDriver::end_worker(Core& core, uint64_t now_ns) {
   add(ended_, worker_->statistics());
   worker_.reset();
-  forget_worker(now_ns);
+  forget_worker(core, now_ns);
 }
 
-void RecoveryDriver::forget_worker(uint64_t now_ns) {
+void RecoveryDriver::forget_worker(Core& core, uint64_t now_ns) {
+  left_ = session_;
+  static_cast<void>(core.open_recoverer(now_ns));  // fences it
   given_.clear();
   scanning_ = false;
   watch_ns_ = 0;
@@ -225,15 +227,13 @@ bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {
     // To end it would be to wait for it. What it still says is told to the core, or to nobody.
     static std::vector<std::unique_ptr<RecoveryWorker>>& hanging = *new std::vector<std::unique_ptr<RecoveryWorker>>;
     hanging.push_back(std::move(worker_));
-    left_ = session_;
-    static_cast<void>(core.open_recoverer(now_ns));  // fences it
-    forget_worker(now_ns);
+    forget_worker(core, now_ns);
     return true;
   }
   if (idle_looks_ >= kIdleLooks) {
     log_error("recovery: the recoverer has " + std::to_string(given_.size()) +
               " transactions and ends none, though no node is away; another one follows");
-    end_worker(now_ns);
+    end_worker(core, now_ns);
     return true;
   }
   return false;

@@ -40,8 +40,10 @@ using StartRecovery = std::function<Result<std::unique_ptr<RecoveryWorker>>(clie
 ///
 /// Invariants: (1) the recoverer hears that an outcome is acknowledged after the core has it (R5); (2) what an earlier
 /// recoverer said after it was replaced is told to the core, since it was decided at the nodes, but acknowledged to
-/// nobody; (3) a scan that ends while none is due is repeated; (4) a recoverer that hangs is replaced: it can
-/// be left where it hangs, since the next one starts when the nodes refuse the session of this one.
+/// nobody; (3) a scan that ends while none is due is repeated; (4) the next
+/// recoverer starts when the nodes refuse the session of the one before: what that one had sent may still be executed
+/// until then, and would put back undo records that the next one has cleared. So one that hangs can be left where it
+/// hangs.
 class RecoveryDriver {
  public:
   /// How soon after a change the core is asked what there is to do; and a lower bound between two questions.
@@ -110,8 +112,8 @@ class RecoveryDriver {
   void take_note(Core& core, const Note& note, uint64_t now_ns);
   void check(Core& core, uint64_t now_ns);
   bool start_worker(Core& core, uint64_t now_ns);
-  void end_worker(uint64_t now_ns);
-  void forget_worker(uint64_t now_ns);
+  void end_worker(Core& core, uint64_t now_ns);
+  void forget_worker(Core& core, uint64_t now_ns);
   void refresh_catalog(const Core& core, uint64_t now_ns);
 
   const StartRecovery start_;
@@ -132,7 +134,7 @@ class RecoveryDriver {
   // Of the watch: since when, and what was seen last.
   uint64_t watch_ns_ = 0;  // not before; 0: nothing was seen yet
   SessionId session_;      // the worker's
-  SessionId left_;         // of one that hangs and was left, until it is fenced everywhere
+  SessionId left_;         // of the worker before, until it is fenced everywhere
   uint64_t rounds_ = 0;
   uint64_t ended_tasks_ = 0;
   uint32_t silent_looks_ = 0;

@@ -235,6 +235,18 @@ TEST_F(RecoveryDriverTest, ARecovererThatEndsNothingIsReplaced) {
   EXPECT_EQ(record(1).tasks.size(), 3u);
 }
 
+TEST_F(RecoveryDriverTest, AnotherStartsWhenTheNodesRefuseTheOneThatFailed) {
+  (void)dead_client(1);
+  run_for(kBeyondLeaseNs);
+  ASSERT_EQ(records.size(), 1u);
+  record().options.on_failed({StatusCode::kFenced, "its time is over"});
+  run_for(4 * RecoveryDriver::kRestartNs, false);
+  EXPECT_FALSE(record().running);
+  EXPECT_EQ(records.size(), 1u) << "what it has sent may still be executed, and put back what another one clears";
+  run_for(2 * RecoveryDriver::kRestartNs);
+  EXPECT_EQ(records.size(), 2u);
+}
+
 TEST_F(RecoveryDriverTest, AnotherFollowsThoughNothingElseHappens) {
   (void)dead_client(3);
   run_for(kBeyondLeaseNs);
@@ -244,6 +256,8 @@ TEST_F(RecoveryDriverTest, AnotherFollowsThoughNothingElseHappens) {
     driver.step(harness->core, false);
   }
   ASSERT_FALSE(record().running) << "it ended nothing";
+  harness->run_for(RecoveryDriver::kCheckNs);
+  harness->acknowledge_fence(node);
   const uint64_t end = harness->now_ns + 2 * RecoveryDriver::kRestartNs;
   while (records.size() == 1 && driver.next_deadline_ns() <= end) {
     harness->now_ns = std::max(harness->now_ns + 1, driver.next_deadline_ns());
