@@ -462,8 +462,9 @@ class PageChoiceTest : public ::testing::Test {
 };
 
 TEST_F(PageChoiceTest, TheMoreRoomThereIsTheMoreGarbageMakesAPageWorthIt) {
+  const CompactorOptions options;
   CompactorStatistics statistics;
-  TableCompactor compactor(fixture_.table, CompactorOptions{}, statistics);
+  TableCompactor compactor(fixture_.table, options, statistics);
   uint64_t turn = 0;
   const auto chooses = [&](double hurry) {
     const EpochGuard guard(thread_);
