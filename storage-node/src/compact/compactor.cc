@@ -76,14 +76,12 @@ bool Compactor::free_memory() {
 /// How short memory is: 0 up to the fill at which it matters, 1 where no room is left for the largest job.
 double Compactor::hurry() const {
   const double fill = pool_.fill();
-  if (fill <= options_.pressure_fill && !Env::rare("node.compact.pressure")) return 0;
+  if (fill <= options_.pressure_fill) return Env::rare("node.compact.pressure") ? 1 : 0;
   const auto room = static_cast<double>(pool_.free_pages(Reserve::kWrite));
   const auto job = static_cast<double>(options_.max_sources);
-  if (room <= job || fill >= 1) return 1;
+  if (room <= job) return 1;
   const double full = 1 - job * (1 - fill) / room;
-  return full <= options_.pressure_fill
-             ? 1
-             : std::clamp((fill - options_.pressure_fill) / (full - options_.pressure_fill), 0.01, 1.0);
+  return full <= fill ? 1 : (fill - options_.pressure_fill) / (full - options_.pressure_fill);
 }
 
 bool Compactor::start_job(ThreadContext& thread) {
