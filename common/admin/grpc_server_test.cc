@@ -12,11 +12,10 @@
 
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
+#include "common/testing/patience.h"
 
 namespace loam {
 namespace {
-
-using namespace std::chrono_literals;
 
 /// gRPC starts no server without a method.
 class OneMethod final : public grpc::Service {
@@ -34,7 +33,7 @@ int health(const std::string& address) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const auto channel = grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + 10s);
+  context.set_deadline(std::chrono::system_clock::now() + testing::kPatience);
   grpc::CompletionQueue queue;
   grpc::GenericStub stub(channel);
   const grpc::Slice nothing;  // a HealthCheckRequest without a service

@@ -34,5 +34,23 @@ TEST(AtomicDword, HalvesNeverTear) {
   EXPECT_EQ(word.load_both().low, 2 * kRounds);
 }
 
+TEST(AtomicDword, EitherHalfShowsWhatCameBeforeTheSwap) {
+  for (const bool high : {false, true}) {
+    Env::AtomicDword word;
+    int published = 0;  // for ThreadSanitizer to judge
+    std::thread writer([&] {
+      published = 1;
+      Dword expected{};
+      ASSERT_TRUE(word.compare_exchange(expected, {1, 1}));
+    });
+    const auto half = [&] {
+      return high ? word.load_high(std::memory_order_acquire) : word.load_low(std::memory_order_acquire);
+    };
+    while (half() == 0) std::this_thread::yield();
+    EXPECT_EQ(published, 1);
+    writer.join();
+  }
+}
+
 }  // namespace
 }  // namespace loam

@@ -6,6 +6,9 @@
 
 #include <immintrin.h>
 #include <time.h>
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 #include "common/base/dword.h"
 #ifdef LOAM_ASSERTIONS
@@ -25,7 +28,14 @@ class AtomicDword {
   explicit AtomicDword(Dword value) : low_(value.low), high_(value.high) {}
 
   uint64_t load_low(std::memory_order order) const { return __atomic_load_n(&low_, static_cast<int>(order)); }
-  uint64_t load_high(std::memory_order order) const { return __atomic_load_n(&high_, static_cast<int>(order)); }
+  uint64_t load_high(std::memory_order order) const {
+    const uint64_t high = __atomic_load_n(&high_, static_cast<int>(order));
+#ifdef __SANITIZE_THREAD__
+    // ThreadSanitizer keeps what a swap released at the word's address, which is the low half's.
+    if (order != std::memory_order_relaxed) __tsan_acquire(const_cast<uint64_t*>(&low_));
+#endif
+    return high;
+  }
 
   /// Both halves at one instant: a compare-and-swap that changes nothing. The memory must be writable. 14 ns.
   Dword load_both() { return detail::unpack(__sync_val_compare_and_swap(word(), 0, 0)); }

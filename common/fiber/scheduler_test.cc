@@ -1,6 +1,7 @@
 #include "common/fiber/scheduler.h"
 
 #include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -189,6 +190,20 @@ TEST(FiberScheduler, TellsOfAFiberThatHoldsTheThread) {
   finish(scheduler);
   ASSERT_GE(holds.size(), 1u);
   EXPECT_EQ(holds.front().fiber, 0u);
+}
+
+TEST(FiberScheduler, TellsOfNoHoldsWhileItEnds) {
+  bool ending = false;
+  uint64_t told_at_the_end = 0;
+  SchedulerOptions options;
+  options.long_hold_ns = 1;  // every fiber holds the thread for longer
+  options.on_long_hold = [&](const LongHold&) { told_at_the_end += ending ? 1 : 0; };
+  auto scheduler = std::make_unique<FiberScheduler>(options);
+  ASSERT_TRUE(scheduler->spawn([] {}).ok());
+  finish(*scheduler);  // its stack waits for another fiber now
+  ending = true;
+  scheduler.reset();
+  EXPECT_EQ(told_at_the_end, 0u);
 }
 
 TEST(FiberScheduler, TheIdleHookGetsTheTimeUntilTheNextDeadline) {

@@ -211,6 +211,7 @@ void Switcher::close() {
   LOAM_CHECK(living_ == 0,
              "a fiber scheduler ends while fibers live: end what they wait for, then run() until they end");
   closing_ = true;
+  hook_ = nullptr;  // whom it would tell of a slow end may be ending with its scheduler
   while (parked_ != nullptr) {
     Worker* worker = std::exchange(parked_, parked_->next_parked);
     wake(worker->context());
@@ -220,7 +221,6 @@ void Switcher::close() {
   algorithm_.forget_buried();
   closing_ = false;
   owner_ = nullptr;
-  hook_ = nullptr;
 }
 
 bool Switcher::spawn(Task& task) {

@@ -24,9 +24,10 @@ bool EpochDomain::advance() {
     if (seen == kIdle || seen == epoch) continue;
     if (blocked_epoch_.load(std::memory_order_relaxed) != epoch) {  // hints, see stall()
       blocked_since_ns_.store(Env::now_ns(), std::memory_order_relaxed);
-      blocked_slot_.store(i, std::memory_order_relaxed);
       blocked_epoch_.store(epoch, std::memory_order_relaxed);
     }
+    // Whoever blocks this epoch has done so since it began: the time holds for the next blocker too.
+    blocked_slot_.store(i, std::memory_order_relaxed);
     return false;
   }
   // Release: what happened before the ends of the guards scanned happens before whoever reads the new epoch. Acquire on

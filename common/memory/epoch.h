@@ -160,6 +160,8 @@ class EpochThread {
   size_t collect(size_t budget);
 
   bool inside() const { return depth_ > 0; }
+  /// Guards begun so far, not counting those inside of others.
+  uint64_t guards() const { return guards_; }
   size_t pending() const { return count_; }
   /// The most objects freed at the end of one guard: what one batch of requests paid for others.
   size_t most_frees() const { return most_frees_; }
@@ -186,6 +188,7 @@ class EpochThread {
   const size_t slot_;
   // Owner thread only.
   unsigned depth_ = 0;
+  uint64_t guards_ = 0;
   unsigned exits_ = 0;
   size_t retired_here_ = 0;  // in the present guard
   size_t count_ = 0;         // in limbo
@@ -211,6 +214,7 @@ class [[nodiscard]] EpochGuard {
 
 inline void EpochThread::enter() {
   if (depth_++ > 0) return;
+  ++guards_;
   retired_here_ = 0;
   // Acquire: what had ended before this epoch began is seen ended. A stale epoch only delays frees.
   const uint64_t epoch = domain_.epoch_.load(std::memory_order_acquire);

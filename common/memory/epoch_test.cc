@@ -165,6 +165,24 @@ TEST(Epoch, AStalledThreadIsNamed) {
   EXPECT_FALSE(domain.stall(0, stall));
 }
 
+TEST(Epoch, TheThreadThatStaysIsNamedWhenAnotherHeldItUpFirst) {
+  EpochDomain domain;
+  EpochThread slow(domain, "slow");
+  EpochThread stalled(domain, "stalled");
+  const EpochGuard guard(stalled);
+  EpochStall stall;
+  {
+    const EpochGuard short_one(slow);
+    EXPECT_TRUE(domain.advance());
+    EXPECT_FALSE(domain.advance());
+    ASSERT_TRUE(domain.stall(0, stall));
+    EXPECT_EQ(stall.thread, "slow");
+  }
+  EXPECT_FALSE(domain.advance());
+  ASSERT_TRUE(domain.stall(0, stall)) << "no memory is freed, and nobody is named";
+  EXPECT_EQ(stall.thread, "stalled");
+}
+
 TEST(EpochDeathTest, TooManyThreads) {
   EpochDomain domain;
   std::vector<std::unique_ptr<EpochThread>> threads;

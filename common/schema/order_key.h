@@ -1,0 +1,47 @@
+// Images of values in int64 that keep their order, so that one comparison of integers serves every type.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+namespace loam {
+
+namespace order_key_detail {
+inline constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
+inline constexpr uint64_t kSignBit = uint64_t{1} << 63;
+}  // namespace order_key_detail
+
+/// Order-preserving image of a float in the integers, in the order of docs/semantics.md: NaN highest, -0 equal to +0.
+inline int64_t order_key(double value) {
+  if (value != value) return order_key_detail::kHighest;
+  const auto bits = std::bit_cast<int64_t>(value + 0.0);      // -0 + 0 is +0
+  return bits ^ ((bits >> 63) & order_key_detail::kHighest);  // negative numbers fall as their bits rise
+}
+
+/// A float with this order key.
+inline double float_of_key(int64_t key) {
+  if (key == order_key_detail::kHighest) return std::numeric_limits<double>::quiet_NaN();
+  return std::bit_cast<double>(key ^ ((key >> 63) & order_key_detail::kHighest));
+}
+
+/// The first eight bytes of a text, zeros behind its end, as a number in the order of the bytes: of two texts with
+/// different heads the one with the lower head is the lower one.
+inline int64_t head_key(std::string_view text) {
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, text.data(), std::min(text.size(), sizeof bytes));
+  return static_cast<int64_t>(__builtin_bswap64(bytes) ^ order_key_detail::kSignBit);
+}
+
+/// The same of the text read backwards.
+inline int64_t tail_key(std::string_view text) {
+  uint64_t bytes = 0;
+  const size_t n = std::min(text.size(), sizeof bytes);
+  std::memcpy(reinterpret_cast<char*>(&bytes) + (sizeof bytes - n), text.data() + (text.size() - n), n);
+  return static_cast<int64_t>(bytes ^ order_key_detail::kSignBit);
+}
+
+}  // namespace loam
