@@ -13,6 +13,16 @@ uint16_t shard_of(TableId table, Key key) {
   return static_cast<uint16_t>(XXH3_64bits_withSeed(words.data(), sizeof(words), kSeed) % kVirtualShards);
 }
 
+std::string_view to_string(IndexState state) {
+  switch (state) {
+    case IndexState::kBuilding:
+      return "building";
+    case IndexState::kReady:
+      return "ready";
+  }
+  return "?";
+}
+
 std::string_view to_string(NodeState state) {
   switch (state) {
     case NodeState::kLive:

@@ -22,16 +22,56 @@ inline constexpr std::string_view kTransactionTableName = "loam.transactions";
 /// Blocks of distributed counters.
 inline constexpr std::string_view kCounterTableName = "loam.counters";
 
+/// A field of an index's keys.
+struct IndexPart {
+  uint16_t field = 0;  ///< its number in the table's schema
+  bool descending = false;
+
+  bool operator==(const IndexPart&) const = default;
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.field), v(m.descending);
+  }
+};
+
+/// Most fields of one index's keys.
+inline constexpr size_t kMaxIndexParts = 15;
+
+/// What an index can be used for (R29).
+enum class IndexState : uint8_t {
+  kBuilding = 1,  ///< transactions maintain it, nobody reads it
+  kReady = 2,     ///< transactions that begin with a catalog that says so read it
+};
+
+/// "building", "ready".
+std::string_view to_string(IndexState state);
+
+/// What an index is of. An index is a table, too: the non-transactional one of its tree's nodes.
+struct IndexDefinition {
+  TableId table;  ///< TableId(0): this is no index
+  std::vector<IndexPart> parts;
+  bool unique = false;
+  CatalogVersion ready_since = 0;  ///< 0: it is being built
+
+  explicit operator bool() const { return table != TableId(); }
+  IndexState state() const { return ready_since == 0 ? IndexState::kBuilding : IndexState::kReady; }
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.table), v(m.parts), v(m.unique), v(m.ready_since);
+  }
+};
+
 /// One table, as the catalog knows it.
 struct TableInfo {
   TableId id;
   std::string name;
   TableKind kind{};
   Schema schema;
+  IndexDefinition index{};
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.id), v(m.name), v(m.kind), v(m.schema);
+    v(m.id), v(m.name), v(m.kind), v(m.schema), v(m.index);
   }
 };
 

@@ -198,17 +198,19 @@ struct CatalogReply {
   }
 };
 
-/// Acknowledged when every live node has the table (R30). The same name, schema and kind again gives the same table;
-/// another schema or kind is kAlreadyExists.
+/// Acknowledged when every live node has the table (R30). The same name and definition again gives the same table;
+/// another definition is kAlreadyExists. An index is created in state kBuilding, with the schema of index_node_schema()
+/// (R29).
 struct CreateTable {
   static constexpr Opcode kOpcode = Opcode::kCreateTable;
   std::string name;
   TableKind kind{};
   Schema schema;
+  IndexDefinition index{};
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.name), v(m.kind), v(m.schema);
+    v(m.name), v(m.kind), v(m.schema), v(m.index);
   }
 };
 
@@ -224,6 +226,29 @@ struct TableCreated {
   }
 };
 
+/// An index has entries of all records that were there before it (R29): it is kReady from now on. Repeating it is
+/// harmless. kNoSuchTable: no such index, or not any more.
+struct FinishIndex {
+  static constexpr Opcode kOpcode = Opcode::kFinishIndex;
+  TableId index;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.index);
+  }
+};
+
+struct IndexFinished {
+  static constexpr Opcode kOpcode = Opcode::kIndexFinished;
+  CatalogVersion catalog_version = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.catalog_version);
+  }
+};
+
+/// Of a table, its indexes go with it.
 struct DropTable {
   static constexpr Opcode kOpcode = Opcode::kDropTable;
   std::string name;

@@ -16,6 +16,8 @@ std::string_view to_string(Opcode opcode) {
   switch (opcode) {
       // clang-format off
     case Opcode::kError: return "kError";
+    case Opcode::kPing: return "kPing";
+    case Opcode::kPong: return "kPong";
     case Opcode::kAttach: return "kAttach";
     case Opcode::kAttached: return "kAttached";
     case Opcode::kRead: return "kRead";
@@ -33,6 +35,7 @@ std::string_view to_string(Opcode opcode) {
     case Opcode::kScanChunk: return "kScanChunk";
     case Opcode::kScanCredit: return "kScanCredit";
     case Opcode::kScanCancel: return "kScanCancel";
+    case Opcode::kScanProgress: return "kScanProgress";
     case Opcode::kOpenSession: return "kOpenSession";
     case Opcode::kSessionOpened: return "kSessionOpened";
     case Opcode::kBegin: return "kBegin";
@@ -47,6 +50,8 @@ std::string_view to_string(Opcode opcode) {
     case Opcode::kTableCreated: return "kTableCreated";
     case Opcode::kDropTable: return "kDropTable";
     case Opcode::kTableDropped: return "kTableDropped";
+    case Opcode::kFinishIndex: return "kFinishIndex";
+    case Opcode::kIndexFinished: return "kIndexFinished";
     case Opcode::kCloseSession: return "kCloseSession";
     case Opcode::kSessionClosed: return "kSessionClosed";
     case Opcode::kRenewSession: return "kRenewSession";

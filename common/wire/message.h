@@ -174,6 +174,28 @@ struct Error {
   }
 };
 
+/// Asks a server for nothing but an answer; needs no session. Repeated, it is answered again.
+struct Ping {
+  static constexpr Opcode kOpcode = Opcode::kPing;
+  Bytes payload;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.payload);
+  }
+};
+
+/// With the payload that was sent.
+struct Pong {
+  static constexpr Opcode kOpcode = Opcode::kPong;
+  Bytes payload;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.payload);
+  }
+};
+
 /// Appends a whole message to `out`.
 template <Message M>
 void encode_message(const M& message, uint64_t sequence, Buffer& out) {

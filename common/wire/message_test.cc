@@ -20,12 +20,14 @@ Schema some_schema() {
   return Schema::make({{"owner", FieldType::kText, false}, {"balance", FieldType::kInt64, true}}).value();
 }
 
+IndexDefinition some_index() { return {TableId(7), {{1, true}, {0, false}}, true, 12}; }
+
 TableInfo some_table() { return {TableId(7), "accounts", TableKind::kTransactional, some_schema()}; }
 
 Catalog some_catalog() {
   Catalog catalog;
   catalog.version = 12;
-  catalog.tables = {some_table()};
+  catalog.tables = {some_table(), {TableId(8), "by_owner", TableKind::kNonTransactional, some_schema(), some_index()}};
   catalog.nodes = {{NodeId(1), Incarnation(3), "tcp://127.0.0.1:7401", "127.0.0.1:7411", NodeState::kLost}};
   catalog.shards.version = 11;
   catalog.shards.owners.assign(kVirtualShards, NodeId(1));
@@ -127,11 +129,18 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   scan.map_version = 3;
   scan.shards = {1, 2, 1023};
   scan.credits = 8;
+  scan.time_limit_ns = 9;
+  scan.progress_interval_ns = 10;
+  scan.explain = true;
   check_codec(scan);
   check_codec(ScanChunk{row});
-  check_codec(ScanDone{Status(), {1, 2, 3, 4, 5, 6, 7}, 8});
+  check_codec(ScanChunk{{}, 7, 1'000});
+  check_codec(Ping{row});
+  check_codec(Pong{row});
+  check_codec(ScanDone{Status(), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 11, "by column"});
   check_codec(ScanCredit{4});
   check_codec(ScanCancel{});
+  check_codec(ScanProgress{{.pages = 3, .pages_total = 7, .busy_ns = 1}});
 }
 
 TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
@@ -150,7 +159,10 @@ TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(GetCatalog{});
   check_codec(CatalogReply{some_catalog()});
   check_codec(CreateTable{"accounts", TableKind::kTransactional, some_schema()});
+  check_codec(CreateTable{"by_owner", TableKind::kNonTransactional, some_schema(), some_index()});
   check_codec(TableCreated{some_table(), true, 13});
+  check_codec(FinishIndex{TableId(8)});
+  check_codec(IndexFinished{15});
   check_codec(DropTable{"accounts"});
   check_codec(TableDropped{14});
   check_codec(CloseSession{});

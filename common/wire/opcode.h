@@ -8,12 +8,16 @@ namespace loam::wire {
 
 /// Version of everything in common/wire and of the record layout. Peers of another version are refused at connection
 /// set-up with kUnsupportedVersion.
-inline constexpr uint16_t kProtocolVersion = 3;
+inline constexpr uint16_t kProtocolVersion = 5;
 
 /// Numbers are never reused. Odd numbers answer the even number before them; pushes and one-way messages are even.
 enum class Opcode : uint8_t {
   // any → any
   kError = 1,  ///< answers any request: a Status
+
+  // anybody → any server
+  kPing = 2,
+  kPong = 3,
 
   // client → storage node
   kAttach = 10,
@@ -30,9 +34,10 @@ enum class Opcode : uint8_t {
   kPlainWriteReply = 21,
   kScan = 22,
   kScanDone = 23,
-  kScanChunk = 24,   ///< storage node → client, any number before kScanDone
-  kScanCredit = 26,  ///< client → storage node, one way
-  kScanCancel = 28,  ///< client → storage node, one way; kScanDone follows
+  kScanChunk = 24,     ///< storage node → client, any number before kScanDone
+  kScanCredit = 26,    ///< client → storage node, one way
+  kScanCancel = 28,    ///< client → storage node, one way; kScanDone follows
+  kScanProgress = 30,  ///< storage node → client, one way, as often as the scan asked for it
 
   // client → commit manager
   kOpenSession = 40,
@@ -55,6 +60,8 @@ enum class Opcode : uint8_t {
   kSessionRenewed = 59,
   kAskOutcomes = 60,
   kOutcomes = 61,
+  kFinishIndex = 62,
+  kIndexFinished = 63,
 
   // storage node → commit manager
   kRegisterNode = 70,
@@ -73,6 +80,9 @@ enum class Opcode : uint8_t {
   kAcceptLoss = 88,
   kLossAccepted = 89,
 };
+
+/// One of several answers to a request, and not the last.
+constexpr bool more_follow(Opcode opcode) { return opcode == Opcode::kScanChunk || opcode == Opcode::kScanProgress; }
 
 /// "kBegin"; empty for a number that is no opcode.
 std::string_view to_string(Opcode opcode);

@@ -248,37 +248,55 @@ struct Scan {
   std::vector<uint16_t> shards;  ///< empty: all shards that the node owns in that version
   uint32_t credits = 0;          ///< chunks the node may send before it waits for kScanCredit
   Query query;
+  uint64_t time_limit_ns = 0;         ///< from arrival; beyond: kTimeout. 0: none
+  uint64_t progress_interval_ns = 0;  ///< kScanProgress no more often than this; 0: never
+  bool explain = false;               ///< kScanDone says how the query would be evaluated, nothing is read
+  /// Memory of the client for this scan's chunks (net::RemoteRegion), on offer until kScanDone: `credits` slots of
+  /// region_bytes / credits each, used in turn. A slot is free again when the credit for its chunk is back. 0: none
+  uint64_t region = 0;
+  uint64_t region_bytes = 0;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
     v(m.table), v(m.snapshot), v(m.map_version), v(m.shards), v(m.credits), v(m.query);
+    v(m.time_limit_ns), v(m.progress_interval_ns), v(m.explain), v(m.region), v(m.region_bytes);
   }
 };
 
-/// Rows, column-wise, in the Arrow layout of common/schema/chunk.h.
+/// What chunks fit into, but for those of records that are larger: the size of a slot that a client should offer.
+inline constexpr size_t kScanSlotBytes = size_t{260} << 10;
+
+/// Rows, column-wise, in the Arrow layout of common/schema/chunk.h: in the message, or, written before it, in a slot of
+/// the region that the scan named.
 struct ScanChunk {
   static constexpr Opcode kOpcode = Opcode::kScanChunk;
-  Bytes chunk;
+  Bytes chunk;                 ///< empty: in the slot
+  uint32_t slot = 0;           ///< its number
+  uint32_t bytes_in_slot = 0;  ///< from the slot's beginning
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.chunk);
+    v(m.chunk), v(m.slot), v(m.bytes_in_slot);
   }
 };
 
 /// What a query cost.
 struct ScanStatistics {
-  uint64_t pages = 0;        ///< pages read
-  uint64_t pages_total = 0;  ///< pages of the table when the query joined
-  uint64_t records = 0;      ///< entries looked at
-  uint64_t rows = 0;         ///< rows that matched
+  uint64_t pages = 0;          ///< pages read
+  uint64_t pages_skipped = 0;  ///< pages that could hold nothing that the query selects
+  uint64_t pages_total = 0;    ///< pages of the table when the query joined
+  uint64_t records = 0;        ///< entries looked at
+  uint64_t rows = 0;           ///< rows that matched
   uint64_t chunks = 0;
   uint64_t bytes = 0;       ///< of chunks
+  uint64_t busy_ns = 0;     ///< time of scan threads; of what queries share, each has an equal part
+  uint64_t queued_ns = 0;   ///< from arrival to the first page
   uint64_t elapsed_ns = 0;  ///< from arrival to the end
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.pages), v(m.pages_total), v(m.records), v(m.rows), v(m.chunks), v(m.bytes), v(m.elapsed_ns);
+    v(m.pages), v(m.pages_skipped), v(m.pages_total), v(m.records), v(m.rows), v(m.chunks), v(m.bytes);
+    v(m.busy_ns), v(m.queued_ns), v(m.elapsed_ns);
   }
 };
 
@@ -287,10 +305,22 @@ struct ScanDone {
   Status status;
   ScanStatistics statistics;
   uint64_t retry_after_ns = 0;  ///< as in Error
+  std::string_view plan{};      ///< if the scan asked to explain: lines of text
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.status), v(m.statistics), v(m.retry_after_ns);
+    v(m.status), v(m.statistics), v(m.retry_after_ns), v(m.plan);
+  }
+};
+
+/// How far the scan with this message's sequence has come.
+struct ScanProgress {
+  static constexpr Opcode kOpcode = Opcode::kScanProgress;
+  ScanStatistics statistics;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.statistics);
   }
 };
 

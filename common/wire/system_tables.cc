@@ -18,6 +18,12 @@ const Schema& counter_table_schema() {
   return schema;
 }
 
+const Schema& index_node_schema() {
+  static const Schema schema =
+      Schema::make({{"base", FieldType::kBlob, false}, {"delta", FieldType::kBlob, false}}).value();
+  return schema;
+}
+
 std::optional<uint16_t> mark_field(const TableInfo& table) {
   if (table.name != kTransactionTableName || table.kind != TableKind::kNonTransactional) return std::nullopt;
   if (table.schema != transaction_table_schema()) return std::nullopt;

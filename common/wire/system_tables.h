@@ -40,6 +40,14 @@ const Schema& transaction_table_schema();
 /// (name text, next int64)
 const Schema& counter_table_schema();
 
+/// Of the table that every index is, key = number of a node of its tree. Field numbers:
+struct IndexNodeFields {
+  static constexpr uint16_t kBase = 0;   ///< blob: what a node is; its layout is the Bd-tree's, and so is the delta's
+  static constexpr uint16_t kDelta = 1;  ///< blob: small changes since, replaced alone
+};
+/// (base blob, delta blob)
+const Schema& index_node_schema();
+
 /// The field that WriteKind::kMark changes in a table's rows: `state` of loam.transactions. Other tables have none.
 std::optional<uint16_t> mark_field(const TableInfo& table);
 
