@@ -93,7 +93,7 @@ function(loam_library name)
 endfunction()
 
 # loam_program(NAME SOURCES … DEPS … [JEMALLOC]): an executable that ships. The only thing that pays for link-time
-# optimisation. With JEMALLOC its malloc is jemalloc's, unless a sanitizer brings its own: for servers, never for the
+# optimisation. With JEMALLOC its malloc is jemalloc's, unless a sanitizer brings its own: for what runs servers, not the
 # client library, which leaves malloc to the application.
 function(loam_program name)
   cmake_parse_arguments(arg "JEMALLOC" "" "SOURCES;DEPS" ${ARGN})
@@ -110,6 +110,20 @@ function(loam_program name)
     target_compile_options(${name} PRIVATE -flto=auto)
     target_link_options(${name} PRIVATE -flto=auto -fuse-linker-plugin)
   endif()
+endfunction()
+
+# loam_module(NAME EXPORTS file.map SOURCES … DEPS …): a shared object that a program loads when it needs it, with all of
+# our code that it uses inside; the linker script EXPORTS names what the program may see. loam_tests builds it.
+function(loam_module name)
+  cmake_parse_arguments(arg "" "EXPORTS" "SOURCES;DEPS" ${ARGN})
+  set(exports ${CMAKE_CURRENT_SOURCE_DIR}/${arg_EXPORTS})
+  add_library(${name} MODULE ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS})
+  target_link_options(${name} PRIVATE LINKER:-Bsymbolic,--version-script=${exports})
+  set_target_properties(${name} PROPERTIES PREFIX "" LINK_DEPENDS ${exports}
+                        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/loam)
+  install(TARGETS ${name} LIBRARY DESTINATION lib/loam COMPONENT rdma)
+  add_dependencies(loam_tests ${name})
 endfunction()
 
 # loam_test_program(NAME SOURCES … DEPS …): an executable that script tests run; loam_tests builds it with them. Without

@@ -18,7 +18,7 @@ struct OutFrame {
   uint32_t queued_bytes = 0;  ///< what it counts against max_queued_bytes
   FrameHeader header;         ///< copied into the bytes when it is stamped
   bool stamped = false;       ///< its header is final: it has its credit, and follows all stamped before it
-  bool is_greeting = false;   ///< 64 bytes that are no frame
+  bool direct = false;        ///< a kWrite that the peer's device carries out: `whole` is a key, `offset` an address
   alignas(64) std::byte bytes[kMaxFrameBytes];
 };
 

@@ -13,7 +13,7 @@ Status malformed(std::string message) { return {StatusCode::kMalformed, std::mov
 }  // namespace
 
 Status check_header(const FrameHeader& header, size_t max_frame_bytes) {
-  if (header.type < FrameType::kMessages || header.type > FrameType::kGoodbye || header.reserved != 0) {
+  if (header.type < FrameType::kMessages || header.type > FrameType::kWindow || header.reserved != 0) {
     return malformed("a frame of unknown type " + std::to_string(static_cast<unsigned>(header.type)));
   }
   if (header.size_bytes < kFrameOverheadBytes || header.size_bytes % kFrameAlignment != 0) {
@@ -25,6 +25,9 @@ Status check_header(const FrameHeader& header, size_t max_frame_bytes) {
   }
   if (header.type == FrameType::kCredits && header.size_bytes != kFrameOverheadBytes) {
     return malformed("a credit frame with a payload");
+  }
+  if (header.type == FrameType::kWindow && header.size_bytes != kFrameOverheadBytes + sizeof(WindowBody)) {
+    return malformed("a window whose lengths contradict each other");
   }
   return ok_status();
 }

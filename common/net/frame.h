@@ -10,6 +10,8 @@
 //   kWrite       payload: {u64 region, u64 offset}, `a` bytes to be written there, zeros up to a multiple of 8
 //   kCredits     no payload: the header's credits are all
 //   kGoodbye     payload: `b` bytes of text, zeros up to a multiple of 8; `a` is the status code. The last frame.
+//   kWindow      verbs only. payload: WindowBody, where the receiver's device reaches a region of the sender, until
+//                another one with 0 bytes for that region. Writes into a region without one travel as kWrite.
 //
 // kMessages, kFragment and kWrite take a credit; the others do not, and need no buffer for longer than it takes to read
 // them. A kCredits frame returns at least half of a window, so that no more than two can be on their way.
@@ -51,7 +53,7 @@ static_assert(sizeof(Greeting) == 64 && std::is_trivially_copyable_v<Greeting>);
 static_assert(offsetof(Greeting, protocol_version) == 12 && offsetof(Greeting, max_message_bytes) == 32);
 static_assert(std::has_unique_object_representations_v<Greeting>);
 
-enum class FrameType : uint8_t { kMessages = 1, kFragment = 2, kWrite = 3, kCredits = 4, kGoodbye = 5 };
+enum class FrameType : uint8_t { kMessages = 1, kFragment = 2, kWrite = 3, kCredits = 4, kGoodbye = 5, kWindow = 6 };
 
 constexpr bool takes_credit(FrameType type) { return type <= FrameType::kWrite; }
 
@@ -79,6 +81,16 @@ struct PartHeader {
   uint64_t offset = 0;
 };
 static_assert(sizeof(PartHeader) == 16 && std::has_unique_object_representations_v<PartHeader>);
+
+/// Payload of kWindow.
+struct WindowBody {
+  uint64_t region = 0;
+  uint64_t address = 0;  ///< of its first byte, as the sender's device knows it
+  uint64_t size = 0;
+  uint32_t key = 0;  ///< good for this connection's queue pair alone
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(WindowBody) == 32 && std::has_unique_object_representations_v<WindowBody>);
 
 inline constexpr size_t kFrameOverheadBytes = sizeof(FrameHeader);
 inline constexpr size_t kPartOverheadBytes = sizeof(FrameHeader) + sizeof(PartHeader);

@@ -33,6 +33,15 @@ namespace loam::net {
 
 class TransportBase;
 
+/// Memory of a region on offer. Dies with the link, or when the region is withdrawn; the peer's writes end before.
+class RegionMemory {
+ public:
+  virtual ~RegionMemory() = default;
+  /// The owner withdraws the region of a link that lives on: the peer may be told.
+  virtual void withdraw() {}
+  virtual MutableBytes bytes() = 0;
+};
+
 class Link : public Connection {
  public:
   /// `announced`: the owner knows of it (connect()), so it gets on_closed() whatever happens.
@@ -44,7 +53,7 @@ class Link : public Connection {
   void commit(size_t size) final;
   Status refusal(size_t size) const final;
   Status write(const RemoteRegion& region, uint64_t offset, Bytes bytes) final;
-  Result<RemoteRegion> offer_region(MutableBytes memory) final;
+  Result<OfferedRegion> offer_region(size_t size) final;
   void withdraw_region(const RemoteRegion& region) final;
   void pause_receiving() final;
   void resume_receiving() final;
@@ -66,16 +75,34 @@ class Link : public Connection {
   MutableBytes input_space();
   /// `size` bytes have been put into input_space(). Calls the handler.
   void received(size_t size);
+  /// The same for bytes that lie in the network's own memory, on a multiple of 8: whole frames are delivered from
+  /// there, the rest is copied. The memory is the caller's again when the call returns.
+  void received_in_place(MutableBytes bytes);
   /// Bytes that may leave now, at most `max` pieces. Takes credits.
   size_t gather(iovec* pieces, size_t max);
   /// The network has taken `size` bytes of what gather() gave.
   void sent(size_t size);
+  /// The same for bytes that it need not carry.
+  void passed_over(size_t size);
+  /// The frame of gather()'s first piece that is not sent yet.
+  const OutFrame& first_frame() const { return *head_; }
   bool has_output() const { return head_ != nullptr; }
   /// The network broke or the peer is gone.
   void fail(Status status);
 
   /// Gives output to the network as far as it takes it: gather() and sent() until one of them ends it.
   virtual void transmit() = 0;
+
+  // Networks on which the peer's device writes into regions.
+  /// Memory for a region of this side.
+  virtual std::unique_ptr<RegionMemory> make_region(uint64_t id, size_t size);
+  /// Tells the peer where its device reaches a region; kOpen only.
+  void queue_window(const WindowBody& window);
+  /// The peer has said so.
+  virtual Status take_window(const WindowBody& window);
+  /// Where this side's device reaches a region of the peer: {key, address of its first byte}, or null. What
+  /// queue_window() told of is written there, by frames that are marked as `direct`.
+  virtual const PartHeader* window_of(const RemoteRegion& region) const;
 
   TransportBase& host() { return host_; }
 
@@ -84,7 +111,7 @@ class Link : public Connection {
 
   struct Region {
     uint64_t id;
-    MutableBytes memory;
+    std::unique_ptr<RegionMemory> memory;
   };
 
   // Output (link_send.cc)
@@ -92,7 +119,7 @@ class Link : public Connection {
   void insert_after_stamped(std::unique_ptr<OutFrame> frame);
   bool room_in_tail(size_t footprint) const;
   bool accepts(size_t size) const;
-  void queue_parts(FrameType type, uint64_t whole, uint64_t offset, Bytes bytes);
+  void queue_parts(FrameType type, PartHeader head, Bytes bytes, bool direct = false);
   void queue_greeting(GreetingKind kind, StatusCode code);
   void queue_goodbye(const Status& status);
   void queue_credits();

@@ -12,6 +12,16 @@
 namespace loam::net {
 namespace {
 
+class HeapMemory final : public RegionMemory {
+ public:
+  explicit HeapMemory(size_t size) : memory_(std::make_unique_for_overwrite<uint64_t[]>((size + 7) / 8)), size_(size) {}
+  MutableBytes bytes() override { return {reinterpret_cast<std::byte*>(memory_.get()), size_}; }
+
+ private:
+  const std::unique_ptr<uint64_t[]> memory_;
+  const size_t size_;
+};
+
 /// The buffer of a message that came in fragments is kept up to this size.
 constexpr size_t kKeptReassemblyBytes = 1024 * 1024;
 
@@ -131,6 +141,34 @@ void Link::received(size_t size) {
   if (state_ != State::kEnded) release_input();
 }
 
+void Link::received_in_place(MutableBytes bytes) {
+  const bool direct = state_ == State::kOpen && !paused_ && in_ == nullptr;
+  if (direct) {
+    in_ = bytes.data();
+    in_capacity_ = bytes.size();
+    received(bytes.size());
+    if (in_ != bytes.data()) return;  // all of it was delivered
+    bytes = bytes.first(in_end_).subspan(in_begin_);
+    const size_t parsed = in_parsed_ - in_begin_;
+    in_ = nullptr;
+    in_begin_ = in_parsed_ = in_end_ = in_capacity_ = 0;
+    if (state_ == State::kEnded) return;
+    // What is parsed keeps its place: its credits and writes are done.
+    const MutableBytes space = input_space();
+    std::memcpy(space.data(), bytes.data(), bytes.size());
+    in_parsed_ = parsed;
+    in_end_ = bytes.size();
+    return;
+  }
+  while (!bytes.empty() && state_ != State::kEnded) {
+    const MutableBytes space = input_space();
+    const size_t size = std::min(space.size(), bytes.size());
+    std::memcpy(space.data(), bytes.data(), size);
+    received(size);
+    bytes = bytes.subspan(size);
+  }
+}
+
 Status Link::parse() {
   while (state_ == State::kOpen && !said_goodbye_ && in_end_ - in_parsed_ >= sizeof(FrameHeader)) {
     const auto header = read_as<FrameHeader>(in_ + in_parsed_);
@@ -175,6 +213,8 @@ Status Link::take_frame(const FrameHeader& header, Bytes payload) {
       said_goodbye_ = true;
       goodbye_ = parse_goodbye(header, payload);
       return ok_status();
+    case FrameType::kWindow:
+      return take_window(read_as<WindowBody>(payload.data()));
     case FrameType::kMessages:
     case FrameType::kFragment:
       return ok_status();  // looked at when they are delivered
@@ -184,19 +224,32 @@ Status Link::take_frame(const FrameHeader& header, Bytes payload) {
 
 // ---- one-sided writes -----------------------------------------------------------------------------------------------
 
-Result<RemoteRegion> Link::offer_region(MutableBytes memory) {
+Result<OfferedRegion> Link::offer_region(size_t size) {
   if (state_ == State::kEnded) return refusal(1);
+  if (size == 0 || size > kMaxRegionBytes) {
+    return Status(StatusCode::kInvalidArgument, "a region of " + std::to_string(size) + " bytes; it may have 1 to " +
+                                                    std::to_string(kMaxRegionBytes));
+  }
   if (regions_.size() >= kMaxRegions) {
     return Status(StatusCode::kOverloaded,
                   "the connection has " + std::to_string(kMaxRegions) + " regions on offer; withdraw some");
   }
-  regions_.push_back({next_region_++, memory});
-  return RemoteRegion{regions_.back().id, memory.size()};
+  const uint64_t id = next_region_++;
+  regions_.push_back({id, make_region(id, size)});
+  return OfferedRegion{{id, size}, regions_.back().memory->bytes()};
 }
 
+std::unique_ptr<RegionMemory> Link::make_region(uint64_t, size_t size) { return std::make_unique<HeapMemory>(size); }
+
 void Link::withdraw_region(const RemoteRegion& region) {
-  std::erase_if(regions_, [&](const Region& offered) { return offered.id == region.id; });
+  std::erase_if(regions_, [&](const Region& offered) {
+    if (offered.id != region.id) return false;
+    if (state_ != State::kEnded) offered.memory->withdraw();
+    return true;
+  });
 }
+
+Status Link::take_window(const WindowBody&) { return malformed("a window, over a network that has none"); }
 
 Status Link::apply_write(const FrameHeader& header, Bytes payload) {
   Part part;
@@ -206,11 +259,12 @@ Status Link::apply_write(const FrameHeader& header, Bytes payload) {
   if (region == regions_.end() || region->id != part.head.whole) {
     return malformed("a write to region " + std::to_string(part.head.whole) + ", which is not on offer");
   }
-  if (part.head.offset > region->memory.size() || part.bytes.size() > region->memory.size() - part.head.offset) {
+  const MutableBytes memory = region->memory->bytes();
+  if (part.head.offset > memory.size() || part.bytes.size() > memory.size() - part.head.offset) {
     return malformed("a write of " + std::to_string(part.bytes.size()) + " bytes at " +
-                     std::to_string(part.head.offset) + " of a region of " + std::to_string(region->memory.size()));
+                     std::to_string(part.head.offset) + " of a region of " + std::to_string(memory.size()));
   }
-  std::memcpy(region->memory.data() + part.head.offset, part.bytes.data(), part.bytes.size());
+  std::memcpy(memory.data() + part.head.offset, part.bytes.data(), part.bytes.size());
   return ok_status();
 }
 

@@ -96,7 +96,7 @@ void Link::commit(size_t size) {
   host_.counters_.messages_out.add(1);
   largest_queued_ = std::max(largest_queued_, size);
   if (large) {
-    queue_parts(FrameType::kFragment, size, 0, Bytes(large_).first(size));
+    queue_parts(FrameType::kFragment, {size, 0}, Bytes(large_).first(size));
     if (large_.size() > kKeptLargeBytes) std::vector<std::byte>().swap(large_);
   } else {
     std::byte* at = tail_->bytes + tail_->size_bytes;
@@ -116,18 +116,19 @@ void Link::note_queued(OutFrame& frame, size_t bytes) {
   queued_bytes_ += bytes;
 }
 
-void Link::queue_parts(FrameType type, uint64_t whole, uint64_t offset, Bytes bytes) {
+void Link::queue_parts(FrameType type, PartHeader head, Bytes bytes, bool direct) {
   while (!bytes.empty()) {
     OutFrame& frame = append_frame(type);
     const size_t size = std::min(bytes.size(), max_frame_out_ - kPartOverheadBytes);
     const size_t padded = round_up(size, kFrameAlignment);
-    write_as(frame.bytes + kFrameOverheadBytes, PartHeader{whole, offset});
+    frame.direct = direct;
+    write_as(frame.bytes + kFrameOverheadBytes, head);
     std::memcpy(frame.bytes + kPartOverheadBytes, bytes.data(), size);
     std::memset(frame.bytes + kPartOverheadBytes + size, 0, padded - size);
     frame.header.a = static_cast<uint32_t>(size);
     frame.size_bytes = static_cast<uint32_t>(kPartOverheadBytes + padded);
     note_queued(frame, sizeof(PartHeader) + padded);
-    offset += size;
+    head.offset += size;
     bytes = bytes.subspan(size);
   }
 }
@@ -144,10 +145,16 @@ Status Link::write(const RemoteRegion& region, uint64_t offset, Bytes bytes) {
     static_cast<void>(reserve(bytes.size()));  // counts the refusal, and asks for on_writable()
     return refusal(bytes.size());
   }
-  queue_parts(FrameType::kWrite, region.id, offset, bytes);
+  if (const PartHeader* window = window_of(region); window != nullptr) {
+    queue_parts(FrameType::kWrite, {window->whole, window->offset + offset}, bytes, true);
+  } else {
+    queue_parts(FrameType::kWrite, {region.id, offset}, bytes);
+  }
   want_attention();
   return ok_status();
 }
+
+const PartHeader* Link::window_of(const RemoteRegion&) const { return nullptr; }
 
 // ---- the list of frames ---------------------------------------------------------------------------------------------
 
@@ -159,6 +166,7 @@ OutFrame& Link::append_frame(FrameType type) {
   frame->queued_bytes = 0;
   frame->header = FrameHeader{0, type, 0, 0, 0, 0};
   frame->stamped = false;
+  frame->direct = false;
   (tail_ == nullptr ? head_ : tail_->next) = frame;
   tail_ = frame;
   ++waiting_frames_;
@@ -172,6 +180,7 @@ void Link::insert_after_stamped(std::unique_ptr<OutFrame> owned) {
   frame->sent_bytes = 0;
   frame->queued_bytes = 0;
   frame->stamped = true;
+  frame->direct = false;
   place = frame;
   if (tail_ == last_stamped_) tail_ = frame;
   last_stamped_ = frame;
@@ -209,6 +218,17 @@ void Link::queue_credits() {
   insert_after_stamped(std::move(frame));
 }
 
+void Link::queue_window(const WindowBody& window) {
+  LOAM_DCHECK(state_ == State::kOpen, "windows are told of after the handshake");
+  std::unique_ptr<OutFrame> frame = host_.frames_.take();
+  write_as(frame->bytes + kFrameOverheadBytes, window);
+  frame->size_bytes = static_cast<uint32_t>(kFrameOverheadBytes + sizeof(WindowBody));
+  frame->header = FrameHeader{0, FrameType::kWindow, 0, 0, 0, 0};
+  stamp(*frame);
+  insert_after_stamped(std::move(frame));
+  want_attention();
+}
+
 void Link::queue_goodbye(const Status& status) {
   const Bytes text = as_bytes(status.message().substr(0, kMaxGoodbyeText));
   const size_t padded = round_up(text.size(), kFrameAlignment);
@@ -241,15 +261,18 @@ size_t Link::gather(iovec* pieces, size_t max) {
   for (OutFrame* frame = head_; frame != nullptr && count < max; frame = frame->next) {
     if (!frame->stamped) {
       if (!may_stamp || frame->size_bytes == kFrameOverheadBytes) break;  // the tail may still be empty
-      if (credits_ == 0) {
+      if (frame->direct) {
+        frame->stamped = true;  // no frame for the peer: neither credits nor a header
+      } else if (credits_ == 0) {
         host_.counters_.credit_stalls.add(1);
         break;
+      } else {
+        --credits_;
+        stamp(*frame);
+        host_.counters_.frames_out.add(1);
       }
-      --credits_;
       --waiting_frames_;
-      stamp(*frame);
       last_stamped_ = frame;
-      host_.counters_.frames_out.add(1);
     }
     pieces[count++] = {frame->bytes + frame->sent_bytes, frame->size_bytes - frame->sent_bytes};
   }
@@ -258,6 +281,10 @@ size_t Link::gather(iovec* pieces, size_t max) {
 
 void Link::sent(size_t size) {
   host_.counters_.bytes_out.add(size);
+  passed_over(size);
+}
+
+void Link::passed_over(size_t size) {
   while (size > 0) {
     OutFrame* frame = head_;
     const size_t piece = std::min<size_t>(size, frame->size_bytes - frame->sent_bytes);
@@ -293,7 +320,6 @@ void Link::end(Status status, bool say_goodbye) {
   const bool reachable = state_ != State::kOpening;
   state_ = State::kEnded;
   end_status_ = std::move(status);
-  regions_.clear();
   if (say_goodbye && reachable) transmit();
   host_.ended_.push_back(this);
 }

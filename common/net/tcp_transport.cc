@@ -7,9 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <sched.h>
-#include <sys/eventfd.h>
-
 #include "common/net/tcp_transport_impl.h"
 
 namespace loam::net {
@@ -172,76 +169,25 @@ void TcpTransport::sweep() {
 
 // ---- polling --------------------------------------------------------------------------------------------------------
 
-void TcpTransport::wake() {
-  // seq_cst twice: see asleep_. The exchange also releases what the caller did before to the poller's exchange.
-  if (wake_pending_.exchange(true, std::memory_order_seq_cst)) return;
-  if (!asleep_.load(std::memory_order_seq_cst)) return;
-  const uint64_t one = 1;
-  // Fails only when the counter is at its end, and then the poller is awake anyway.
-  static_cast<void>(!::write(bell_.get(), &one, sizeof(one)));
-}
-
-int TcpTransport::spin(uint64_t timeout_ns) {
-  const uint64_t limit_ns = std::min(timeout_ns, options().spin_ns);
-  // Also tried now and then when it has not paid lately.
-  const bool worthwhile = limit_ns == timeout_ns || spin_score_ > 0 || ++idle_rounds_ % 64 == 0;
-  if (limit_ns == 0 || !worthwhile) return 0;
-  // Of kForever there is no end.
-  const uint64_t until = limit_ns == kForever ? kForever : now_ns() + limit_ns;
-  do {
-    sched_yield();  // the peer may wait for this very core
-    // relaxed: only ends the spinning; poll() looks again.
-    if (wake_pending_.load(std::memory_order_relaxed)) return 0;
-    const int count = epoll_wait(epoll_.get(), events_.data(), kMaxEvents, 0);
-    if (count != 0) {
-      spin_score_ = std::min(spin_score_ + 2, kSpinScoreMost);
-      return count;
-    }
-  } while (now_ns() < until);
-  spin_score_ = std::max(spin_score_ - 1, 0);
-  return 0;
-}
-
-int TcpTransport::sleep(uint64_t timeout_ns) {
-  int count = 0;
-  asleep_.store(true, std::memory_order_seq_cst);        // see asleep_
-  if (!wake_pending_.load(std::memory_order_seq_cst)) {  // see asleep_
-    counters_.sleeps.add(1);
-    timespec timeout{};
-    timeout.tv_sec = static_cast<time_t>(timeout_ns / 1'000'000'000);
-    timeout.tv_nsec = static_cast<long>(timeout_ns % 1'000'000'000);
-    count =
-        epoll_pwait2(epoll_.get(), events_.data(), kMaxEvents, timeout_ns == kForever ? nullptr : &timeout, nullptr);
-  }
-  asleep_.store(false, std::memory_order_relaxed);  // relaxed: a waker that sees it late rings once for nothing
-  return count;
-}
-
 int TcpTransport::wait(uint64_t timeout_ns) {
-  int count = epoll_wait(epoll_.get(), events_.data(), kMaxEvents, 0);
-  if (count != 0 || timeout_ns == 0) return count;
-  const uint64_t from = now_ns();
-  count = spin(timeout_ns);
-  if (count != 0 || wake_pending_.load(std::memory_order_relaxed)) return count;  // relaxed: sleep() looks again
-  if (timeout_ns != kForever) {
-    const uint64_t spent = now_ns() - from;
-    if (spent >= timeout_ns) return 0;
-    timeout_ns -= spent;
-  }
-  return sleep(timeout_ns);
+  const auto look = [this] { return epoll_wait(waiter_.epoll_fd(), events_.data(), kMaxEvents, 0); };
+  const auto sleep = [this](uint64_t sleep_ns) {
+    counters_.sleeps.add(1);
+    return waiter_.sleep_on_epoll(events_.data(), kMaxEvents, sleep_ns);
+  };
+  return waiter_.wait(timeout_ns, options().spin_ns, look, sleep);
 }
 
 size_t TcpTransport::poll(uint64_t timeout_ns) {
   counters_.polls.add(1);
   size_t events = attend_links();
-  // acquire (by seq_cst) pairs with wake(): what the waker did before is seen below.
-  if (wake_pending_.exchange(false, std::memory_order_seq_cst) || wants_attention() || events > 0) timeout_ns = 0;
+  if (waiter_.take_wake() || wants_attention() || events > 0) timeout_ns = 0;
   timeout_ns = std::min(timeout_ns, check_handshakes());
   if (wants_attention()) timeout_ns = 0;  // the end of a handshake that came to nothing is told now
   if (!lingering_.empty() || listen_again_ns_ != 0) timeout_ns = std::min(timeout_ns, kSweepNs);
 
   const int count = std::max(wait(timeout_ns), 0);
-  if (timeout_ns > 0) wake_pending_.exchange(false, std::memory_order_seq_cst);  // this poll has returned for it
+  if (timeout_ns > 0) waiter_.take_wake();  // this poll has returned for it
   for (int i = 0; i < count; ++i) {
     auto* source = static_cast<Source*>(events_[static_cast<size_t>(i)].data.ptr);
     switch (source->kind) {
@@ -253,11 +199,9 @@ size_t TcpTransport::poll(uint64_t timeout_ns) {
         accept(*static_cast<TcpListener*>(source));
         ++events;
         break;
-      case Source::Kind::kBell: {
-        uint64_t rings = 0;
-        if (::read(bell_.get(), &rings, sizeof(rings)) > 0) counters_.wakes.add(1);
+      case Source::Kind::kBell:
+        if (waiter_.drain_bell()) counters_.wakes.add(1);
         break;
-      }
     }
   }
   events += take_handed();
@@ -269,12 +213,9 @@ size_t TcpTransport::poll(uint64_t timeout_ns) {
 
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& options) {
   LOAM_RETURN_IF_ERROR(check_options(options));
-  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  Fd bell(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!epoll || !bell) {
-    return Status(StatusCode::kUnavailable,
-                  "no file descriptors for a tcp transport: " + error_text(errno) + "; raise the limit (ulimit -n)");
-  }
+  Fd epoll;
+  Fd bell;
+  LOAM_RETURN_IF_ERROR(Waiter::make_descriptors(epoll, bell));
   return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(options, std::move(epoll), std::move(bell)));
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "common/base/env.h"
 #include "common/net/tcp_socket.h"
 #include "common/net/transport_base.h"
+#include "common/net/waiter.h"
 
 namespace loam::net {
 
@@ -78,15 +78,15 @@ class TcpListener final : public Listener, public Source {
 class TcpTransport final : public TransportBase {
  public:
   TcpTransport(const TransportOptions& options, Fd epoll, Fd bell)
-      : TransportBase(options), epoll_(std::move(epoll)), bell_(std::move(bell)) {
-    watch(bell_.get(), EPOLL_CTL_ADD, EPOLLIN, &bell_source_);
+      : TransportBase(options), waiter_(std::move(epoll), std::move(bell)) {
+    watch(waiter_.bell_fd(), EPOLL_CTL_ADD, EPOLLIN, &bell_source_);
   }
   ~TcpTransport() override { drop_links(); }
 
   Result<Listener*> listen(const Address& address, std::span<const Share> shares) override;
   Result<Connection*> connect(const Address& address, Handler& handler) override;
   size_t poll(uint64_t timeout_ns) override;
-  void wake() override;
+  void wake() override { waiter_.wake(); }
 
   using TransportBase::counters_;
   uint64_t now_ns() const override { return RealEnv::now_ns(); }
@@ -95,7 +95,7 @@ class TcpTransport final : public TransportBase {
     epoll_event event{};
     event.events = events;
     event.data.ptr = source;
-    const int result = epoll_ctl(epoll_.get(), operation, fd, &event);
+    const int result = epoll_ctl(waiter_.epoll_fd(), operation, fd, &event);
     LOAM_CHECK(result == 0 || operation == EPOLL_CTL_DEL || errno == ENOSPC || errno == ENOMEM, "epoll_ctl");
   }
   /// Keeps a socket whose last bytes are on their way until the peer has read them.
@@ -115,27 +115,15 @@ class TcpTransport final : public TransportBase {
   void take(Fd fd, Handler& handler);
   size_t take_handed();
   int wait(uint64_t timeout_ns);
-  int spin(uint64_t timeout_ns);
-  int sleep(uint64_t timeout_ns);
   void sweep();
 
-  const Fd epoll_;
-  const Fd bell_;
+  Waiter waiter_;
   Source bell_source_{Source::Kind::kBell};
   std::array<epoll_event, kMaxEvents> events_{};
   std::vector<std::unique_ptr<TcpListener>> listeners_;
   std::vector<std::pair<Fd, uint64_t>> lingering_;  // socket, when it is closed at the latest
   uint64_t next_sweep_ns_ = 0;
   uint64_t listen_again_ns_ = 0;  // out of descriptors until then
-  // Whether spinning has found events lately: 0 never, kSpinScoreMost always.
-  static constexpr int kSpinScoreMost = 16;
-  int spin_score_ = kSpinScoreMost / 2;
-  unsigned idle_rounds_ = 0;
-
-  // Other threads set wake_pending_, and ring the bell if they see asleep_. The poller sets asleep_ and then looks at
-  // wake_pending_. Both are seq_cst: in one order of all four accesses one of the two sees the other's store.
-  std::atomic<bool> wake_pending_{false};
-  std::atomic<bool> asleep_{false};
 
   std::mutex handed_mutex_;
   std::vector<Handed> handed_;  // guarded by handed_mutex_

@@ -1,7 +1,7 @@
 // The contract of Loam's networks: ordered, reliable, batched messages between endpoints, and one-sided writes.
 //
-// tcp (tcp_transport.h), sim (sim_transport.h) and, on machines that have it, verbs implement it and pass one typed
-// test suite (transport_test.cc). What travels on the wire is in frame.h and docs/wire-protocol.md.
+// tcp (tcp_transport.h), sim (sim_transport.h) and verbs (rdma_module.h) implement it and pass one typed test suite
+// (transport_test.cc). What travels on the wire is in frame.h and docs/wire-protocol.md.
 //
 // **Who owns a buffer, and when**
 //
@@ -11,15 +11,16 @@
 //   | pointer from reserve()            | the caller, until commit(), or the next call on that connection or poll()|
 //   | a committed message               | the transport                                                           |
 //   | messages given to on_messages()   | the transport; the handler may read them until the callback returns     |
-//   | memory given to offer_region()    | the offerer; the transport writes into it, within poll() of the offering |
-//   |                                   | thread or (verbs) at any time, until withdraw_region() returns           |
+//   | memory from offer_region()        | the transport; the peer's writes appear in it, within poll() of the      |
+//   |                                   | offering thread or (verbs) at any time; the offerer may read it until    |
+//   |                                   | withdraw_region(), or until on_closed() returns                          |
 //
 // **Flow control.** A *frame* is one network message: at most `max_frame_bytes`, with many logical messages in it. Each
 // endpoint grants its peer `window_frames` credits; sending a frame takes one, and the receiver gives it back once its
 // handler has returned from the frame's messages (piggy-backed on its own frames, or in a frame of its own when half of
-// the window is owed). So a receiver never holds more than window_frames * max_frame_bytes of a connection, which is
-// also the number of receive buffers that a verbs queue pair posts. What cannot be sent yet waits at the sender, at
-// most max_queued_bytes; beyond that the sender is told kOverloaded, and on_writable() when half of it has drained.
+// the window is owed). So a receiver never holds more than window_frames * max_frame_bytes of a connection. What cannot
+// be sent yet waits at the sender, at most max_queued_bytes; beyond that the sender is told kOverloaded, and
+// on_writable() when half of it has drained. Verbs have credits of their own below these (rdma_device.h).
 #pragma once
 
 #include <atomic>
@@ -37,10 +38,10 @@ namespace loam::net {
 class Connection;
 
 /// Version of the framing. An endpoint with another one is refused with kUnsupportedVersion at the handshake.
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 5;
 
-/// A frame with its header. 64 KiB: large enough that the header and the system call vanish, small enough that a
-/// window of them can be pinned for each verbs connection.
+/// A frame with its header. 64 KiB: large enough that the header and the system call vanish, small enough to stay in
+/// the cache.
 inline constexpr size_t kMaxFrameBytes = 64 * 1024;
 inline constexpr size_t kMinFrameBytes = 1024;
 /// Credits granted to a peer. 16 frames in flight cover a round trip of 50 us at more than 10 GB/s.
@@ -52,6 +53,7 @@ inline constexpr size_t kMaxMessageBytes = 16 * 1024 * 1024;
 inline constexpr size_t kMaxQueuedBytes = 8 * 1024 * 1024;
 /// Regions that one connection may have on offer.
 inline constexpr size_t kMaxRegions = 1024;
+inline constexpr size_t kMaxRegionBytes = 64 * 1024 * 1024;
 /// A connection that has not shaken hands by then is closed.
 inline constexpr uint64_t kHandshakeTimeoutNs = 5'000'000'000;
 /// Open connections of one transport; more are refused with kOverloaded.
@@ -71,7 +73,7 @@ struct TransportOptions {
   /// spinning takes a core from others. Only worth it while events come closer together than this: poll() learns
   /// whether they do.
   uint64_t spin_ns = 20'000;
-  /// tcp: a peer that acknowledges nothing for so long is taken for dead.
+  /// tcp, rdma: a peer that acknowledges nothing for so long is taken for dead.
   uint64_t peer_timeout_ns = 15'000'000'000;
   /// Stands in the handshake. Tests set another one to play an old peer.
   uint32_t protocol_version = kProtocolVersion;
@@ -82,6 +84,12 @@ struct TransportOptions {
 struct RemoteRegion {
   uint64_t id = 0;    ///< never reused on its connection
   uint64_t size = 0;  ///< bytes
+};
+
+/// What offer_region() gives: what the peer is told, and where its writes appear.
+struct OfferedRegion {
+  RemoteRegion remote;
+  Bytes memory;  ///< the transport's; begins on a multiple of 8, with whatever it held
 };
 
 /// What the owner of a connection is told. All calls come from poll() of the connection's transport, on its thread;
@@ -142,12 +150,14 @@ class Connection {
   /// that the peer has withdrawn closes the connection with kMalformed. kOverloaded as for send().
   virtual Status write(const RemoteRegion& region, uint64_t offset, Bytes bytes) = 0;
 
-  /// Lets the peer of this connection, and nobody else, write into `memory` until withdraw_region(). Tell the peer the
-  /// result in a message. kOverloaded beyond kMaxRegions.
-  virtual Result<RemoteRegion> offer_region(MutableBytes memory) = 0;
+  /// Takes `size` bytes of memory and lets the peer of this connection, and nobody else, write into them until
+  /// withdraw_region(). Tell the peer `remote` in a message. Verbs put the memory within reach of the peer's device, as
+  /// long as there is enough that is registered; elsewhere writes travel as frames. kOverloaded beyond kMaxRegions,
+  /// kInvalidArgument for 0 bytes or more than kMaxRegionBytes.
+  virtual Result<OfferedRegion> offer_region(size_t size) = 0;
 
-  /// When it returns, the transport does not touch the memory again. A write of the peer that is still on its way
-  /// closes the connection: agree with the peer first. Closing withdraws all.
+  /// The memory is not the offerer's to read any more, and not the peer's to write. A write of the peer that is still
+  /// on its way closes the connection: agree with the peer first. Closing withdraws all.
   virtual void withdraw_region(const RemoteRegion& region) = 0;
 
   /// No on_messages() until resume_receiving(): the peer is stopped by its credits. The frames of its window wait here.
@@ -210,7 +220,11 @@ struct TransportCounters {
   Counter messages_in, messages_out;
   Counter frames_in, frames_out;    ///< frames with messages, fragments or one-sided writes; not those of control
   Counter bytes_in, bytes_out;      ///< all bytes, headers and control frames included
-  Counter flushes;                  ///< calls that gave bytes to the network
+  Counter flushes;                  ///< calls that gave bytes to the network; verbs: doorbells
+  Counter work_requests;            ///< verbs: sends of all doorbells
+  Counter inline_sends;             ///< verbs: of these, those whose bytes the device took from the request itself
+  Counter direct_writes;            ///< verbs: of these, one-sided writes that the peer's device carries out
+  Counter direct_bytes;             ///< verbs: written by them; not in bytes_in of the peer
   Counter polls, empty_polls;       ///< rounds; rounds without an event
   Counter sleeps, wakes;            ///< rounds that slept; calls of wake() that had to interrupt a sleep
   Counter credit_stalls;            ///< flushes that left frames behind for want of credits

@@ -1,6 +1,7 @@
-// What the tests of all transports share: a recording handler, and the two networks under one face.
+// What the tests of all transports share: a recording handler, and the networks under one face.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/env.h"
+#include "common/net/rdma_module.h"
 #include "common/net/sim_transport.h"
 #include "common/net/tcp_transport.h"
 
@@ -37,6 +39,7 @@ class Recorder : public Handler {
   void on_closed(Connection& connection, const Status& status) override {
     std::erase(connections, &connection);
     closed.push_back(status);
+    if (when_closed) when_closed(connection);
   }
 
   std::vector<Connection*> connections;
@@ -50,7 +53,15 @@ class Recorder : public Handler {
   std::function<void(Connection&)> when_connected;
   std::function<void(Connection&, std::span<const Bytes>)> when_messages;
   std::function<void(Connection&)> when_writable;
+  std::function<void(Connection&)> when_closed;
 };
+
+/// "7:hhhh", other text for other numbers; as short as the number allows.
+inline std::string text_of(size_t i, size_t size) {
+  std::string text = std::to_string(i) + ":";
+  text.resize(std::max(size, text.size()), static_cast<char>('a' + i % 26));
+  return text;
+}
 
 /// Sends everything back.
 inline void echo(Connection& connection, std::span<const Bytes> batch) {
@@ -66,6 +77,32 @@ class TcpWorld {
   }
   Address listen_address(size_t) const { return *Address::parse("tcp://127.0.0.1:0"); }
   static constexpr Scheme kScheme = Scheme::kTcp;
+  static constexpr int kQuietTurns = 20;
+  static constexpr uint64_t kPatienceNs = 10'000'000'000;
+  static const char* unavailable() { return nullptr; }
+};
+
+/// Verbs, on the device that has the address in LOAM_RDMA_ADDRESS. tests/rdma sets it in a guest with Soft-RoCE.
+class RdmaWorld {
+ public:
+  std::unique_ptr<Transport> make(const TransportOptions& options) {
+    auto transport = make_rdma_transport(options);
+    EXPECT_TRUE(transport.ok()) << transport.status().to_string();
+    return std::move(transport).value();
+  }
+  Address listen_address(size_t) const { return *Address::parse("rdma://" + std::string(host()) + ":0"); }
+  static constexpr Scheme kScheme = Scheme::kRdma;
+  /// Soft-RoCE may take 10 ms for a message.
+  static constexpr int kQuietTurns = 400;
+  static constexpr uint64_t kPatienceNs = 60'000'000'000;
+  static const char* unavailable() {
+    return host() != nullptr ? nullptr : "needs an RDMA device, named in LOAM_RDMA_ADDRESS; make test-rdma has one";
+  }
+
+ private:
+  static const char* host() {
+    return std::getenv("LOAM_RDMA_ADDRESS");
+  }  // NOLINT(concurrency-mt-unsafe): nobody sets it
 };
 
 class SimWorld {
@@ -77,6 +114,9 @@ class SimWorld {
   }
   Address listen_address(size_t n) const { return *Address::parse("sim://host" + std::to_string(n) + ":0"); }
   static constexpr Scheme kScheme = Scheme::kSim;
+  static constexpr int kQuietTurns = 20;
+  static constexpr uint64_t kPatienceNs = 10'000'000'000;
+  static const char* unavailable() { return nullptr; }
 
  private:
   SimNetwork network_;
@@ -87,6 +127,10 @@ class SimWorld {
 template <class World>
 class NetTest : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (const char* reason = World::unavailable(); reason != nullptr) GTEST_SKIP() << reason;
+  }
+
   Transport& add(const TransportOptions& options = {}) {
     transports_.push_back(world_.make(options));
     return *transports_.back();
@@ -97,6 +141,7 @@ class NetTest : public ::testing::Test {
       if (transports_[i].get() != &transport) continue;
       auto listener = transport.listen(world_.listen_address(i), handler);
       EXPECT_TRUE(listener.ok()) << listener.status().to_string();
+      if (!listener.ok()) return {};
       return (*listener)->address();
     }
     ADD_FAILURE();
@@ -109,18 +154,19 @@ class NetTest : public ::testing::Test {
     return **connection;
   }
 
-  /// Polls all transports until `done`, at most for ten seconds.
+  /// Polls all transports until `done`, at most for kPatienceNs.
   ::testing::AssertionResult pump_until(const std::function<bool()>& done) {
-    const uint64_t deadline = RealEnv::now_ns() + 10'000'000'000;
+    const uint64_t deadline = RealEnv::now_ns() + World::kPatienceNs;
     while (!done()) {
       for (const auto& transport : transports_) transport->poll(50'000);
-      if (RealEnv::now_ns() > deadline) return ::testing::AssertionFailure() << "ten seconds have passed";
+      if (RealEnv::now_ns() > deadline)
+        return ::testing::AssertionFailure() << World::kPatienceNs / 1'000'000'000 << " seconds have passed";
     }
     return ::testing::AssertionSuccess();
   }
-  /// Polls all transports until a whole turn finds nothing, twenty times.
+  /// Polls all transports until a whole turn finds nothing, kQuietTurns times.
   void pump_until_quiet() {
-    for (int quiet = 0; quiet < 20;) {
+    for (int quiet = 0; quiet < World::kQuietTurns;) {
       size_t events = 0;
       for (const auto& transport : transports_) events += transport->poll(100'000);
       quiet = events == 0 ? quiet + 1 : 0;
@@ -129,6 +175,37 @@ class NetTest : public ::testing::Test {
 
   World world_;
   std::vector<std::unique_ptr<Transport>> transports_;
+};
+
+/// A server and a client of any network.
+template <class World>
+class PairTest : public NetTest<World> {
+ protected:
+  /// A server and a client with one open connection.
+  void open(const TransportOptions& server_options = {}, const TransportOptions& client_options = {}) {
+    server_ = &this->add(server_options);
+    client_ = &this->add(client_options);
+    address_ = this->listen(*server_, served_);
+    connection_ = &this->connect(*client_, address_, owner_);
+    ASSERT_TRUE(this->pump_until([&] { return !served_.connections.empty() && !owner_.connections.empty(); }));
+    accepted_ = served_.connections.front();
+  }
+
+  Transport* server_ = nullptr;
+  Transport* client_ = nullptr;
+  Recorder served_, owner_;
+  Address address_;
+  Connection* connection_ = nullptr;  // the client's end
+  Connection* accepted_ = nullptr;    // the server's end
+};
+
+/// All networks, for typed suites; each is named by its scheme.
+using Worlds = ::testing::Types<TcpWorld, SimWorld, RdmaWorld>;
+struct WorldNames {
+  template <class World>
+  static std::string GetName(int) {  // NOLINT(readability-identifier-naming): googletest calls it so
+    return std::string(to_string(World::kScheme));
+  }
 };
 
 }  // namespace loam::net::testing

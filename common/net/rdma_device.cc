@@ -1,0 +1,173 @@
+#include "common/net/rdma_device.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "common/base/assert.h"
+#include "common/net/rdma_error.h"
+
+namespace loam::net {
+namespace {
+
+/// Receives given to the device with one call.
+constexpr size_t kPostBatch = 64;
+/// Never used to receive, so that something can be sent when no more memory can be registered.
+constexpr size_t kMinSendChunks = 16;
+
+}  // namespace
+
+struct RdmaDevice::Slab {
+  ~Slab() {
+    if (region != nullptr) ibv_dereg_mr(region);
+    if (memory != MAP_FAILED) ::munmap(memory, kSlabChunks * kChunkBytes);
+  }
+  void* memory = MAP_FAILED;
+  ibv_mr* region = nullptr;
+  std::array<Chunk, kSlabChunks> chunks;
+};
+
+RdmaDevice::RdmaDevice(ibv_context* context, Counter& allocations) : context_(context), allocations_(allocations) {}
+
+RdmaDevice::~RdmaDevice() {
+  LOAM_DCHECK(paths_ == 0, "a device goes after its queue pairs");
+  if (receives_ != nullptr) ibv_destroy_srq(receives_);
+  if (queue_ != nullptr) ibv_destroy_cq(queue_);
+  if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
+  slabs_.clear();
+  windows_.reset();
+  if (domain_ != nullptr) ibv_dealloc_pd(domain_);
+}
+
+Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open(ibv_context* context, Counter& allocations) {
+  std::unique_ptr<RdmaDevice> device(new RdmaDevice(context, allocations));
+  LOAM_RETURN_IF_ERROR(device->prepare());
+  return device;
+}
+
+Status RdmaDevice::prepare() {
+  const std::string of = std::string(" on ") + name();
+  if (const int error = ibv_query_device(context_, &limits_); error != 0) {
+    return verbs_failed("asking for the limits of " + std::string(name()), error);
+  }
+  // Soft-RoCE takes more than it says, hardware does not: we keep to what the device says.
+  const auto at_least_0 = [](int limit) { return static_cast<uint32_t>(std::max(limit, 0)); };
+  const uint32_t completions_per_path = kReceivesPerPath + kSendDepth;
+  const uint32_t max_receives = std::min(kMaxReceives, at_least_0(limits_.max_srq_wr));
+  max_paths_ = std::min(max_receives / kReceivesPerPath, at_least_0(limits_.max_cqe) / completions_per_path);
+  if (max_paths_ == 0 || at_least_0(limits_.max_qp_wr) < kSendDepth) {
+    return {StatusCode::kUnavailable,
+            "the RDMA device " + std::string(name()) + " has too little: " + std::to_string(limits_.max_srq_wr) +
+                " receives a shared queue, " + std::to_string(limits_.max_cqe) + " completions a queue, " +
+                std::to_string(limits_.max_qp_wr) + " sends a queue pair; a connection needs " +
+                std::to_string(kReceivesPerPath) + ", " + std::to_string(completions_per_path) + " and " +
+                std::to_string(kSendDepth)};
+  }
+  domain_ = ibv_alloc_pd(context_);
+  if (domain_ == nullptr) return verbs_failed("making a protection domain" + of, errno);
+  windows_ = std::make_unique<RdmaWindows>(*context_, *domain_, limits_, allocations_);
+  channel_ = ibv_create_comp_channel(context_);
+  if (channel_ == nullptr) return verbs_failed("making a completion channel" + of, errno);
+  ::fcntl(channel_->fd, F_SETFL, ::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  // As large as it can be needed from the beginning, 6 MiB at most: not every device can make one grow.
+  queue_ = ibv_create_cq(context_, static_cast<int>(max_paths_ * completions_per_path), nullptr, channel_, 0);
+  if (queue_ == nullptr) return verbs_failed("making a completion queue" + of, errno);
+  ibv_srq_init_attr attributes{};
+  attributes.attr.max_wr = max_paths_ * kReceivesPerPath;
+  attributes.attr.max_sge = 1;
+  receives_ = ibv_create_srq(domain_, &attributes);
+  if (receives_ == nullptr) return verbs_failed("making a shared receive queue" + of, errno);
+  return ok_status();
+}
+
+Status RdmaDevice::add_slab() {
+  constexpr size_t kBytes = kSlabChunks * kChunkBytes;
+  auto slab = std::make_unique<Slab>();
+  slab->memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (slab->memory == MAP_FAILED) return verbs_failed("taking memory for network messages", errno);
+  // In brackets: the function, not the macro of its name, which clang-tidy finds to mix enumerations.
+  slab->region = (ibv_reg_mr)(domain_, slab->memory, kBytes, IBV_ACCESS_LOCAL_WRITE);
+  if (slab->region == nullptr) {
+    return verbs_failed("registering " + std::to_string(kBytes / 1024) + " KiB of memory with " + name(), errno);
+  }
+  allocations_.add(1);
+  auto* at = static_cast<std::byte*>(slab->memory);
+  for (Chunk& chunk : slab->chunks) {
+    chunk = {at, slab->region->lkey};
+    at += kChunkBytes;
+    free_.push_back(&chunk);
+  }
+  slabs_.push_back(std::move(slab));
+  return ok_status();
+}
+
+Status RdmaDevice::add_path() {
+  const uint32_t wanted = (paths_ + 1) * kReceivesPerPath;
+  if (paths_ >= max_paths_) {
+    return {StatusCode::kOverloaded, std::string(name()) + " has " + std::to_string(paths_) +
+                                         " connections of this thread, all that its queues are enough for; start more"
+                                         " network threads"};
+  }
+  while (free_.size() + out_ < kMinSendChunks) LOAM_RETURN_IF_ERROR(add_slab());
+  while (posted_ < wanted) {
+    if (free_.empty() || free_.size() + out_ <= kMinSendChunks) LOAM_RETURN_IF_ERROR(add_slab());
+    repost(*free_.back());
+    free_.pop_back();
+    ++posted_;
+  }
+  flush_receives();
+  ++paths_;
+  return ok_status();
+}
+
+Chunk* RdmaDevice::take() {
+  if (free_.empty()) {
+    if (out_ >= kMaxSendChunks) return nullptr;
+    no_more_memory_ = !add_slab().ok();
+    // Completions give some back: kMinSendChunks are out.
+    if (no_more_memory_) return nullptr;
+  }
+  Chunk* chunk = free_.back();
+  free_.pop_back();
+  ++out_;
+  return chunk;
+}
+
+void RdmaDevice::give(Chunk& chunk) {
+  --out_;
+  free_.push_back(&chunk);
+}
+
+void RdmaDevice::repost(Chunk& chunk) {
+  to_post_.push_back(&chunk);
+  if (to_post_.size() >= kPostBatch) flush_receives();
+}
+
+void RdmaDevice::flush_receives() {
+  if (to_post_.empty()) return;
+  std::array<ibv_recv_wr, kPostBatch> requests;
+  std::array<ibv_sge, kPostBatch> pieces;
+  const size_t count = to_post_.size();
+  for (size_t i = 0; i < count; ++i) {
+    pieces[i] = {reinterpret_cast<uintptr_t>(to_post_[i]->bytes), kChunkBytes, to_post_[i]->key};
+    requests[i] = {reinterpret_cast<uintptr_t>(to_post_[i]), i + 1 < count ? &requests[i + 1] : nullptr, &pieces[i], 1};
+  }
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_srq_recv(receives_, requests.data(), &bad);
+  LOAM_CHECK(error == 0, "a shared receive queue takes what it was made for");
+  to_post_.clear();
+}
+
+void RdmaDevice::take_notifications() {
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  unsigned taken = 0;
+  while (ibv_get_cq_event(channel_, &queue, &context) == 0) ++taken;
+  if (taken > 0) ibv_ack_cq_events(queue_, taken);
+}
+
+}  // namespace loam::net
