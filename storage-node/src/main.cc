@@ -45,6 +45,9 @@ void declare(loam::program::OptionSet& options, NodeOptions& node) {
   options.share("compact-core-share", node.compact_core_share,
                 "of a core, for compaction while memory is short: network threads give way; 0: never");
   options.share("compact-watermark", node.compact_watermark, "memory is short above this share of what writes may use");
+  options.text("columns", node.columns,
+               "tables whose cold pages become columns: never, scanned (those that are), always");
+  options.number("column-rows", node.column_rows, "a compaction with fewer rows for columns leaves them rows");
   options.number("background-nice", node.background_nice, "priority of compaction below the network threads, 0 to 19");
   options.number("scan-nice", node.scan_nice, "priority of scans below the network threads, 0 to 19");
   options.number("max-queries", node.max_queries, "scan queries at one time; more are refused");

@@ -16,10 +16,12 @@ namespace {
 void fill(const TableStatistics& from, admin::TableStatistics& to) {
   to.set_table(from.table);
   to.set_name(from.name);
+  to.set_index_of(from.index_of);
   to.set_keys(from.keys);
   to.set_pages(from.pages);
   to.set_log_bytes(from.log_bytes);
   to.set_garbage_bytes(from.garbage_bytes);
+  to.set_column_pages(from.column_pages);
   to.set_index_bytes(from.index_bytes);
   to.set_gets(from.gets);
   to.set_hops(from.hops);
@@ -47,6 +49,12 @@ void fill(const NodeStatistics& from, admin::StatisticsReply& to) {
   to.set_frames_out(from.frames_out);
   to.set_bytes_in(from.bytes_in);
   to.set_bytes_out(from.bytes_out);
+  to.set_flushes(from.flushes);
+  to.set_work_requests(from.work_requests);
+  to.set_direct_writes(from.direct_writes);
+  to.set_direct_bytes(from.direct_bytes);
+  to.set_polls(from.polls);
+  to.set_empty_polls(from.empty_polls);
   to.set_sessions(from.sessions);
   to.set_fenced(from.fenced);
   to.set_refused(from.refused);

@@ -23,6 +23,14 @@
 
 namespace loam::storage {
 
+/// Which tables' cold pages are rewritten column by column. A scan of a column page costs a fraction, a point read some
+/// cache misses more: one for each field.
+enum class ColumnPolicy : uint8_t {
+  kNever,
+  kScanned,  ///< those of tables that are scanned now and then
+  kAlways,
+};
+
 struct CompactorOptions {
   /// A table with a larger share of (estimated) garbage is compacted: its pages with more than that.
   double dead_share = 0.25;
@@ -41,6 +49,13 @@ struct CompactorOptions {
   size_t max_jobs = 4;
   /// A page whose superseded versions are still seen is left alone for so many publications, twice as long each time.
   uint64_t backoff_publications = 2;
+  ColumnPolicy columns = ColumnPolicy::kScanned;
+  /// A page is cold when nothing in it was superseded for so many publications.
+  uint64_t cold_publications = 100;
+  /// A table is one that is scanned for so many publications after a scan has begun.
+  uint64_t scanned_publications = 10'000;
+  /// A job that has fewer rows for column pages writes them as rows.
+  size_t min_column_rows = 256;
 };
 
 /// Counters since start; read by any thread.
@@ -54,6 +69,8 @@ struct CompactorStatistics {
   uint64_t tombstones_collected = 0;
   uint64_t jobs_without_room = 0;  ///< given up for want of target pages; tried again later
   uint64_t futile_walks = 0;       ///< pages that an open snapshot keeps from being worth a rewrite
+  uint64_t column_pages = 0;       ///< written
+  uint64_t column_rows = 0;        ///< written to them
   uint64_t pages_waiting = 0;      ///< retired, not yet freed: an epoch or a pin holds them
 };
 

@@ -20,12 +20,13 @@
 
 namespace loam::storage {
 
-/// A row that tells whose it is. Large, so that a page of 4 KiB holds eight.
+/// A row of explore_schema() that tells whose it is. Large, so that a page of 4 KiB holds eight.
 struct ExploreRow {
   uint64_t key = 0;
   uint64_t stamp = 0;   ///< the transaction's id, or what the test likes
   uint64_t number = 0;  ///< counts up with each update
-  std::array<std::byte, 376> rest{};
+  uint32_t blob_end = 400;
+  std::array<std::byte, 372> blob{};
 
   Bytes bytes() const { return std::as_bytes(std::span(this, 1)); }
   static ExploreRow of(Bytes row) {
@@ -35,6 +36,14 @@ struct ExploreRow {
   }
 };
 static_assert(sizeof(ExploreRow) == 400);
+inline std::shared_ptr<const Schema> explore_schema() {
+  static const auto schema = std::make_shared<const Schema>(Schema::make({{"key", FieldType::kInt64, false},
+                                                                          {"stamp", FieldType::kInt64, false},
+                                                                          {"number", FieldType::kInt64, false},
+                                                                          {"blob", FieldType::kBlob, false}})
+                                                                .value());
+  return schema;
+}
 inline constexpr MarkField kExploreMarkField{.offset = offsetof(ExploreRow, number), .width_bytes = 8};
 
 /// Memory for all schedules of a program: pages of 4 KiB, so that a few entries fill one.
@@ -57,6 +66,7 @@ struct ExploreTotals {
   uint64_t lost_races = 0;
   uint64_t helped = 0;
   uint64_t migrations = 0;
+  uint64_t column_pages = 0;
 };
 inline ExploreTotals explore_totals;
 
@@ -67,18 +77,26 @@ class ExploreWorld {
   static constexpr size_t kThreads = 5;
 
   ExploreWorld(testing::Explorer& ex, TableKind kind) : ex_(ex) {
-    table_ =
-        Table::create(
-            {.id = TableId(1), .kind = kind, .writers = kThreads, .index_slots = 16, .mark_field = kExploreMarkField},
-            {explore_pool(), versions_})
-            .value();
+    table_ = Table::create({.id = TableId(1),
+                            .kind = kind,
+                            .writers = kThreads,
+                            .index_slots = 16,
+                            .mark_field = kExploreMarkField,
+                            .schema = explore_schema()},
+                           {explore_pool(), versions_})
+                 .value();
     for (size_t i = 0; i < kThreads; ++i) {
       epoch_threads_[i] = std::make_unique<EpochThread>(epochs_, "thread " + std::to_string(i));
       contexts_[i] = std::make_unique<ThreadContext>(*epoch_threads_[i], i);
     }
     compactor_ = std::make_unique<Compactor>(
-        CompactorOptions{.dead_share = 0.01, .min_page_dead_share = 0.01, .backoff_publications = 1}, explore_pool(),
-        epochs_);
+        CompactorOptions{.dead_share = 0.01,
+                         .min_page_dead_share = 0.01,
+                         .backoff_publications = 1,
+                         .columns = ex.random().one_in(2) ? ColumnPolicy::kAlways : ColumnPolicy::kNever,
+                         .cold_publications = 1,
+                         .min_column_rows = 1},
+        explore_pool(), epochs_);
     compactor_->add(table_);
   }
 
@@ -91,6 +109,7 @@ class ExploreWorld {
     explore_totals.tombstones += compacted.tombstones_collected;
     explore_totals.lost_races += counters.lost_races;
     explore_totals.helped += counters.helped;
+    explore_totals.column_pages += compacted.column_pages;
     explore_totals.migrations += table_->index().statistics().migrations;
   }
   ExploreWorld(const ExploreWorld&) = delete;

@@ -2,12 +2,14 @@
 // gets, scans and the outcome of every write are those of the model.
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "common/schema/random_schema.h"
 #include "common/testing/random.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/version/batch.h"
@@ -56,7 +58,15 @@ class ModelRun {
  public:
   static constexpr uint64_t kKeys = 60;
 
-  explicit ModelRun(uint64_t seed) : random_(seed) { compactor_.add(fixture_.table); }
+  explicit ModelRun(uint64_t seed)
+      : random_(seed),
+        compactor_({.dead_share = 0.1,
+                    .columns = random_.one_in(2) ? ColumnPolicy::kAlways : ColumnPolicy::kNever,
+                    .cold_publications = 2,
+                    .min_column_rows = 3},
+                   *fixture_.pool, fixture_.epochs) {
+    compactor_.add(fixture_.table);
+  }
 
   void run(int steps) {
     for (int i = 0; i < steps && !::testing::Test::HasFatalFailure(); ++i) {
@@ -106,7 +116,10 @@ class ModelRun {
     std::vector<uint64_t> written;
   };
 
-  std::string make_row() { return std::string(random_.below(300), static_cast<char>('a' + random_.below(26))); }
+  std::string make_row() {
+    const std::string text(random_.below(300), static_cast<char>('a' + random_.below(26)));
+    return std::string(as_text(testing::build_row(*schema_, {Value::text(text)})));
+  }
 
   void open_reader() {
     uint64_t handle = 0;
@@ -195,12 +208,14 @@ class ModelRun {
   }
 
   testing::Random random_;
-  TableFixture fixture_{{.pages = 256, .page_bytes = 8192, .writers = 2}};
+  std::shared_ptr<const Schema> schema_ =
+      std::make_shared<const Schema>(Schema::make({{"text", FieldType::kText, false}}).value());
+  TableFixture fixture_{{.pages = 256, .page_bytes = 8192, .writers = 2, .schema = schema_}};
   EpochThread thread_{fixture_.epochs, "requests"};
   ThreadContext me_{thread_, 0};
   EpochThread background_epochs_{fixture_.epochs, "background"};
   ThreadContext background_{background_epochs_, 1};
-  Compactor compactor_{{.dead_share = 0.1}, *fixture_.pool, fixture_.epochs};
+  Compactor compactor_;
   ManagerModel manager_;
   ModelTable model_;
   std::vector<Open> open_;
@@ -219,11 +234,13 @@ TEST(ModelTest, TransactionalTableIsAMultiVersionMap) {
     sum.versions_collected += run.statistics().versions_collected;
     sum.tombstones_collected += run.statistics().tombstones_collected;
     sum.futile_walks += run.statistics().futile_walks;
+    sum.column_rows += run.statistics().column_rows;
   }
   EXPECT_GT(sum.entries_moved, 1000u);
   EXPECT_GT(sum.versions_collected, 1000u);
   EXPECT_GT(sum.tombstones_collected, 50u);
   EXPECT_GT(sum.futile_walks, 0u);
+  EXPECT_GT(sum.column_rows, 200u);
 }
 
 TEST(ModelTest, NonTransactionalTableIsAMapOfExactVersions) {

@@ -51,4 +51,38 @@ std::vector<size_t> plan_targets(std::span<const uint32_t> entry_bytes, size_t p
   return pages;
 }
 
+std::vector<ColumnPagePlan> plan_column_pages(std::span<const uint32_t> text_bytes, size_t row_bytes,
+                                              size_t overhead_bytes, size_t page_bytes) {
+  /// The rows that fit a page of this size.
+  const auto fill = [&](std::span<const uint32_t> left, size_t size) {
+    ColumnPagePlan plan{.page_bytes = size};
+    size_t filled = overhead_bytes;
+    for (const uint32_t text : left) {
+      filled += row_bytes + text;
+      if (filled > size) break;
+      ++plan.rows;
+      plan.text_bytes += text;
+    }
+    return plan;
+  };
+  std::vector<ColumnPagePlan> plans;
+  for (std::span<const uint32_t> left = text_bytes; !left.empty();) {
+    ColumnPagePlan plan = fill(left, page_bytes);
+    LOAM_CHECK(plan.rows > 0, "a row is larger than a column page");
+    // The rest: a page of half the size, if what is left then fits one of a quarter.
+    for (size_t size = page_bytes / 2; size >= Page::kMinPageBytes && plan.rows == left.size(); size /= 2) {
+      const ColumnPagePlan smaller = fill(left, size);
+      const size_t after = left.size() - smaller.rows;
+      const bool enough =
+          smaller.rows > 0 &&
+          (after == 0 || (size / 2 >= Page::kMinPageBytes && fill(left.subspan(smaller.rows), size / 2).rows == after));
+      if (!enough) break;
+      plan = smaller;
+    }
+    plans.push_back(plan);
+    left = left.subspan(plan.rows);
+  }
+  return plans;
+}
+
 }  // namespace loam::storage

@@ -14,4 +14,15 @@ namespace loam::storage {
 /// two that waste at most about a quarter. Each size must fit a page.
 std::vector<size_t> plan_targets(std::span<const uint32_t> entry_bytes, size_t page_bytes);
 
+/// A column page that takes the next `rows` of the rows that are left.
+struct ColumnPagePlan {
+  size_t rows = 0;
+  size_t text_bytes = 0;
+  size_t page_bytes = 0;
+};
+/// Pages for rows that have these bytes of texts and take `row_bytes` each besides, in order; a page takes
+/// `overhead_bytes` more. As with plan_targets(), the last of them may be smaller ones. Each row fits a page.
+std::vector<ColumnPagePlan> plan_column_pages(std::span<const uint32_t> text_bytes, size_t row_bytes,
+                                              size_t overhead_bytes, size_t page_bytes);
+
 }  // namespace loam::storage

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include "common/base/assert.h"
@@ -14,30 +13,18 @@
 namespace loam::storage {
 namespace {
 
-/// Pages of a job at most, however small they are.
-constexpr size_t kMaxSourcePages = 64;
 /// Pages given back to the pool in one step.
 constexpr size_t kFreesPerStep = 4;
-/// Pages of at most this part of a full one are merged along with others.
-constexpr size_t kSmallPage = 8;
-/// Gets after which their mean number of hops says something.
-constexpr uint64_t kGetsForMean = 1000;
 /// Keys whose way through the index is fetched together: their waits for memory overlap.
 constexpr size_t kFetchGroup = 16;
+/// Rows whose entries are a larger part of a page stay rows.
+constexpr size_t kColumnRowOfPage = 8;
 
 /// Brings a header further on into the cache: each one's size leads to the next, and the processor's own prefetchers
 /// stop at 4 KiB.
 void fetch_ahead(const Entry* entry) {
   constexpr size_t kAheadBytes = 4096;
   __builtin_prefetch(reinterpret_cast<const std::byte*>(entry) + kAheadBytes);
-}
-
-/// Memory that rewriting the page frees, for each byte that must be looked at and copied. Of pages of one size the one
-/// with most garbage comes first; those that are all garbage come before all others, however small.
-double worth(const Page& page) {
-  const size_t filled = page.filled_bytes();
-  const size_t live = filled - std::min(filled, page.garbage_bytes());
-  return static_cast<double>(page.size_bytes() - live) / static_cast<double>(filled + 4 * live + 1);
 }
 
 }  // namespace
@@ -55,109 +42,12 @@ TableCompactor::~TableCompactor() {
   statistics_.pages_waiting -= retired_.size();
 }
 
-bool TableCompactor::resting(const Page* page) const {
-  const auto found = backoff_.find(page);
-  return found != backoff_.end() && turn_ < found->second.until;
-}
-
-void TableCompactor::rest(const Page* page) {
-  if (!transactional_) return;  // their garbage is nobody's at once
-  Backoff& backoff = backoff_[page];
-  backoff.length = backoff.length == 0 ? options_.backoff_publications : backoff.length * 2;
-  backoff.until = turn_ + backoff.length;
-  wake_ = std::min(wake_, backoff.until);
-}
-
-bool TableCompactor::worth_a_look(const TableCounters& counters, size_t pages) {
-  const uint64_t changes = counters.writes + counters.reverts + counters.lost_races;
-  // A refused write may have sealed a page, and is a reason to hurry.
-  const bool refused = counters.no_space != no_space_seen_;
-  const bool room = wants_room_ && statistics_.pages_freed != freed_seen_;
-  if (!look_again_ && !refused && !room && turn_ < wake_ && changes - changes_seen_ < pages) return false;
-  look_again_ = false;
-  wants_room_ = false;
-  wake_ = UINT64_MAX;
-  changes_seen_ = changes;
-  no_space_seen_ = counters.no_space;
-  return true;
-}
-
-size_t TableCompactor::choose(uint64_t turn, double hurry) {
-  LOAM_DCHECK(phase_ == Phase::kIdle, "one job at a time");
-  turn_ = turn;
-  sources_.clear();
-  const TableCounters counters = table_->counters();
-  if (!worth_a_look(counters, table_->pages().pages().size())) return 0;
-  size_t filled = 0;
-  size_t garbage = 0;
-  for (Page* const page : table_->pages().pages()) {
-    const size_t page_filled = page->filled_bytes();
-    const size_t page_garbage = page->garbage_bytes();
-    filled += page_filled;
-    if (!page->sealed()) continue;
-    if (resting(page)) {
-      wake_ = std::min(wake_, backoff_.at(page).until);
-      continue;
-    }
-    garbage += page_garbage;
-    const double share = static_cast<double>(page_garbage) / static_cast<double>(page_filled);
-    if (share > options_.min_page_dead_share) sources_.push_back({.page = page, .share = share, .worth = worth(*page)});
-  }
-  const uint64_t gets = counters.gets - gets_seen_;
-  const bool far = gets >= kGetsForMean &&
-                   static_cast<double>(counters.hops - hops_seen_) > options_.max_mean_hops * static_cast<double>(gets);
-  if (gets >= kGetsForMean) {
-    gets_seen_ = counters.gets;
-    hops_seen_ = counters.hops;
-  }
-  const bool over = static_cast<double>(garbage) > options_.dead_share * static_cast<double>(filled);
-  const double least = far ? options_.min_page_dead_share : least_share(over, hurry);
-  std::erase_if(sources_, [least](const Source& source) { return source.share <= least; });
-  std::ranges::sort(sources_, std::ranges::greater(), &Source::worth);
-  size_t bytes = 0;  // of pages that need copying
-  size_t chosen = 0;
-  size_t chosen_garbage = 0;
-  const size_t most = options_.max_sources * table_->log().pool().page_size();
-  for (; chosen < std::min(sources_.size(), kMaxSourcePages); ++chosen) {
-    const Page& page = *sources_[chosen].page;
-    const size_t need = page.garbage_bytes() >= page.filled_bytes() ? 0 : page.size_bytes();
-    if (bytes + need > most) break;
-    bytes += need;
-    chosen_garbage += page.garbage_bytes();
-  }
-  sources_.resize(chosen);
-  look_again_ = chosen > 0;
-  if (chosen > 0) add_small_pages(table_->log().pool().page_size());
-  return chosen_garbage;
-}
-
-/// The share of garbage above which a page is worth its rewriting. A page of which a tenth is garbage costs nine copies
-/// for each entry that comes free: as long as there is room, waiting is cheaper.
-double TableCompactor::least_share(bool over, double hurry) const {
-  const double by_table = over ? options_.dead_share : 1;
-  if (hurry == 0) return by_table;
-  return std::min(by_table, std::lerp(2 * options_.dead_share, options_.min_page_dead_share, hurry));
-}
-
-/// Remainders of earlier jobs come along, so that they do not pile up.
-void TableCompactor::add_small_pages(size_t budget_bytes) {
-  const size_t chosen = sources_.size();
-  for (Page* const page : table_->pages().pages()) {
-    if (sources_.size() >= kMaxSourcePages) return;
-    if (!page->sealed() || page->size_bytes() > table_->log().pool().page_size() / kSmallPage) continue;
-    if (page->size_bytes() > budget_bytes) continue;
-    const auto first = sources_.begin();
-    if (std::any_of(first, first + static_cast<ptrdiff_t>(chosen), [&](const Source& s) { return s.page == page; })) {
-      continue;
-    }
-    budget_bytes -= page->size_bytes();
-    sources_.push_back({.page = page, .small = true});
-  }
-}
-
 void TableCompactor::begin(std::shared_ptr<const Publication> publication, uint64_t epoch) {
   LOAM_DCHECK(phase_ == Phase::kIdle && !sources_.empty(), "a job begins with chosen pages");
   publication_ = std::move(publication);
+  to_columns_ = columns_wanted();
+  widths_.reset();
+  if (to_columns_) widths_.emplace(*table_->schema());
   if (publication_ != nullptr) raise_horizon(*publication_, epoch);
   enter(Phase::kBegun);
 }
@@ -208,7 +98,7 @@ const Entry* TableCompactor::fetch_chains(Entry* entry, const Entry* end, size_t
     fetch_ahead(entry);
     const Link link = entry->load_link();
     if (phase_ == Phase::kVerify ? link.live() : !link.live() || droppable(link)) continue;
-    if (phase_ == Phase::kMove) prefetch_row(*entry);
+    if (phase_ == Phase::kMove && column_entries_.empty()) prefetch_row(*entry);
     keys[count] = Key(entry->key);
     hashes[count] = HashIndex::hash(keys[count]);
     index.prefetch_slot(hashes[count], phase_ == Phase::kMove);
@@ -237,7 +127,12 @@ bool TableCompactor::step(ThreadContext& thread, size_t budget) {
       return true;
     case Phase::kWalk: {
       const EpochGuard guard(thread.epochs());
-      if (for_each_entry(budget, [&](const Entry& entry) { count(entry); })) plan();
+      if (for_each_entry(budget, [&](Entry& entry) { count(thread, entry); })) plan();
+      return true;
+    }
+    case Phase::kFill: {
+      const EpochGuard guard(thread.epochs());
+      if (fill(thread, budget)) enter(Phase::kMove);
       return true;
     }
     case Phase::kMove: {
@@ -290,20 +185,42 @@ bool TableCompactor::garbage_tombstone(const Entry& entry, const Link& link) con
   return true;
 }
 
-void TableCompactor::count(const Entry& entry) {
+void TableCompactor::count(ThreadContext& thread, Entry& entry) {
   Source& source = sources_[source_];
   const Link link = entry.load_link();
   const bool gone = garbage(entry, link);
-  if (gone || garbage_tombstone(entry, link)) source.garbage_bytes += entry.size_bytes;
+  if (gone || garbage_tombstone(entry, link)) source.garbage_bytes += source.page->footprint(entry);
   if (gone) return;
-  source.kept.push_back(entry.size_bytes);
-  source.kept_bytes += entry.size_bytes;
+  const size_t row = row_bytes(entry);
+  Kept kept{.row_entry_bytes = static_cast<uint32_t>(entry_size(row))};
+  if (to_columns_ && for_columns(entry, link, kept.row_entry_bytes)) {
+    widths_->add(row_of(entry, thread));
+    kept.text_bytes = static_cast<uint32_t>(row - table_->schema()->fixed_size());
+    kept.for_columns = &entry;
+    ++source.for_columns;
+  }
+  source.kept.push_back(kept);
+  source.kept_bytes += kept.row_entry_bytes;
+}
+
+/// Seen by every open and every later snapshot, and small beside a page.
+bool TableCompactor::for_columns(const Entry& entry, const Link& link, size_t row_entry_bytes) const {
+  return !entry.tombstone() && link.open() && entry.version() <= horizon_ &&
+         row_entry_bytes <= table_->log().pool().page_size() / kColumnRowOfPage;
+}
+
+bool TableCompactor::enough_for_columns() const {
+  size_t rows = 0;
+  for (const Source& source : sources_) rows += source.for_columns;
+  return rows >= options_.min_column_rows || (rows > 0 && Env::rare("node.compact.few_columns"));
 }
 
 void TableCompactor::plan() {
+  to_columns_ = enough_for_columns();
   std::erase_if(sources_, [&](const Source& source) {
     if (source.small) return false;
-    const auto filled = static_cast<double>(source.page->filled_bytes());
+    if (source.cold) return !(to_columns_ && source.for_columns > source.kept.size() / 2) && stay_rows(source.page);
+    const auto filled = static_cast<double>(source.page->used_bytes());
     if (static_cast<double>(source.garbage_bytes) > options_.min_page_dead_share * filled) return false;
     rest(source.page);
     Env::probe("node.compact.futile_walk");
@@ -320,33 +237,85 @@ void TableCompactor::plan() {
     ++statistics_.jobs_without_room;
     look_again_ = false;  // not at once
     wants_room_ = true;
+    next_cold_turn_ = turn_ + 1 + options_.cold_publications;
     freed_seen_ = statistics_.pages_freed;
     wake_ = std::min(wake_, turn_ + 1);
   }
   if (sources_.empty()) return end_job();
   for (const Source& source : sources_) source.page->set_state(PageState::kSource);
-  enter(Phase::kMove);
+  enter(column_entries_.empty() ? Phase::kMove : Phase::kFill);
+}
+
+Page* TableCompactor::take_target(size_t size_bytes) {
+  Page* const page = table_->log().open_target(size_bytes);
+  if (page != nullptr) {
+    targets_.push_back(page);
+    return page;
+  }
+  for (Page* const taken : targets_) table_->log().release(taken);
+  targets_.clear();
+  return nullptr;
 }
 
 bool TableCompactor::take_targets() {
-  std::vector<uint32_t> kept;
-  for (const Source& source : sources_) kept.insert(kept.end(), source.kept.begin(), source.kept.end());
-  for (const size_t size : plan_targets(kept, table_->log().pool().page_size())) {
-    Page* const page = table_->log().open_target(size);
-    if (page == nullptr) {
-      for (Page* const taken : targets_) table_->log().release(taken);
-      targets_.clear();
-      return false;
+  const size_t page_bytes = table_->log().pool().page_size();
+  std::vector<uint32_t> row_entries;
+  std::vector<uint32_t> texts;
+  column_entries_.clear();
+  for (const Source& source : sources_) {
+    for (const Kept& kept : source.kept) {
+      if (to_columns_ && kept.for_columns != nullptr) {
+        column_entries_.push_back(kept.for_columns);
+        texts.push_back(kept.text_bytes);
+      } else {
+        row_entries.push_back(kept.row_entry_bytes);
+      }
     }
-    targets_.push_back(page);
+  }
+  for (const size_t size : plan_targets(row_entries, page_bytes)) {
+    if (take_target(size) == nullptr) return false;
   }
   target_ = 0;
+  row_targets_ = column_target_ = targets_.size();
+  next_column_entry_ = 0;
+  if (column_entries_.empty()) return true;
+  for (const ColumnPagePlan& plan :
+       plan_column_pages(texts, widths_->row_bytes(), ColumnWidths::page_overhead(*table_->schema()), page_bytes)) {
+    Page* const page = take_target(plan.page_bytes);
+    if (page == nullptr) return false;
+    Columns::lay_out(*page, *widths_, plan.rows, plan.text_bytes);
+  }
   return true;
 }
 
-Entry* TableCompactor::copy(const Entry& entry, Link link) {
-  const EntryImage image{entry.kind, Key(entry.key), entry.version(), entry.sequence, link, {entry.row()}};
-  for (; target_ < targets_.size(); ++target_) {
+/// Writes rows to the column pages. True when all are there.
+bool TableCompactor::fill(ThreadContext& thread, size_t budget) {
+  for (; next_column_entry_ < column_entries_.size(); ++next_column_entry_) {
+    if (budget-- == 0) return false;
+    const Entry& entry = *column_entries_[next_column_entry_];
+    fetch_ahead(&entry);
+    while (Columns::of(*targets_[column_target_]).full()) ++column_target_;
+    Columns::of(*targets_[column_target_]).append(row_of(entry, thread));
+  }
+  next_column_entry_ = 0;
+  column_target_ = row_targets_;
+  Env::pause_point("node.compact.columns_filled");
+  return true;
+}
+
+/// At the place that the entry's row has.
+Entry* TableCompactor::append_to_columns(const Entry& entry, Link link) {
+  const EntryImage image{EntryKind::kColumns, Key(entry.key), entry.version(), entry.sequence, link, {}};
+  for (;; ++column_target_) {
+    if (Entry* const appended = TableLog::append_to(*targets_[column_target_], image)) return appended;
+  }
+}
+
+Entry* TableCompactor::copy(ThreadContext& thread, const Entry& entry, Link link, bool to_columns) {
+  if (to_columns) return append_to_columns(entry, link);
+  const EntryKind kind = entry.tombstone() ? EntryKind::kTombstone : EntryKind::kPut;
+  const EntryImage image{kind, Key(entry.key), entry.version(), entry.sequence, link, {row_of(entry, thread)}};
+  for (; target_ < row_targets_; ++target_) {
     if (Entry* const copied = TableLog::append_to(*targets_[target_], image)) return copied;
   }
   LOAM_CHECK(false, "the plan of a compaction job gave too little room");
@@ -368,12 +337,23 @@ void TableCompactor::collect(Chain& chain, Entry& entry) {
 }
 
 void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
+  const bool to_columns = next_column_entry_ < column_entries_.size() && column_entries_[next_column_entry_] == &entry;
+  if (to_columns) ++next_column_entry_;
+  if (copy_and_freeze(thread, entry, to_columns) || !to_columns) return;
+  Env::probe("node.compact.gap_in_columns");
+  Entry* const gap = append_to_columns(entry, {.state = EntryState::kDead});
+  Page::of(gap)->clear_all_visible();
+  Page::of(gap)->add_garbage(*gap);
+}
+
+/// False: it was garbage, and there is no copy.
+bool TableCompactor::copy_and_freeze(ThreadContext& thread, Entry& entry, bool to_columns) {
   Link link = entry.load_link();
-  if (!link.live()) return;
+  if (!link.live()) return false;
   if (droppable(link)) {
     ++statistics_.versions_collected;
     Env::probe("node.compact.version_dropped");
-    return;
+    return false;
   }
   Chain chain(table_->index(), thread, Key(entry.key));
   // Nothing behind a version at the horizon is anybody's.
@@ -381,12 +361,16 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
   if (transactional_ && (!alone || !link.open() || entry.tombstone())) {
     collect(chain, entry);
     link = entry.load_link();
-    if (!link.live()) return;
+    if (!link.live()) return false;
   }
   const auto copied_link = [alone](const Link& seen) {
     return Link{seen.valid_to, alone ? nullptr : seen.address, EntryState::kLive, seen.mark};
   };
-  Entry* const copied = copy(entry, copied_link(link));
+  Entry* const copied = copy(thread, entry, copied_link(link), to_columns);
+  const auto clear_mark_if_claimed = [copied](const Link& claimed) {
+    if (!claimed.open() && copied->kind == EntryKind::kColumns) clear_all_visible(copied);
+  };
+  clear_mark_if_claimed(link);
   Env::pause_point("node.compact.copied");
   for (;;) {
     Link seen = link;
@@ -395,13 +379,14 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
     if (!seen.live()) {
       // Reverted, removed or replaced meanwhile. Nobody has seen the copy.
       Chain::kill_unlinked(copied);
-      Page::of(copied)->add_garbage(copied->size_bytes);
-      return;
+      Page::of(copied)->add_garbage(*copied);
+      return true;
     }
     link = seen;
     copied->link.init(copied_link(link).encode());
+    clear_mark_if_claimed(link);
   }
-  if (transactional_ && (!link.open() || entry.tombstone())) Page::of(copied)->add_garbage(copied->size_bytes);
+  if (transactional_ && (!link.open() || entry.tombstone())) Page::of(copied)->add_garbage(*copied);
   Env::pause_point("node.compact.moved");
   ++statistics_.entries_moved;
   statistics_.bytes_moved += entry.size_bytes;
@@ -409,6 +394,7 @@ void TableCompactor::move_entry(ThreadContext& thread, Entry& entry) {
   // now.
   if (!chain.cursor().found()) chain.refresh();
   chain.mend(horizon_);
+  return true;
 }
 
 void TableCompactor::publish(ThreadContext& thread) {
@@ -427,6 +413,7 @@ void TableCompactor::publish(ThreadContext& thread) {
   for (Page* const page : sources) {
     page->set_state(PageState::kRetired);
     backoff_.erase(page);
+    calm_.erase(page);
     retired_.push_back({page, epoch});
   }
   for (const Page* const page : targets_) {
@@ -434,6 +421,12 @@ void TableCompactor::publish(ThreadContext& thread) {
   }
   Env::probe("node.compact.page_retired");
   Env::pause_point("node.compact.published");
+  for (const Page* const page : targets_) {
+    if (!page->has_columns()) continue;
+    Env::probe("node.compact.column_page");
+    ++statistics_.column_pages;
+    statistics_.column_rows += page->filled_bytes() / sizeof(Entry);
+  }
   statistics_.pages_rewritten += sources.size();
   statistics_.pages_waiting += sources.size();
   targets_.clear();
@@ -442,6 +435,7 @@ void TableCompactor::publish(ThreadContext& thread) {
 
 void TableCompactor::end_job() {
   sources_.clear();
+  column_entries_.clear();
   publication_.reset();
   enter(Phase::kIdle);
 }

@@ -1,8 +1,8 @@
 // Compaction of one table: the state machine that rewrites pages. What it does to chains stands in version/chain.h.
 //
-//   idle ─pick─▶ begun ─epoch─▶ walk ─▶ move ─▶ settle ─epoch─▶ verify ─▶ publish ─▶ idle
-//                                │ futile, or no room                          └─▶ retired pages: epoch, pins, FIFO
-//                                └──▶ idle                                                        ─▶ pool
+//   idle ─pick─▶ begun ─epoch─▶ walk ─▶ (fill) ─▶ move ─▶ settle ─epoch─▶ verify ─▶ publish ─▶ idle
+//                                │ futile, or no room                                   └─▶ retired pages: epoch, pins,
+//                                └──▶ idle                                                           FIFO ─▶ pool
 //
 //   begun    until every guard has ended in which an entry of a source was appended: then each is linked, or dead. A
 //            page may be sealed in the middle of a batch that has appended entries to it and not linked them yet; a
@@ -10,12 +10,18 @@
 //   walk     looks at every entry of the chosen pages and counts what must be kept under the job's publication. Pages
 //            that an open snapshot keeps full are let go, and left alone for a while. Then takes target pages for all
 //            the rest, or gives up: after the first move a job always ends, and never needs more memory
+//   fill     writes the rows of column pages: those of versions that every open and later snapshot sees (decision
+//   0013).
+//            Rows never change, so it does not matter what becomes of their entries meanwhile
 //   move     each entry: what every snapshot is past is left as it is, and goes with the page (horizon, chain.h); other
 //            garbage is killed and unlinked; what is live is copied, frozen as moved, and what led to it mended
 //   settle   until every guard has ended that may have read an entry of a source as live
 //   verify   walks the chain of the key of every frozen entry of the sources once more: from then on nothing that
 //            anybody follows leads into them (R18)
 //   publish  the page list changes at one instant from the sources to the targets (R23)
+//
+// A job has two kinds of targets, row pages and column pages. An entry whose row has been written to a column page has
+// its place there in the order of the moves; if it has become garbage before its turn, the place stays a dead entry.
 //
 // Retired pages wait in one queue for the table, freed strictly in order: a page's forward pointers lead into pages
 // that were retired later, so they stay readable as long as anybody has the page pinned (R18).
@@ -28,11 +34,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "common/snapshot/publication.h"
 #include "storage-node/src/compact/compactor.h"
+#include "storage-node/src/log/columns.h"
 #include "storage-node/src/log/page.h"
 #include "storage-node/src/log/thread_context.h"
 #include "storage-node/src/version/table.h"
@@ -43,7 +51,7 @@ namespace loam::storage {
 /// table's pages any more.
 class TableCompactor {
  public:
-  enum class Phase : uint8_t { kIdle, kBegun, kQuiet, kWalk, kMove, kSettle, kVerify };
+  enum class Phase : uint8_t { kIdle, kBegun, kQuiet, kWalk, kFill, kMove, kSettle, kVerify };
 
   TableCompactor(std::shared_ptr<Table> table, const CompactorOptions& options, CompactorStatistics& statistics);
   /// Gives targets and retired pages back: no guard, pin or thread reads them any more.
@@ -54,7 +62,8 @@ class TableCompactor {
   Table& table() { return *table_; }
   Phase phase() const { return phase_; }
 
-  /// Looks whether a job is worth it, and chooses its pages. Returns their garbage in bytes, 0: none. `hurry`, from 0
+  /// Looks whether a job is worth it, and chooses its pages. Returns their garbage in bytes, 1 if they are chosen for
+  /// being cold, 0: none. `hurry`, from 0
   /// to 1: memory is short, and the shorter, the less garbage makes a page worth it, whatever the table's share. Costs
   /// a look at each page header. Idle only; caller holds a guard. `turn` counts the publications that became usable.
   size_t choose(uint64_t turn, double hurry);
@@ -78,15 +87,21 @@ class TableCompactor {
   bool deserted(const EpochDomain& epochs);
 
  private:
+  /// An entry that may have to be kept. Tombstones are among them: an insert may claim one before its turn.
+  struct Kept {
+    uint32_t row_entry_bytes = 0;  ///< in a row page
+    uint32_t text_bytes = 0;
+    Entry* for_columns = nullptr;  ///< the entry, if its row may go to a column page
+  };
   struct Source {
     Page* page = nullptr;
     bool small = false;  ///< comes along whatever its garbage
+    bool cold = false;   ///< chosen to become columns
     double share = 0;    ///< of garbage, when it was looked at: writers make garbage while the pages are ranked
     double worth = 0;    ///< then, too
-    /// Sizes of the entries that may have to be kept. Tombstones are among them: an insert may claim one before its
-    /// turn.
-    std::vector<uint32_t> kept = {};
+    std::vector<Kept> kept = {};
     size_t kept_bytes = 0;
+    size_t for_columns = 0;    ///< of those kept
     size_t garbage_bytes = 0;  ///< what the walk takes for garbage
   };
   struct Retired {
@@ -98,7 +113,16 @@ class TableCompactor {
     uint64_t length = 0;
   };
 
+  struct Calm {
+    size_t garbage_bytes = 0;
+    uint64_t since = 0;  ///< turn
+    uint64_t wait = 0;   ///< for so many turns from then on
+  };
+
   bool worth_a_look(const TableCounters& counters, size_t pages);
+  size_t choose_garbage(const TableCounters& counters, double hurry);
+  bool choose_cold();
+  bool columns_wanted();
   double least_share(bool over, double hurry) const;
   void add_small_pages(size_t budget_bytes);
   bool resting(const Page* page) const;
@@ -107,11 +131,18 @@ class TableCompactor {
   template <class F>
   bool for_each_entry(size_t budget, F&& f);
   const Entry* fetch_chains(Entry* entry, const Entry* end, size_t most);
-  void count(const Entry& entry);
+  void count(ThreadContext& thread, Entry& entry);
+  bool for_columns(const Entry& entry, const Link& link, size_t row_entry_bytes) const;
+  bool stay_rows(const Page* page);
+  bool enough_for_columns() const;
   void plan();
   bool take_targets();
+  Page* take_target(size_t size_bytes);
+  bool fill(ThreadContext& thread, size_t budget);
   void move_entry(ThreadContext& thread, Entry& entry);
-  Entry* copy(const Entry& entry, Link link);
+  bool copy_and_freeze(ThreadContext& thread, Entry& entry, bool to_columns);
+  Entry* copy(ThreadContext& thread, const Entry& entry, Link link, bool to_columns);
+  Entry* append_to_columns(const Entry& entry, Link link);
   void publish(ThreadContext& thread);
   void end_job();
   bool droppable(const Link& link) const;
@@ -129,6 +160,13 @@ class TableCompactor {
   std::vector<Source> sources_;
   std::vector<Page*> targets_;
   size_t target_ = 0;  // the one that copies go to
+  // Of targets_, those from row_targets_ on are column pages.
+  bool to_columns_ = false;  // if there are rows enough for a page
+  std::optional<ColumnWidths> widths_;
+  std::vector<Entry*> column_entries_;  // whose rows go there, in the order of the moves
+  size_t next_column_entry_ = 0;
+  size_t row_targets_ = 0;
+  size_t column_target_ = 0;  // the one that is filled, or that copies go to
   std::shared_ptr<const Publication> publication_;
   Version horizon_;     // of the table, as every guard knows it
   bool rises_ = false;  // to the table's, when this epoch has passed
@@ -144,6 +182,10 @@ class TableCompactor {
 
   std::deque<Retired> retired_;
   std::unordered_map<const Page*, Backoff> backoff_;
+  std::unordered_map<const Page*, Calm> calm_;  // sealed row pages of a table that is scanned
+  uint64_t next_cold_turn_ = 0;
+  uint64_t scans_seen_ = 0;
+  uint64_t scanned_until_ = 0;  // turn
   bool look_again_ = true;      // the last job left more to do, perhaps
   uint64_t wake_ = UINT64_MAX;  // the turn when the first resting page may be looked at
   bool wants_room_ = false;     // a job had to be given up for want of targets; memory that comes free may help

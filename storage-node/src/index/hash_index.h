@@ -81,6 +81,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "common/base/env.h"
 #include "common/base/ids.h"
@@ -216,7 +217,15 @@ class HashIndex {
   /// move may be seen twice.
   template <class Fn>
   void for_each(Fn&& fn) const {
-    visit_all([](void* context, Entry* head) { (*static_cast<std::remove_reference_t<Fn>*>(context))(head); }, &fn);
+    for_each_of_part(0, 1, std::forward<Fn>(fn));
+  }
+  /// The same for the keys of one of `parts` partitions: runs of slots, equally long. Each key lies in one of them, as
+  /// long as for_each() is exact; so several threads share a walk, each inside a guard of its own. part < parts.
+  template <class Fn>
+  void for_each_of_part(size_t part, size_t parts, Fn&& fn) const {
+    visit(
+        part, parts, [](void* context, Entry* head) { (*static_cast<std::remove_reference_t<Fn>*>(context))(head); },
+        &fn);
   }
 
   /// Inside a guard, like everything here.
@@ -237,7 +246,7 @@ class HashIndex {
   bool put(EpochThread& thread, Entry* head, Cursor& cursor, Reserve reserve);
   /// A cursor's slot to `desired` (null: DELETED), if it holds the cursor's head.
   bool change(Cursor& cursor, Entry* desired);
-  void visit_all(void (*fn)(void*, Entry*), void* context) const;
+  void visit(size_t part, size_t parts, void (*fn)(void*, Entry*), void* context) const;
 
   // Migration (migration.cc).
   static bool copy(Array& to, Slot& old_slot, SlotWord frozen, uint64_t hash);

@@ -1,6 +1,7 @@
 #include "storage-node/src/index/hash_index.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -451,6 +452,16 @@ TEST_F(HashIndexTest, RandomUseAgainstAModel) {
     });
     ASSERT_EQ(seen, model.size());
     ASSERT_EQ(index_->statistics().live, model.size());
+    for (const size_t parts : {2, 3, 7}) {
+      std::set<uint64_t> keys;
+      for (size_t part = 0; part < parts; ++part) {
+        index_->for_each_of_part(part, parts, [&](Entry* head) {
+          ASSERT_EQ(model.at(head->key), head);
+          ASSERT_TRUE(keys.insert(head->key).second) << "in two partitions";
+        });
+      }
+      ASSERT_EQ(keys.size(), model.size());
+    }
   }
   EXPECT_GT(statistics().migrations, 20u);
 }

@@ -7,10 +7,11 @@
 
 namespace loam::storage {
 
-void HashIndex::visit_all(void (*fn)(void*, Entry*), void* context) const {
+void HashIndex::visit(size_t part, size_t parts, void (*fn)(void*, Entry*), void* context) const {
   const Array* array = current_.load(std::memory_order_acquire);  // its fields are visible, and below
   for (; array != nullptr; array = array->next.load(std::memory_order_acquire)) {
-    for (size_t i = 0; i < array->capacity; ++i) {
+    const size_t end = array->capacity * (part + 1) / parts;
+    for (size_t i = array->capacity * part / parts; i < end; ++i) {
       const SlotWord word{array->slot(i).load(std::memory_order_acquire)};  // the entry's bytes are visible
       if (word.is_pointer()) fn(context, word.entry());
     }

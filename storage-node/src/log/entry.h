@@ -38,6 +38,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "common/base/assert.h"
 #include "common/base/bytes.h"
 #include "common/base/env.h"
 #include "common/base/ids.h"
@@ -49,7 +50,11 @@ struct Entry;
 enum class EntryKind : uint8_t {
   kPut = 1,
   kTombstone = 2,  ///< the record does not exist from valid_from on; no row
+  kColumns = 3,    ///< as kPut, but the row lies in the page's columns (log/columns.h)
 };
+
+/// Clears the all-visible mark of the page that a version with its row in columns lies in (R24).
+void clear_all_visible(const Entry* entry);
 
 enum class EntryState : uint8_t { kLive = 0, kDead = 1, kMoved = 2, kReplaced = 3 };
 
@@ -85,6 +90,7 @@ struct Link {
   }
   static Entry* address_of(uint64_t next) { return reinterpret_cast<Entry*>(next & ~uint64_t{15}); }
   static EntryState state_of(uint64_t next) { return static_cast<EntryState>(next & kStateMask); }
+  static bool live_and_unmarked(uint64_t next) { return (next & (kStateMask | uint64_t{kMaxMark} << kMarkShift)) == 0; }
 
   bool operator==(const Link&) const = default;
 };
@@ -115,8 +121,10 @@ struct alignas(16) Entry {
   Version version() const { return Version(valid_from); }
   /// The present version, with this entry's link: a mark has made another one of it.
   Version version(const Link& seen) const { return Version(seen.marked() ? seen.valid_to : valid_from); }
+  /// Of an entry whose row is not in columns; row_of() in log/columns.h is for all.
   std::byte* row_data() { return reinterpret_cast<std::byte*>(this) + sizeof(Entry); }
   Bytes row() const {
+    LOAM_DCHECK(kind != EntryKind::kColumns, "this row lies in columns");
     return {reinterpret_cast<const std::byte*>(this) + sizeof(Entry), size_bytes - sizeof(Entry) - row_padding};
   }
 
@@ -133,8 +141,11 @@ struct alignas(16) Entry {
     const Link seen = Link::decode({valid_to, next});
     return seen.marked() ? load_whole(valid_to) : seen;
   }
-  /// On failure `expected` is the value seen. Sequentially consistent.
+  /// On failure `expected` is the value seen. Sequentially consistent. Whatever the change is, the page is not
+  /// all-visible any more before it (R24).
   bool compare_exchange_link(Link& expected, Link desired) {
+    if (kind == EntryKind::kColumns) [[unlikely]]
+      clear_all_visible(this);
     Dword word = expected.encode();
     if (link.compare_exchange(word, desired.encode())) return true;
     expected = Link::decode(word);

@@ -11,4 +11,6 @@ Page* Page::open(std::byte* block, size_t size_bytes, TableId table, uint64_t nu
   return new (block) Page(size_bytes, table, number, reserve);
 }
 
+void clear_all_visible(const Entry* entry) { Page::of(entry)->clear_all_visible(); }
+
 }  // namespace loam::storage

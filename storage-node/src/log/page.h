@@ -1,4 +1,5 @@
-// A page of a table's log: header, then entries one after another.
+// A page of a table's log: header, then entries one after another. In a column page the entries have no rows, and the
+// rows lie behind all of them (log/columns.h).
 //
 //   ┌────────────────────── 128 B ───────────────────────┬───────┬───────┬─────┬──────────────┐
 //   │ line 1: constants, fill │ line 2: counters, pins   │ entry │ entry │  …  │ anything     │
@@ -34,7 +35,8 @@ enum class PageState : uint8_t {
 /// Invariants:
 /// 1. Entries below the fill mark are complete but for their links, and whole (the mark is at an entry's end, R22).
 /// 2. The state only rises. The fill mark only rises, and stands still from kSealed on.
-/// 3. garbage_bytes never falls, and is an estimate from above: superseded versions and tombstones count also while an
+/// 3. The all-visible mark is set before the page is published, and only ever cleared (R24).
+/// 4. garbage_bytes never falls, and is an estimate from above: superseded versions and tombstones count also while an
 ///    open snapshot sees them, and a version that a revert re-opened counts.
 class Page {
  public:
@@ -57,12 +59,21 @@ class Page {
   /// Counts the pages of the table, in the order in which they were opened.
   uint64_t number() const { return number_; }
   size_t size_bytes() const { return size_bytes_; }
-  size_t capacity_bytes() const { return size_bytes_ - kHeaderBytes; }
+  /// Room for entries.
+  size_t capacity_bytes() const { return entry_room_; }
   Reserve reserve() const { return reserve_; }
   std::byte* block() { return reinterpret_cast<std::byte*>(this); }
 
   // Relaxed: the state gates work of the compactor, which decides by what the epochs and the page list say.
   PageState state() const { return state_.load(std::memory_order_relaxed); }
+
+  /// What an entry takes in the page, with its row; of a column page the mean.
+  size_t footprint(const Entry& entry) const { return entry.size_bytes + column_row_bytes_; }
+  /// Bytes of entries and rows that can be read now: garbage_bytes() is of these.
+  size_t used_bytes() const {
+    const size_t filled = filled_bytes();
+    return filled + filled / sizeof(Entry) * column_row_bytes_;
+  }
 
   /// Bytes of entries that can be read now.
   size_t filled_bytes() const {
@@ -125,11 +136,39 @@ class Page {
   }
 
   /// An entry of this page was superseded or killed, or is a tombstone. Any thread.
+  void add_garbage(const Entry& entry) { add_garbage(footprint(entry)); }
   void add_garbage(size_t bytes) {
     // Relaxed: a statistic that steers the compactor, which counts for itself.
     garbage_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
   size_t garbage_bytes() const { return garbage_bytes_.load(std::memory_order_relaxed); }
+
+  // Column pages.
+
+  /// Before anything is appended: keeps room for `entry_bytes` of entries, leaves what is behind them to columns, and
+  /// marks the page all-visible. `row_bytes`: of a row in the columns, the mean; not 0.
+  void hold_columns(size_t entry_bytes, size_t row_bytes) {
+    entry_room_ = static_cast<uint32_t>(entry_bytes);
+    column_row_bytes_ = static_cast<uint32_t>(row_bytes);
+    // Relaxed: whoever reads it has the page from a page list that is published later.
+    all_visible_.store(true, std::memory_order_relaxed);
+  }
+  bool has_columns() const { return column_row_bytes_ != 0; }
+  /// Where the columns lie.
+  std::byte* columns() { return reinterpret_cast<std::byte*>(this) + columns_offset(); }
+  const std::byte* columns() const { return reinterpret_cast<const std::byte*>(this) + columns_offset(); }
+  /// Every entry is live and open, and every snapshot that is open now or taken later sees it: what a claim that comes
+  /// after this load makes of an entry is no matter of a snapshot taken before (R24).
+  ///
+  /// Argument. The mark falls (store) before an entry's link is swapped; both, and this load, are sequentially
+  /// consistent. A scan that still sees the mark is ordered before that swap, so the swap's transaction was not
+  /// completed when the scan's snapshot was taken, and a snapshot sees the present version. A move changes nothing that
+  /// a snapshot sees, and a collected version was superseded, by a claim that came before.
+  bool all_visible() const { return all_visible_.load(std::memory_order_seq_cst); }
+  void clear_all_visible() {
+    // Looked at first: an update of each of the page's entries would take the line from the others.
+    if (all_visible()) all_visible_.store(false, std::memory_order_seq_cst);
+  }
 
   /// Keeps the page's memory (R18). Only of pages in a page list read under an epoch guard that is still held.
   void pin() {
@@ -144,7 +183,13 @@ class Page {
 
  private:
   Page(size_t size_bytes, TableId table, uint64_t number, Reserve reserve)
-      : table_(table), number_(number), size_bytes_(static_cast<uint32_t>(size_bytes)), reserve_(reserve) {}
+      : table_(table),
+        number_(number),
+        size_bytes_(static_cast<uint32_t>(size_bytes)),
+        entry_room_(static_cast<uint32_t>(size_bytes - kHeaderBytes)),
+        reserve_(reserve) {}
+
+  size_t columns_offset() const { return round_up(kHeaderBytes + entry_room_, size_t{64}); }
 
   std::byte* begin_bytes() { return reinterpret_cast<std::byte*>(this) + kHeaderBytes; }
   Entry* entry_at(size_t offset) { return reinterpret_cast<Entry*>(begin_bytes() + offset); }
@@ -153,12 +198,15 @@ class Page {
   alignas(64) const TableId table_;
   const uint64_t number_;
   const uint32_t size_bytes_;
+  uint32_t entry_room_;
+  uint32_t column_row_bytes_ = 0;  // 0: no column page
   const Reserve reserve_;
   Env::Atomic<PageState> state_{PageState::kHead};  // written by the appender, then by the compactor
   Env::Atomic<uint64_t> fill_{0};
   // Line 2. Written by any thread.
   alignas(64) Env::Atomic<uint64_t> garbage_bytes_{0};
   Env::Atomic<uint64_t> pins_{0};
+  Env::Atomic<bool> all_visible_{false};
 };
 static_assert(sizeof(Page) == Page::kHeaderBytes && alignof(Page) == 64);
 

@@ -108,8 +108,8 @@ void TableLog::give_up_head(Page*& head) {
 size_t TableLog::fitting(size_t wanted) const {
   size_t live = 0;
   for (const Page* const page : pages_.pages()) {
-    const size_t filled = page->filled_bytes();
-    live += filled - std::min(filled, page->garbage_bytes());
+    const size_t used = page->used_bytes();
+    live += used - std::min(used, page->garbage_bytes());
     if (kHeadOverLive * live >= wanted) return wanted;
   }
   return std::min(wanted, std::bit_ceil(std::max(kHeadOverLive * live, options_.first_page_bytes)));

@@ -103,6 +103,7 @@ Status Executor::decode(Peer& peer, Bytes message) {
   ByteReader reader(message);
   wire::Envelope envelope;
   LOAM_RETURN_IF_ERROR(wire::decode_envelope(reader, envelope));
+  if (envelope.opcode == Opcode::kPing) return answer_ping(peer, envelope.sequence, reader);
   if (envelope.opcode == Opcode::kAttach) return decode_attach(peer, envelope.sequence, reader);
   if (!peer.attached()) {
     return {StatusCode::kMalformed, "the first message to a storage node must be kAttach, not " +
@@ -113,8 +114,7 @@ Status Executor::decode(Peer& peer, Bytes message) {
     LOAM_RETURN_IF_ERROR(look_up(peer, envelope.sequence, done));
     if (done) return ok_status();
   }
-  // Only now: what was executed before is answered as it was then.
-  if (!serving_.ok() && is_request(envelope.opcode)) {
+  if (!serving_.ok() && is_request(envelope.opcode)) {  // only now: what was executed before is answered as it was
     Env::probe("node.request.refused_unserved");
     ExecutorCounters::add(counters_.refused, 1);
     refuse(peer, envelope.sequence, serving_);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "common/base/pause_point.h"
+#include "common/testing/patience.h"
 #include "storage-node/src/request/manager_link.h"
 #include "storage-node/src/request/node_fixture.h"
 
@@ -24,7 +25,7 @@ class Gate {
 
   [[nodiscard]] bool wait_until_reached() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(30), [this] { return reached_; });
+    return changed_.wait_for(lock, testing::kPatience, [this] { return reached_; });
   }
   void release() {
     const std::lock_guard lock(mutex_);

@@ -37,6 +37,16 @@ class Peer {
   std::shared_ptr<NodeSession> session_;
 };
 
+/// Tells that somebody is there. Lost if the peer does not read what it is sent.
+inline Status answer_ping(Peer& peer, uint64_t sequence, ByteReader& body) {
+  wire::Ping ping;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, ping));
+  Buffer reply;
+  wire::encode_message(wire::Pong{ping.payload}, sequence, reply);
+  static_cast<void>(peer.send(reply));
+  return ok_status();
+}
+
 /// When a scan that a limit has turned away may try again: every scan that runs now has ended in a few passes over its
 /// pages.
 inline constexpr uint64_t kScanRetryNs = 50'000'000;
@@ -44,7 +54,7 @@ inline constexpr uint64_t kScanRetryNs = 50'000'000;
 /// The end of a scan, with the advice that belongs to it.
 inline wire::ScanDone scan_done(Status status, const wire::ScanStatistics& statistics = {}) {
   const uint64_t retry_after_ns = status == StatusCode::kOverloaded ? kScanRetryNs : 0;
-  return {std::move(status), statistics, retry_after_ns};
+  return {std::move(status), statistics, retry_after_ns, {}};
 }
 
 /// Where scans go. Implemented by the node's scan threads and by tests.

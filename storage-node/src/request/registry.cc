@@ -223,6 +223,7 @@ Result<std::shared_ptr<ServedTable>> Registry::make_table(const wire::TableInfo&
     options.mark_field = {info.schema.layout(*field).offset,
                           static_cast<uint8_t>(fixed_width(info.schema.field(*field).type))};
   }
+  options.schema = std::make_shared<const Schema>(info.schema);
   Result<std::unique_ptr<Table>> table = Table::create(options, {pool_, *versions_});
   if (!table.ok()) {
     return Status(table.code(), "table " + info.name + ": " + std::string(table.status().message()));

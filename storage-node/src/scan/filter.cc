@@ -1,86 +1,39 @@
 #include "storage-node/src/scan/filter.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <string_view>
 #include <utility>
+
+#include "storage-node/src/scan/kernels.h"
+#include "storage-node/src/scan/text_search.h"
 
 namespace loam::storage {
 namespace {
 
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
-
-template <class T>
-T load(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-/// Copies the numbers that pass, without a branch on the outcome.
-template <class Test>
-size_t copy_if(const uint16_t* in, size_t n, uint16_t* out, Test test) {
-  size_t kept = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const uint16_t row = in[i];
-    out[kept] = row;
-    kept += test(row) ? 1 : 0;
-  }
-  return kept;
-}
+constexpr uint64_t kWordBits = 64;
 
 int64_t key_of(const Value& value) { return is_float(value.type()) ? order_key(value.as_float64()) : value.as_int64(); }
 
-/// Calls f with a function from a row's field to its key.
-template <class F>
-auto with_key(FieldType type, uint32_t offset, F f) {
-  switch (type) {
-    case FieldType::kInt16:
-      return f([offset](const std::byte* row) { return int64_t{load<int16_t>(row + offset)}; });
-    case FieldType::kInt32:
-      return f([offset](const std::byte* row) { return int64_t{load<int32_t>(row + offset)}; });
-    case FieldType::kFloat32:
-      return f([offset](const std::byte* row) { return order_key(static_cast<double>(load<float>(row + offset))); });
-    case FieldType::kFloat64:
-      return f([offset](const std::byte* row) { return order_key(load<double>(row + offset)); });
-    default:
-      return f([offset](const std::byte* row) { return load<int64_t>(row + offset); });
-  }
-}
-
 }  // namespace
 
-int64_t order_key(double value) {
-  if (value != value) return kHighest;
-  const auto bits = std::bit_cast<int64_t>(value + 0.0);  // -0 + 0 is +0
-  return bits ^ ((bits >> 63) & kHighest);                // negative numbers fall as their bits rise
-}
-
-CompiledPredicate::CompiledPredicate(const Predicate& predicate, const Schema& schema)
-    : op_(predicate.op),
-      type_(schema.field(predicate.field).type),
-      field_(predicate.field),
-      null_bit_(schema.layout(predicate.field).null_bit),
-      variable_index_(schema.layout(predicate.field).variable_index),
-      offset_(schema.layout(predicate.field).offset),
-      null_offset_(schema.null_offset()),
-      fixed_size_(schema.fixed_size()) {
-  if (op_ == PredicateOp::kIsNull || op_ == PredicateOp::kIsNotNull) {
-    test_ = op_ == PredicateOp::kIsNull ? Test::kNull : Test::kNotNull;
-  } else if (is_variable(type_)) {
-    test_ = Test::kText;
+CompiledPredicate::CompiledPredicate(const Predicate& predicate, const Schema& schema) : field_(predicate.field) {
+  const PredicateOp op = predicate.op;
+  if (op == PredicateOp::kIsNull || op == PredicateOp::kIsNotNull) {
+    test_ = op == PredicateOp::kIsNull ? Test::kNull : Test::kNotNull;
+  } else if (is_variable(schema.field(field_).type)) {
     for (const Value& operand : predicate.operands) texts_.emplace_back(operand.as_text());
     std::sort(texts_.begin(), texts_.end());
-  } else if (op_ == PredicateOp::kIn) {
-    test_ = Test::kIn;
+    set_text(op);
+  } else if (op == PredicateOp::kIn) {
     for (const Value& operand : predicate.operands) keys_.push_back(key_of(operand));
     std::sort(keys_.begin(), keys_.end());
+    set_in();
   } else {
-    set_range(op_, key_of(predicate.operands[0]));
+    set_range(op, key_of(predicate.operands[0]));
   }
 }
 
@@ -110,134 +63,296 @@ void CompiledPredicate::set_range(PredicateOp op, int64_t key) {
   }
 }
 
+void CompiledPredicate::set_in() {
+  test_ = Test::kIn;
+  low_ = keys_.front();
+  high_ = keys_.back();
+  const uint64_t span = static_cast<uint64_t>(high_) - static_cast<uint64_t>(low_);
+  if (keys_.size() <= kMaxInByColumn || span / kWordBits > kMaxWordsOfIn * keys_.size()) return;
+  bits_.resize(span / kWordBits + 1);
+  for (const int64_t key : keys_) {
+    const uint64_t bit = static_cast<uint64_t>(key) - static_cast<uint64_t>(low_);
+    bits_[bit / kWordBits] |= uint64_t{1} << (bit % kWordBits);
+  }
+}
+
+void CompiledPredicate::set_text(PredicateOp op) {
+  test_ = Test::kText;
+  op_ = op;
+  if (op != PredicateOp::kPrefix && op != PredicateOp::kSuffix) return;
+  // The keys of all texts with this beginning (or end) are one range. With a zero byte in it, shorter texts had them
+  // too.
+  const std::string& text = texts_.front();
+  if (text.size() > sizeof(int64_t) || text.find('\0') != std::string::npos) return;
+  test_ = Test::kRange;
+  const bool prefix = op == PredicateOp::kPrefix;
+  of_ = prefix ? Keys::kHeads : Keys::kTails;
+  low_ = prefix ? head_key(text) : tail_key(text);
+  high_ = kHighest;
+  if (text.empty()) return;
+  const uint64_t rest = (uint64_t{1} << (8 * (sizeof(int64_t) - text.size()))) - 1;
+  high_ = static_cast<int64_t>(static_cast<uint64_t>(low_) | rest);
+}
+
 bool CompiledPredicate::intersect(const CompiledPredicate& other) {
-  if (test_ != Test::kRange || other.test_ != Test::kRange || field_ != other.field_) return false;
+  if (test_ != Test::kRange || other.test_ != Test::kRange) return false;
+  if (field_ != other.field_ || of_ != other.of_) return false;
   low_ = std::max(low_, other.low_);
   high_ = std::min(high_, other.high_);
   return true;
 }
 
-size_t CompiledPredicate::keep(const Block& block, const uint16_t* in, size_t n, uint16_t* out) const {
-  if (test_ == Test::kNotNull) return keep_present(block, in, n, out);
-  if (test_ == Test::kNull) {
-    if (null_bit_ == FieldLayout::kNone) return 0;
-    const uint32_t at = null_offset_ + null_bit_ / 8;
-    const auto mask = static_cast<std::byte>(1u << (null_bit_ % 8));
-    return copy_if(in, n, out, [&](uint16_t row) { return (block.row(row)[at] & mask) != std::byte{0}; });
-  }
-  if (null_bit_ != FieldLayout::kNone) {  // every other test is UNKNOWN on NULL
-    n = keep_present(block, in, n, out);
-    in = out;
-  }
-  return test_ == Test::kText ? keep_texts(block, in, n, out) : keep_numbers(block, in, n, out);
+std::optional<KeyRange> CompiledPredicate::range() const {
+  if (test_ != Test::kRange || of_ != Keys::kValues) return std::nullopt;
+  return KeyRange{field_, low_, high_};
 }
 
-size_t CompiledPredicate::keep_present(const Block& block, const uint16_t* in, size_t n, uint16_t* out) const {
-  if (null_bit_ == FieldLayout::kNone) {
-    if (in != out) std::copy(in, in + n, out);
-    return n;
+std::string_view CompiledPredicate::how() const {
+  switch (test_) {
+    case Test::kIn:
+      return !row_by_row() ? "by column" : bits_.empty() ? "row by row, by search" : "row by row, in a table of bits";
+    case Test::kText:
+      if (op_ == PredicateOp::kContains) return "row by row, through the text";
+      if (op_ == PredicateOp::kIn && texts_.size() > kMaxInByColumn) return "row by row, by search";
+      if (op_ == PredicateOp::kPrefix || op_ == PredicateOp::kSuffix) return "row by row";
+      return "first eight bytes by column, the whole text where they are equal";
+    case Test::kRange:
+      if (of_ != Keys::kValues) return of_ == Keys::kHeads ? "first bytes by column" : "last bytes by column";
+      return "by column";
+    default:
+      return "by column";
   }
-  const uint32_t at = null_offset_ + null_bit_ / 8;
-  const auto mask = static_cast<std::byte>(1u << (null_bit_ % 8));
-  return copy_if(in, n, out, [&](uint16_t row) { return (block.row(row)[at] & mask) == std::byte{0}; });
 }
 
-size_t CompiledPredicate::keep_numbers(const Block& block, const uint16_t* in, size_t n, uint16_t* out) const {
-  return with_key(type_, offset_, [&](auto key) -> size_t {
-    if (test_ == Test::kIn) {
-      return copy_if(in, n, out, [&](uint16_t row) {
-        const int64_t x = key(block.row(row));
-        return x >= keys_.front() && x <= keys_.back() && std::binary_search(keys_.begin(), keys_.end(), x);
-      });
+RowMask CompiledPredicate::matching(BlockValues& values, const RowMask& among) const {
+  const RowMask present = among & values.present(field_);
+  switch (test_) {
+    case Test::kNotNull:
+      return present;
+    case Test::kNull:
+      return among - present;
+    case Test::kText:  // this and every other test is UNKNOWN on NULL
+      return matching_texts(values, present);
+    default:
+      return matching_numbers(column(values), present);
+  }
+}
+
+CompiledPredicate::Excluding CompiledPredicate::excluding() const {
+  switch (test_) {
+    case Test::kNull:
+      return Excluding::kNoNull;
+    case Test::kNotNull:
+      return Excluding::kAllNull;
+    case Test::kRange:
+      return of_ == Keys::kTails ? Excluding::kAllNull : Excluding::kBounds;
+    case Test::kText: {
+      const bool no_range =
+          op_ == PredicateOp::kNotEqual || op_ == PredicateOp::kSuffix || op_ == PredicateOp::kContains;
+      // Texts with a prefix that is shorter than a head have many heads.
+      const bool many_heads = op_ == PredicateOp::kPrefix && texts_.front().size() < sizeof(int64_t);
+      return no_range || many_heads ? Excluding::kAllNull : Excluding::kBounds;
     }
-    // One unsigned comparison: low ≤ x ≤ high.
-    const auto low = static_cast<uint64_t>(low_);
-    const uint64_t width = static_cast<uint64_t>(high_) - low;
-    if (test_ == Test::kOutside) {
-      return copy_if(in, n, out, [&](uint16_t row) { return static_cast<uint64_t>(key(block.row(row))) != low; });
-    }
-    if (low_ > high_) return 0;
-    return copy_if(in, n, out, [&](uint16_t row) { return static_cast<uint64_t>(key(block.row(row))) - low <= width; });
+    default:
+      return Excluding::kBounds;
+  }
+}
+
+bool CompiledPredicate::excluded_by(const Columns& columns) const {
+  const Column& column = columns.column(field_);
+  const Excluding by = excluding();
+  if (by == Excluding::kNoNull) return !column.has_null;
+  if (column.least > column.greatest) return true;  // every other test is UNKNOWN on NULL
+  if (by == Excluding::kAllNull) return false;
+  switch (test_) {
+    case Test::kOutside:
+      return column.least == low_ && column.greatest == low_;
+    case Test::kText:
+      return texts_excluded_by(column);
+    default:
+      return low_ > column.greatest || high_ < column.least;
+  }
+}
+
+bool CompiledPredicate::texts_excluded_by(const Column& column) const {
+  const int64_t first = head_key(texts_.front()), last = head_key(texts_.back());
+  switch (op_) {
+    case PredicateOp::kLess:
+    case PredicateOp::kLessEqual:
+      return first < column.least;
+    case PredicateOp::kGreater:
+    case PredicateOp::kGreaterEqual:
+      return first > column.greatest;
+    default:  // kEqual, kIn, kPrefix
+      return first > column.greatest || last < column.least;
+  }
+}
+
+const int64_t* CompiledPredicate::column(BlockValues& values) const {
+  switch (of_) {
+    case Keys::kHeads:
+      return values.heads(field_);
+    case Keys::kTails:
+      return values.tails(field_);
+    default:
+      return values.keys(field_);
+  }
+}
+
+RowMask CompiledPredicate::matching_numbers(const int64_t* keys, const RowMask& among) const {
+  const Kernels& k = kernels();
+  if (test_ == Test::kRange) return among & k.in_range(keys, low_, high_);
+  if (test_ == Test::kOutside) return among - k.in_range(keys, low_, low_);
+  if (row_by_row()) return matching_in(keys, among);
+  RowMask match;
+  for (const int64_t key : keys_) match |= k.in_range(keys, key, key);
+  return among & match;
+}
+
+RowMask CompiledPredicate::matching_in(const int64_t* keys, const RowMask& among) const {
+  if (bits_.empty()) {
+    return among.filter([&](size_t row) { return std::binary_search(keys_.begin(), keys_.end(), keys[row]); });
+  }
+  const uint64_t low = static_cast<uint64_t>(low_);
+  return (among & kernels().in_range(keys, low_, high_)).filter([&](size_t row) {
+    const uint64_t bit = static_cast<uint64_t>(keys[row]) - low;
+    return ((bits_[bit / kWordBits] >> (bit % kWordBits)) & 1) != 0;
   });
 }
 
-size_t CompiledPredicate::keep_texts(const Block& block, const uint16_t* in, size_t n, uint16_t* out) const {
-  const auto text = [&](uint16_t number) {
-    const std::byte* const row = block.row(number);
-    const auto end = load<uint32_t>(row + offset_);
-    const uint32_t begin = variable_index_ == 0 ? fixed_size_ : load<uint32_t>(row + offset_ - sizeof(uint32_t));
-    return std::string_view(reinterpret_cast<const char*>(row) + begin, end - begin);
-  };
+RowMask CompiledPredicate::equal_texts(BlockValues& values, const RowMask& among, std::string_view text) const {
+  const int64_t head = head_key(text);
+  return (among & kernels().in_range(values.heads(field_), head, head)).filter([&](size_t row) {
+    return values.text(field_, row) == text;
+  });
+}
+
+RowMask CompiledPredicate::matching_texts(BlockValues& values, const RowMask& among) const {
   const std::string_view x = texts_.front();
-  const auto keep_if = [&](auto test) {
-    return copy_if(in, n, out, [&](uint16_t number) { return test(text(number)); });
+  const auto keep_if = [&](const RowMask& rows, auto test) {
+    return rows.filter([&](size_t row) { return test(values.text(field_, row)); });
+  };
+  /// Rows with a lower (higher) head match; of those with the same one the text decides.
+  const auto compare = [&](bool lower, auto test) {
+    const int64_t* const heads = values.heads(field_);
+    const int64_t head = head_key(x);
+    const RowMask same = among & kernels().in_range(heads, head, head);
+    const RowMask sure =
+        among & (lower ? kernels().in_range(heads, kLowest, head) : kernels().in_range(heads, head, kHighest));
+    return (sure - same) | keep_if(same, test);
   };
   switch (op_) {
     case PredicateOp::kEqual:
-      return keep_if([x](std::string_view t) { return t == x; });
+      return equal_texts(values, among, x);
     case PredicateOp::kNotEqual:
-      return keep_if([x](std::string_view t) { return t != x; });
+      return among - equal_texts(values, among, x);
     case PredicateOp::kLess:
-      return keep_if([x](std::string_view t) { return t < x; });
+      return compare(true, [x](std::string_view t) { return t < x; });
     case PredicateOp::kLessEqual:
-      return keep_if([x](std::string_view t) { return t <= x; });
+      return compare(true, [x](std::string_view t) { return t <= x; });
     case PredicateOp::kGreater:
-      return keep_if([x](std::string_view t) { return t > x; });
+      return compare(false, [x](std::string_view t) { return t > x; });
     case PredicateOp::kGreaterEqual:
-      return keep_if([x](std::string_view t) { return t >= x; });
-    case PredicateOp::kIn:
-      return keep_if(
-          [this](std::string_view t) { return std::binary_search(texts_.begin(), texts_.end(), t, std::less<>()); });
+      return compare(false, [x](std::string_view t) { return t >= x; });
+    case PredicateOp::kIn: {
+      if (texts_.size() > kMaxInByColumn) {
+        return keep_if(among, [this](std::string_view t) {
+          return std::binary_search(texts_.begin(), texts_.end(), t, std::less<>());
+        });
+      }
+      RowMask match;
+      for (const std::string& text : texts_) match |= equal_texts(values, among, text);
+      return match;
+    }
     case PredicateOp::kPrefix:
-      return keep_if([x](std::string_view t) { return t.starts_with(x); });
+      return keep_if(among, [x](std::string_view t) { return t.starts_with(x); });
     case PredicateOp::kSuffix:
-      return keep_if([x](std::string_view t) { return t.ends_with(x); });
+      return keep_if(among, [x](std::string_view t) { return t.ends_with(x); });
     case PredicateOp::kContains:
-      return keep_if([x](std::string_view t) { return t.find(x) != std::string_view::npos; });
+      return keep_if(among, [x](std::string_view t) { return contains(t, x); });
     default:
-      return 0;
+      return {};
   }
 }
 
 CompiledSelection::CompiledSelection(const Selection& selection, const Schema& schema) {
-  for (const Clause& clause : selection.all) {
+  std::vector<std::vector<CompiledPredicate>> clauses;
+  for (const loam::Clause& clause : selection.all) {
     std::vector<CompiledPredicate> compiled;
     compiled.reserve(clause.any.size());
     for (const Predicate& predicate : clause.any) compiled.emplace_back(predicate, schema);
-    const bool merged = compiled.size() == 1 && std::any_of(clauses_.begin(), clauses_.end(), [&](auto& other) {
+    const bool merged = compiled.size() == 1 && std::any_of(clauses.begin(), clauses.end(), [&](auto& other) {
                           return other.size() == 1 && other.front().intersect(compiled.front());
                         });
-    if (!merged) clauses_.push_back(std::move(compiled));
+    if (!merged) clauses.push_back(std::move(compiled));
   }
-  const auto cheap = [](const CompiledPredicate& predicate) { return !predicate.expensive(); };
-  for (auto& clause : clauses_) std::stable_partition(clause.begin(), clause.end(), cheap);
+  const auto by_column = [](const auto& predicate) { return !predicate->row_by_row(); };
+  for (std::vector<CompiledPredicate>& predicates : clauses) {
+    Clause& clause = clauses_.emplace_back();
+    for (CompiledPredicate& predicate : predicates) {
+      clause.push_back(std::make_shared<const CompiledPredicate>(std::move(predicate)));
+    }
+    std::stable_partition(clause.begin(), clause.end(), by_column);
+  }
   std::stable_partition(clauses_.begin(), clauses_.end(),
-                        [&](const auto& clause) { return std::all_of(clause.begin(), clause.end(), cheap); });
+                        [&](const Clause& clause) { return std::ranges::all_of(clause, by_column); });
 }
 
-size_t CompiledSelection::keep(const Block& block, const uint16_t* in, size_t n, uint16_t* out) const {
-  if (clauses_.empty() && in != out) std::copy(in, in + n, out);
-  for (const auto& clause : clauses_) {
-    if (n == 0) break;
-    if (clause.size() == 1) {
-      n = clause.front().keep(block, in, n, out);
-    } else {
-      // OR: each predicate sees what none before it has taken.
-      std::array<uint8_t, Block::kRows> taken{};
-      RowNumbers rest, hits;
-      std::copy(in, in + n, rest.begin());
-      size_t left = n;
-      for (const CompiledPredicate& predicate : clause) {
-        if (left == 0) break;
-        const size_t hit = predicate.keep(block, rest.data(), left, hits.data());
-        for (size_t i = 0; i < hit; ++i) taken[hits[i]] = 1;
-        left = copy_if(rest.data(), left, rest.data(), [&](uint16_t row) { return taken[row] == 0; });
-      }
-      n = copy_if(in, n, out, [&](uint16_t row) { return taken[row] != 0; });
+std::optional<KeyRange> CompiledSelection::only_range() const {
+  if (clauses_.size() != 1 || clauses_.front().size() != 1) return std::nullopt;
+  return clauses_.front().front()->range();
+}
+
+bool CompiledSelection::excluded_by(const Columns& columns) const {
+  return std::ranges::any_of(clauses_, [&](const Clause& clause) {
+    return std::ranges::all_of(clause, [&](const auto& predicate) { return predicate->excluded_by(columns); });
+  });
+}
+
+PredicateSet::Bound PredicateSet::bind(const CompiledSelection& selection) {
+  Bound bound;
+  for (const CompiledSelection::Clause& clause : selection.clauses()) {
+    for (const auto& predicate : clause) {
+      const auto [place, is_new] = numbers_.try_emplace(predicate.get(), static_cast<uint32_t>(entries_.size()));
+      if (is_new) entries_.push_back({predicate, predicate->row_by_row()});
+      bound.predicates.push_back(place->second);
     }
-    in = out;
+    bound.clause_ends.push_back(static_cast<uint32_t>(bound.predicates.size()));
   }
-  return n;
+  return bound;
+}
+
+void PredicateSet::clear() {
+  numbers_.clear();
+  entries_.clear();
+}
+
+/// Those of `among` that match. Whole columns are compared for all rows at once; what goes row by row is asked only
+/// about rows that it was not asked about before.
+RowMask PredicateSet::ask(Entry& entry, BlockValues& values, const RowMask& among) {
+  if (entry.block != block_) {
+    entry.block = block_;
+    entry.known = {};
+  }
+  const RowMask asked = among - entry.known;
+  if (asked.any()) {
+    const RowMask& ask_about = entry.row_by_row ? asked : values.all();
+    const RowMask match = entry.predicate->matching(values, ask_about);
+    entry.match = entry.row_by_row ? (entry.match & entry.known) | match : match;
+    entry.known |= ask_about;
+  }
+  return among & entry.match;
+}
+
+RowMask PredicateSet::matching(const Bound& selection, BlockValues& values, RowMask among) {
+  size_t i = 0;
+  for (const uint32_t end : selection.clause_ends) {
+    if (!among.any()) break;
+    RowMask match = ask(entries_[selection.predicates[i++]], values, among);
+    for (; i < end; ++i) match |= ask(entries_[selection.predicates[i]], values, among - match);
+    among = match;
+  }
+  return among;
 }
 
 }  // namespace loam::storage

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/schema/aggregate.h"
 #include "common/schema/top_rows.h"
+#include "storage-node/src/scan/kernels.h"
 
 namespace loam::storage {
 namespace {
@@ -18,10 +18,6 @@ T load(const std::byte* at) {
   T value;
   std::memcpy(&value, at, sizeof value);
   return value;
-}
-
-bool null_at(const std::byte* row, const Schema& schema, uint16_t bit) {
-  return ((static_cast<uint8_t>(row[schema.null_offset() + bit / 8]) >> (bit % 8)) & 1) != 0;
 }
 
 /// Rows go into the chunk as they come, column by column.
@@ -40,45 +36,58 @@ class Projection final : public Output {
     }
   }
 
-  Result<size_t> take(const Block& block, const uint16_t* rows, size_t n) override {
+  Result<size_t> take(BlockValues& values, RowMask& rows) override {
+    RowNumbers numbers;
+    const size_t n = rows.numbers(numbers.data());
     size_t take = static_cast<size_t>(std::min<uint64_t>(n, left_));
     if (!fixed_) {
       // Rows differ in length: stop when the chunk is full.
       for (size_t i = 0; i < take; ++i) {
-        append(block, rows + i, 1);
+        append(values, numbers.data() + i, 1);
         if (full()) take = i + 1;
       }
-    } else if (take * row_bytes_ > kScanChunkBytes) {
-      take = 1 + kScanChunkBytes / row_bytes_;
-      append(block, rows, take);
     } else {
-      append(block, rows, take);
+      // As many as fit into what is left of the chunk, and one.
+      take = std::min(take, 1 + (kScanChunkBytes - std::min(kScanChunkBytes, chunk_.bytes())) / row_bytes_);
+      append(values, numbers.data(), take);
     }
     left_ -= take;
+    if (take == n) {
+      rows = {};
+    } else {
+      for (size_t i = 0; i < take; ++i) rows.reset(numbers[i]);
+    }
     return take;
   }
 
   bool satisfied() const override { return left_ == 0; }
 
  private:
-  void append(const Block& block, const uint16_t* rows, size_t n) {
+  void append(const BlockValues& values, const uint16_t* rows, size_t n) {
+    const Block& block = values.block();
     size_t column = 0;
     if (with_key_) fill<uint64_t>(column++, n, [&](size_t i) { return block.entry(rows[i]).key; });
     if (with_version_) fill<uint64_t>(column++, n, [&](size_t i) { return block.valid_from(rows[i]); });
-    for (const uint16_t field : select_) append_field(column++, field, block, rows, n);
+    for (const uint16_t field : select_) append_field(column++, field, values, rows, n);
     chunk_.end_rows(n);
   }
 
-  void append_field(size_t column, uint16_t field, const Block& block, const uint16_t* rows, size_t n) {
+  void append_field(size_t column, uint16_t field, const BlockValues& values, const uint16_t* rows, size_t n) {
     switch (fixed_width(schema_.field(field).type)) {
       case 2:
-        return append_fixed<int16_t>(column, field, block, rows, n);
+        return append_fixed<int16_t>(column, field, values, rows, n);
       case 4:
-        return append_fixed<int32_t>(column, field, block, rows, n);
+        return append_fixed<int32_t>(column, field, values, rows, n);
       case 8:
-        return append_fixed<int64_t>(column, field, block, rows, n);
+        return append_fixed<int64_t>(column, field, values, rows, n);
       default:
-        for (size_t i = 0; i < n; ++i) chunk_.append_field(column, block.view(schema_, rows[i]), field);
+        for (size_t i = 0; i < n; ++i) {
+          if (values.is_null(field, rows[i])) {
+            chunk_.append_null(column);
+          } else {
+            chunk_.append_text(column, values.text(field, rows[i]));
+          }
+        }
     }
   }
 
@@ -92,17 +101,21 @@ class Projection final : public Output {
   }
 
   template <class T>
-  void append_fixed(size_t column, uint16_t field, const Block& block, const uint16_t* rows, size_t n) {
-    const FieldLayout& layout = schema_.layout(field);
-    if (layout.null_bit == FieldLayout::kNone) {
-      return fill<T>(column, n, [&, offset = layout.offset](size_t i) { return load<T>(block.row(rows[i]) + offset); });
+  void append_fixed(size_t column, uint16_t field, const BlockValues& values, const uint16_t* rows, size_t n) {
+    if (!schema_.field(field).nullable) {
+      if (values.block().columns() != nullptr) {
+        return fill<T>(column, n, [&](size_t i) { return values.value<T>(field, rows[i]); });
+      }
+      const Block& block = values.block();
+      return fill<T>(column, n, [&, offset = schema_.layout(field).offset](size_t i) {
+        return load<T>(block.row(rows[i]) + offset);
+      });
     }
     for (size_t i = 0; i < n; ++i) {
-      const std::byte* const row = block.row(rows[i]);
-      if (null_at(row, schema_, layout.null_bit)) {
+      if (values.is_null(field, rows[i])) {
         chunk_.append_null(column);
       } else {
-        chunk_.append(column, load<T>(row + layout.offset));
+        chunk_.append(column, values.value<T>(field, rows[i]));
       }
     }
   }
@@ -119,21 +132,26 @@ class Projection final : public Output {
 class TopOutput final : public Output {
  public:
   TopOutput(const Schema& schema, const Query& query)
-      : Output(query.partial_schema(schema)), schema_(schema), query_(query), top_(*query.top_k) {}
+      : Output(query.partial_schema(schema)), query_(query), top_(*query.top_k) {}
 
-  Result<size_t> take(const Block& block, const uint16_t* rows, size_t n) override {
+  Result<size_t> take(BlockValues& values, RowMask& rows) override {
+    const Block& block = values.block();
+    const size_t n = rows.count();
+    RowNumbers numbers;
+    rows.numbers(numbers.data());
     for (size_t i = 0; i < n; ++i) {
-      const RowView row = block.view(schema_, rows[i]);
-      Value by = row.value(query_.top_k->field);
+      Value by = values.view(numbers[i], {&query_.top_k->field, 1}).value(query_.top_k->field);
       if (!top_.wants(by)) continue;
-      std::vector<Value> values;
-      values.reserve(chunk_.schema().size());
-      if (query_.with_key) values.push_back(Value::uint64(block.entry(rows[i]).key));
-      if (query_.with_version) values.push_back(Value::uint64(block.valid_from(rows[i])));
-      for (const uint16_t field : query_.select) values.push_back(row.value(field));
-      values.push_back(by);
-      LOAM_RETURN_IF_ERROR(top_.add(std::move(by), std::move(values)));
+      const RowView row = values.view(numbers[i], query_.select);
+      std::vector<Value> kept;
+      kept.reserve(chunk_.schema().size());
+      if (query_.with_key) kept.push_back(Value::uint64(block.entry(numbers[i]).key));
+      if (query_.with_version) kept.push_back(Value::uint64(block.valid_from(numbers[i])));
+      for (const uint16_t field : query_.select) kept.push_back(row.value(field));
+      kept.push_back(by);
+      LOAM_RETURN_IF_ERROR(top_.add(std::move(by), std::move(kept)));
     }
+    rows = {};
     return n;
   }
 
@@ -144,7 +162,6 @@ class TopOutput final : public Output {
   }
 
  private:
-  const Schema& schema_;
   const Query query_;
   TopRows top_;
   std::vector<TopRows::Row> sorted_;
@@ -159,18 +176,27 @@ class Aggregation final : public Output {
         schema_(schema),
         aggregates_(query.aggregates),
         grouped_(!query.group_by.empty()),
-        groups_(schema, query) {}
+        fields_(query.group_by),
+        groups_(schema, query) {
+    for (const Aggregate& aggregate : aggregates_) fields_.push_back(aggregate.field);
+  }
 
-  Result<size_t> take(const Block& block, const uint16_t* rows, size_t n) override {
+  Result<size_t> take(BlockValues& values, RowMask& rows) override {
+    const size_t n = rows.count();
     if (grouped_) {
-      for (size_t i = 0; i < n; ++i) LOAM_RETURN_IF_ERROR(groups_.add(block.view(schema_, rows[i])));
-      return n;
+      RowNumbers numbers;
+      rows.numbers(numbers.data());
+      for (size_t i = 0; i < n; ++i) LOAM_RETURN_IF_ERROR(groups_.add(values.view(numbers[i], fields_)));
+    } else {
+      for (size_t i = 0; i < aggregates_.size(); ++i) {
+        accumulate(aggregates_[i], values, rows, groups_.accumulators(0)[i]);
+      }
     }
-    for (size_t i = 0; i < aggregates_.size(); ++i) {
-      accumulate(aggregates_[i], block, rows, n, groups_.accumulators(0)[i]);
-    }
+    rows = {};
     return n;
   }
+
+  Accumulator* accumulators() override { return grouped_ ? nullptr : groups_.accumulators(0); }
 
   bool drain() override {
     for (; next_ < groups_.groups() && !full(); ++next_) groups_.append_partial(next_, chunk_);
@@ -178,99 +204,78 @@ class Aggregation final : public Output {
   }
 
  private:
-  /// The loop of queries without group-by: one aggregate over the selected rows of a block.
-  void accumulate(const Aggregate& aggregate, const Block& block, const uint16_t* rows, size_t n, Accumulator& into) {
-    if (aggregate.op == AggregateOp::kCountAll) {
-      into.count += static_cast<int64_t>(n);
-      return;
-    }
-    const FieldLayout& layout = schema_.layout(aggregate.field);
-    RowNumbers present;
-    if (layout.null_bit != FieldLayout::kNone) {
-      size_t kept = 0;
-      for (size_t i = 0; i < n; ++i) {
-        present[kept] = rows[i];
-        kept += null_at(block.row(rows[i]), schema_, layout.null_bit) ? 0 : 1;
-      }
-      rows = present.data();
-      n = kept;
-    }
+  /// Queries without group-by: one aggregate over the selected rows of a block.
+  void accumulate(const Aggregate& aggregate, BlockValues& values, RowMask rows, Accumulator& into) {
+    if (aggregate.op != AggregateOp::kCountAll) rows &= values.present(aggregate.field);
+    const auto n = static_cast<int64_t>(rows.count());
     if (n == 0) return;
-    if (aggregate.op == AggregateOp::kCount) {
-      into.count += static_cast<int64_t>(n);
-      return;
-    }
-    switch (schema_.field(aggregate.field).type) {
-      case FieldType::kInt16:
-        return accumulate_as<int16_t>(aggregate.op, layout.offset, block, rows, n, into);
-      case FieldType::kInt32:
-        return accumulate_as<int32_t>(aggregate.op, layout.offset, block, rows, n, into);
-      case FieldType::kInt64:
-        return accumulate_as<int64_t>(aggregate.op, layout.offset, block, rows, n, into);
-      case FieldType::kFloat32:
-        return accumulate_as<float>(aggregate.op, layout.offset, block, rows, n, into);
-      case FieldType::kFloat64:
-        return accumulate_as<double>(aggregate.op, layout.offset, block, rows, n, into);
-      default:
-        return accumulate_text(aggregate, block, rows, n, into);
-    }
-  }
-
-  template <class T>
-  static void accumulate_as(AggregateOp op, uint32_t offset, const Block& block, const uint16_t* rows, size_t n,
-                            Accumulator& into) {
-    const auto value = [&](size_t i) { return load<T>(block.row(rows[i]) + offset); };
-    if (op == AggregateOp::kSum || op == AggregateOp::kAvg) {
-      if constexpr (std::is_floating_point_v<T>) {
-        double sum = 0;
-        for (size_t i = 0; i < n; ++i) sum += static_cast<double>(value(i));
-        into.real += sum;
+    if (aggregate.op != AggregateOp::kCountAll && aggregate.op != AggregateOp::kCount) {
+      const FieldType type = schema_.field(aggregate.field).type;
+      if (is_variable(type)) {
+        accumulate_text(aggregate, values, rows, into);
+      } else if (aggregate.op == AggregateOp::kMin || aggregate.op == AggregateOp::kMax) {
+        const int64_t* const keys = values.keys(aggregate.field);
+        take_extreme(aggregate.op, type,
+                     aggregate.op == AggregateOp::kMin ? kernels().min(keys, rows) : kernels().max(keys, rows), into);
+      } else if (is_float(type)) {
+        into.real += sum_of_reals(values.reals(aggregate.field), rows);
       } else {
-        // 256 numbers of 32 bits cannot leave 64.
-        std::conditional_t<sizeof(T) == 8, Int128, int64_t> sum = 0;
-        for (size_t i = 0; i < n; ++i) sum += value(i);
-        into.whole += sum;
-      }
-    } else {
-      T best = value(0);
-      for (size_t i = 1; i < n; ++i) best = better(op, value(i), best) ? value(i) : best;
-      if constexpr (std::is_floating_point_v<T>) {
-        if (into.count == 0 || better(op, static_cast<double>(best), into.real)) into.real = static_cast<double>(best);
-      } else {
-        if (into.count == 0 || better(op, int64_t{best}, static_cast<int64_t>(into.whole))) into.whole = best;
+        into.whole += sum_of_integers(values, aggregate.field, rows);
       }
     }
-    into.count += static_cast<int64_t>(n);
+    into.count += n;
   }
 
-  void accumulate_text(const Aggregate& aggregate, const Block& block, const uint16_t* rows, size_t n,
-                       Accumulator& into) const {
-    std::string_view best = block.view(schema_, rows[0]).text(aggregate.field);
-    for (size_t i = 1; i < n; ++i) {
-      const std::string_view text = block.view(schema_, rows[i]).text(aggregate.field);
-      if (better(aggregate.op, text, best)) best = text;
-    }
-    if (into.count == 0 || better(aggregate.op, best, std::string_view(into.text))) into.text = best;
-    into.count += static_cast<int64_t>(n);
+  static void accumulate_text(const Aggregate& aggregate, const BlockValues& values, const RowMask& rows,
+                              Accumulator& into) {
+    const auto better = [&](std::string_view a, std::string_view b) {
+      return aggregate.op == AggregateOp::kMin ? a < b : a > b;
+    };
+    std::string_view best = values.text(aggregate.field, rows.front());
+    rows.for_each([&](size_t row) {
+      const std::string_view text = values.text(aggregate.field, row);
+      if (better(text, best)) best = text;
+    });
+    if (into.count == 0 || better(best, std::string_view(into.text))) into.text = best;
   }
 
-  template <class T>
-  static bool better(AggregateOp op, T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return op == AggregateOp::kMin ? compare_floats(a, b) < 0 : compare_floats(a, b) > 0;
-    } else {
-      return op == AggregateOp::kMin ? a < b : a > b;
+  static double sum_of_reals(const double* values, const RowMask& rows) {
+    double sum = 0;
+    rows.for_each([&](size_t row) { sum += values[row]; });
+    return sum;
+  }
+
+  static Int128 sum_of_integers(BlockValues& values, uint16_t field, const RowMask& rows) {
+    const int64_t* const numbers = values.keys(field);
+    // So many rows of this magnitude cannot leave 64 bits.
+    if (values.magnitude(field) < static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / kBlockRows) {
+      return kernels().sum(numbers, rows);
     }
+    Int128 sum = 0;
+    rows.for_each([&](size_t row) { sum += numbers[row]; });
+    return sum;
   }
 
   const Schema& schema_;
   const std::vector<Aggregate> aggregates_;
   const bool grouped_;
+  std::vector<uint16_t> fields_;  // that groups look at
   GroupTable groups_;
   size_t next_ = 0;
 };
 
 }  // namespace
+
+void take_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into) {
+  const bool first = into.count == 0;
+  if (!is_float(type)) {
+    const auto present = static_cast<int64_t>(into.whole);
+    if (first || (op == AggregateOp::kMin ? key < present : key > present)) into.whole = key;
+  } else {
+    const int64_t present = order_key(into.real);
+    if (first || (op == AggregateOp::kMin ? key < present : key > present)) into.real = float_of_key(key);
+  }
+}
 
 std::unique_ptr<Output> Output::make(const Schema& schema, const Query& query) {
   if (query.aggregating()) return std::make_unique<Aggregation>(schema, query);

@@ -7,10 +7,12 @@
 
 #include "common/base/env.h"
 #include "common/base/status.h"
+#include "common/schema/aggregate.h"
 #include "common/schema/chunk.h"
 #include "common/schema/query.h"
 #include "common/schema/schema.h"
-#include "storage-node/src/scan/block.h"
+#include "storage-node/src/scan/block_values.h"
+#include "storage-node/src/scan/row_mask.h"
 
 namespace loam::storage {
 
@@ -18,6 +20,10 @@ namespace loam::storage {
 inline constexpr size_t kScanChunkBytes = size_t{256} << 10;
 /// In the simulator, whose tables are small, so that streams have many chunks.
 inline constexpr size_t kShortChunkBytes = 512;
+
+/// Takes the least or greatest of some values, given as a key (BlockValues::keys), into what the accumulator has; the
+/// caller counts them into it afterwards.
+void take_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into);
 
 /// Role: turns selected rows into chunks of the query's partial schema: a projection row by row as they come, a top-k
 /// or aggregates after the last page. Owner: a query; one thread. The schema outlives it.
@@ -32,15 +38,19 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// Takes the rows with these numbers, in order, until the chunk is full or the limit is reached; returns how many.
-  /// Never 0 unless full() or satisfied(). Errors: kInvalidArgument when a limit of groups or of a top-k's memory is
-  /// passed.
-  virtual Result<size_t> take(const Block& block, const uint16_t* rows, size_t n) = 0;
+  /// Takes rows of the block, the lowest first, until the chunk is full or the limit is reached, and takes them off the
+  /// set; returns how many. Never 0 unless full() or satisfied(). Errors: kInvalidArgument when a limit of groups or of
+  /// a top-k's memory is passed.
+  virtual Result<size_t> take(BlockValues& values, RowMask& rows) = 0;
+  /// Of aggregates without group-by: one for each, for whoever counts rows up elsewhere (interval_index.h). Else null.
+  virtual Accumulator* accumulators() { return nullptr; }
   /// After the last row: moves what was kept into the chunk, until it is full or nothing is left (then returns true).
   virtual bool drain() { return true; }
 
   /// The chunk should be sent before anything else happens.
-  bool full() const { return chunk_.bytes() >= chunk_bytes_ || chunk_.rows() + Block::kRows > kMaxChunkRows; }
+  bool full() const {
+    return chunk_.rows() != 0 && (chunk_.bytes() >= chunk_bytes_ || chunk_.rows() + Block::kRows > kMaxChunkRows);
+  }
   /// The limit is reached: no row more is wanted.
   virtual bool satisfied() const { return false; }
   ChunkBuilder& chunk() { return chunk_; }

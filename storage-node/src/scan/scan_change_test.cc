@@ -37,7 +37,16 @@ Query keys_and_balances() {
 
 /// Model test: one thread, one seed; after each small step of anything, perhaps a step of everything else.
 struct ChangingTable {
-  explicit ChangingTable(uint64_t seed) : random(seed), fixture({.pages = 256, .page_bytes = 4096}) {
+  /// With `columns`, whatever has been rewritten lies in columns.
+  explicit ChangingTable(uint64_t seed, bool columns)
+      : random(seed),
+        fixture({.pages = 256, .page_bytes = 4096, .schema = schema}),
+        compactor({.dead_share = 0.1,
+                   .min_page_dead_share = 0.01,
+                   .columns = columns ? ColumnPolicy::kAlways : ColumnPolicy::kNever,
+                   .cold_publications = 2,
+                   .min_column_rows = 2},
+                  *fixture.pool, fixture.epochs) {
     compactor.add(fixture.table);
   }
 
@@ -92,7 +101,7 @@ struct ChangingTable {
   testing::Random random;
   std::shared_ptr<const Schema> schema = std::make_shared<const Schema>(account());
   TableFixture fixture;
-  Compactor compactor{{.dead_share = 0.1, .min_page_dead_share = 0.01}, *fixture.pool, fixture.epochs};
+  Compactor compactor;
   EpochThread epoch_thread{fixture.epochs, "test"};
   ThreadContext me{epoch_thread, 0};
   ManagerModel manager;
@@ -102,9 +111,9 @@ struct ChangingTable {
 
 TEST(ScanChange, EveryQuerySeesItsSnapshotExactly) {
   const uint64_t seed = testing::test_seed(std::random_device()());
-  size_t queries = 0, rewritten = 0;
+  size_t queries = 0, rewritten = 0, column_pages = 0;
   for (uint64_t round = 0; round < 25; ++round) {
-    ChangingTable t(seed + round);
+    ChangingTable t(seed + round, round % 2 == 0);
     ScanScheduler scans({});
     std::vector<ChangingTable::Transaction> open;
     struct Running {
@@ -156,11 +165,13 @@ TEST(ScanChange, EveryQuerySeesItsSnapshotExactly) {
       ASSERT_FALSE(HasFailure()) << "seed " << seed + round << " step " << step;
     }
     rewritten += t.compactor.statistics().pages_rewritten;
+    column_pages += t.compactor.statistics().column_pages;
     for (auto& [id, r] : running) scans.cancel(id, Status(StatusCode::kCancelled, "end of the test"), 0);
     for (auto& transaction : open) t.end(transaction, false);
   }
   EXPECT_GT(queries, 500u);
   EXPECT_GT(rewritten, 100u) << "the compactor was at work";
+  EXPECT_GT(column_pages, 50u);
 }
 
 /// Threads: money moves between accounts, and a scan's sum is always the same.
@@ -175,7 +186,10 @@ class Bank {
   static constexpr uint64_t kAccounts = 200;
   static constexpr int64_t kBalance = 100;
 
-  Bank() : fixture_({.pages = 256, .page_bytes = 16384, .writers = 3}) {
+  explicit Bank(ColumnPolicy columns)
+      : fixture_({.pages = 256, .page_bytes = 16384, .writers = 3, .schema = schema_}),
+        compactor_({.dead_share = 0.1, .columns = columns, .cold_publications = 1, .min_column_rows = 4},
+                   *fixture_.pool, fixture_.epochs) {
     compactor_.add(fixture_.table);
     EpochThread thread(fixture_.epochs, "load");
     ThreadContext me(thread, 0);
@@ -247,18 +261,20 @@ class Bank {
   CompactorStatistics compacted() const { return compactor_.statistics(); }
 
  private:
-  TableFixture fixture_;
-  Compactor compactor_{{.dead_share = 0.1}, *fixture_.pool, fixture_.epochs};
   std::shared_ptr<const Schema> schema_ = std::make_shared<const Schema>(account());
+  TableFixture fixture_;
+  Compactor compactor_;
   std::mutex mutex_;
   ManagerModel manager_;                            // guarded by mutex_
   std::shared_ptr<const Publication> publication_;  // guarded by mutex_
   std::atomic<uint64_t> transfers_{0};
 };
 
-TEST(ScanChange, SumsAreExactUnderThreads) {
+class ScanChangeThreads : public ::testing::TestWithParam<ColumnPolicy> {};
+
+TEST_P(ScanChangeThreads, SumsAreExact) {
   const uint64_t seed = testing::test_seed(std::random_device()());
-  Bank bank;
+  Bank bank(GetParam());
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (size_t writer = 0; writer < 2; ++writer) {
@@ -277,16 +293,24 @@ TEST(ScanChange, SumsAreExactUnderThreads) {
   {
     EpochThread thread(bank.epochs(), "scan");
     ScanScheduler scans({});
+    const bool columns = GetParam() == ColumnPolicy::kAlways;
     for (int i = 0; i < 4'000 && !HasFatalFailure(); ++i) {
       bank.scan(thread, scans);
-      if (i >= 100 && bank.transfers() > 1'000 && bank.compacted().pages_rewritten > 5) break;
+      const CompactorStatistics compacted = bank.compacted();
+      const bool enough = compacted.pages_rewritten > 5 && (!columns || compacted.column_pages > 5);
+      if (i >= 100 && bank.transfers() > 1'000 && enough) break;
     }
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(bank.transfers(), 1'000u);
   EXPECT_GT(bank.compacted().pages_rewritten, 5u);
+  EXPECT_EQ(bank.compacted().column_pages > 0, GetParam() == ColumnPolicy::kAlways);
 }
+INSTANTIATE_TEST_SUITE_P(, ScanChangeThreads, ::testing::Values(ColumnPolicy::kNever, ColumnPolicy::kAlways),
+                         [](const auto& policy) {
+                           return policy.param == ColumnPolicy::kNever ? "InRowPages" : "InColumnPages";
+                         });
 
 }  // namespace
 }  // namespace loam::storage

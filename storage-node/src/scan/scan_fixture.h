@@ -51,6 +51,20 @@ struct LogFixture {
   Entry* put(uint64_t key, uint64_t from, uint64_t to, const ResultRow& values) {
     return put(key, from, to, testing::build_row(*schema, values));
   }
+  /// Rewrites about every second page as a column page, their tombstones left out; pages whose versions are all live,
+  /// open and not above `seen_by_all` are all-visible. Nothing is put afterwards.
+  void to_columns(testing::Random& random, uint64_t seen_by_all) {
+    const EpochGuard guard(epoch_thread);
+    std::vector<Page*> sources, targets;
+    for (Page* const page : log->pages().pages()) {
+      Page* const target = random.one_in(2) ? column_page(*page, seen_by_all) : nullptr;
+      if (target == nullptr) continue;
+      sources.push_back(page);
+      targets.push_back(target);
+    }
+    log->pages().replace(epoch_thread, sources, targets);
+    rewritten.insert(rewritten.end(), sources.begin(), sources.end());
+  }
   std::shared_ptr<PinnedPages> pin() {
     const EpochGuard guard(epoch_thread);
     return std::make_shared<PinnedPages>(log->pages().pin());
@@ -73,6 +87,32 @@ struct LogFixture {
             .credits = credits};
   }
 
+  /// Null: it has no rows, or they would not fit.
+  Page* column_page(Page& page, uint64_t seen_by_all) {
+    ColumnWidths widths(*schema);
+    size_t rows = 0, texts = 0;
+    page.for_each([&](const Entry& entry) {
+      if (entry.tombstone()) return;
+      widths.add(entry.row());
+      texts += entry.row().size() - schema->fixed_size();
+      ++rows;
+    });
+    const size_t bytes = ColumnWidths::page_overhead(*schema) + rows * widths.row_bytes() + texts;
+    if (rows == 0 || bytes > log->pool().page_size()) return nullptr;
+    Page* const target = log->open_target(log->pool().page_size());
+    Columns& columns = Columns::lay_out(*target, widths, rows, texts);
+    page.for_each([&](const Entry& entry) {
+      if (entry.tombstone()) return;
+      columns.append(entry.row());
+      const Link link = entry.load_link();
+      if (!link.live() || !link.open() || entry.valid_from > seen_by_all) target->clear_all_visible();
+      const EntryImage image{EntryKind::kColumns, Key(entry.key), entry.version(), entry.sequence, link, {}};
+      LOAM_CHECK(TableLog::append_to(*target, image) != nullptr, "a place for each row");
+    });
+    target->seal();
+    return target;
+  }
+
   std::shared_ptr<const Schema> schema;
   std::unique_ptr<PagePool> pool;
   EpochDomain epochs;
@@ -80,6 +120,7 @@ struct LogFixture {
   ThreadContext me{epoch_thread, 0};
   std::unique_ptr<TableLog> log;
   uint64_t sequence = 0;
+  std::vector<Page*> rewritten;  // their entries may still be led to; the pool outlives them
 };
 
 /// Collects one query's chunks, checks them, and merges them as a client would.
@@ -103,6 +144,10 @@ class QueryResult : public ScanSink {
     LOAM_CHECK(decoded.ok(), "a node's chunk is well-formed");
     if (Status merged = merger_.add(*decoded); !merged.ok()) status = merged;
   }
+  void progress(ScanId, const wire::ScanStatistics& so_far) override {
+    LOAM_CHECK(parts_done < parts, "no progress after the end");
+    told.push_back(so_far);
+  }
   void done(ScanId, const Status& ended, const wire::ScanStatistics& cost) override {
     LOAM_CHECK(parts_done < parts, "a query ends once");
     ++parts_done;
@@ -117,6 +162,7 @@ class QueryResult : public ScanSink {
   std::vector<ResultRow> rows;
   Status status;
   wire::ScanStatistics statistics;
+  std::vector<wire::ScanStatistics> told;  // progress
   size_t chunks = 0;
   size_t largest = 0;
 

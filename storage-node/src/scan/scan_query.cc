@@ -1,90 +1,88 @@
 #include "storage-node/src/scan/scan_query.h"
 
-#include <array>
-#include <numeric>
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace loam::storage {
-namespace {
-
-constexpr RowNumbers kAllRows = [] {
-  RowNumbers rows{};
-  std::iota(rows.begin(), rows.end(), uint16_t{0});
-  return rows;
-}();
-
-}  // namespace
-
 ScanQuery::ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns)
     : id_(id),
       spec_(std::move(spec)),
       sink_(sink),
       selection_(spec_.query.where, *spec_.schema),
-      started_ns_(now_ns),
+      arrived_ns_(spec_.arrived_ns == 0 ? now_ns : spec_.arrived_ns),
       output_(Output::make(*spec_.schema, spec_.query)),
-      credits_(spec_.credits) {
+      credits_(spec_.credits),
+      progress_due_ns_(now_ns + spec_.progress_interval_ns) {
   for (size_t i = spec_.part; i < spec_.pages->size(); i += spec_.parts) {
     pending_.emplace((*spec_.pages)[i]->number(), Pending{i, nullptr});
   }
   statistics_.pages_total = pending_.size();
 }
 
-/// Numbers of the rows that the snapshot sees, from `place` on.
-size_t ScanQuery::select_visible(const Block& block, const Entry* place, uint16_t* out) const {
-  size_t first = 0;
-  while (first < block.size() && block.place(first) < place) ++first;
-  const bool transactional = spec_.kind == TableKind::kTransactional;
-  const Snapshot& snapshot = spec_.snapshot;
-  const bool all = transactional ? block.max_from() <= snapshot.base().value && block.min_to() > snapshot.high().value
-                                 : block.min_to() != kPending;
-  if (all) {
-    std::copy(kAllRows.begin() + static_cast<ptrdiff_t>(first), kAllRows.begin() + static_cast<ptrdiff_t>(block.size()),
-              out);
-    return block.size() - first;
-  }
-  size_t kept = 0;
-  for (size_t row = first; row < block.size(); ++row) {
-    out[kept] = static_cast<uint16_t>(row);
-    const bool visible = transactional ? snapshot.visible(Version(block.valid_from(row))) &&
-                                             !snapshot.visible(Version(block.valid_to(row)))
-                                       : block.valid_to(row) != kPending;
-    kept += visible ? 1 : 0;
-  }
-  return kept;
+std::optional<KeyRange> ScanQuery::index_range(const Schema& schema, const Query& query,
+                                               const CompiledSelection& selection) {
+  const auto of_text = [&](const Aggregate& aggregate) {
+    return aggregate.op != AggregateOp::kCountAll && is_variable(schema.field(aggregate.field).type);
+  };
+  if (query.aggregates.empty() || !query.group_by.empty()) return std::nullopt;
+  if (std::ranges::any_of(query.aggregates, of_text)) return std::nullopt;
+  return selection.only_range();
 }
 
-size_t ScanQuery::select(const Block& block, const Entry* place, uint16_t* out) const {
-  size_t n = select_visible(block, place, out);
-  n = selection_.keep(block, out, n, out);
-  if (!spec_.owns) return n;
-  size_t kept = 0;
-  for (size_t i = 0; i < n; ++i) {
-    out[kept] = out[i];
-    kept += spec_.owns(Key(block.entry(out[i]).key)) ? 1 : 0;
-  }
-  return kept;
+std::optional<RangeQuery> ScanQuery::range_query() {
+  const std::optional<KeyRange> range = index_range(*spec_.schema, spec_.query, selection_);
+  if (!range || spec_.owns) return std::nullopt;
+  return RangeQuery{*range, spec_.query.aggregates, output_->accumulators(), &statistics_.rows};
 }
 
-void ScanQuery::evaluate(uint64_t number, const Block& block, const Entry* next) {
-  Pending& page = pending_.at(number);
-  if (page.place != nullptr && next <= page.place) return;  // the walk serves others here
-  if (page.place == nullptr) ++statistics_.pages;
-  statistics_.records += block.looked_at();
-  RowNumbers rows;
-  const size_t n = select(block, page.place, rows.data());
-  page.place = next;
-  for (size_t taken = 0; taken < n;) {
-    if (output_->satisfied()) return;
+bool ScanQuery::take(uint64_t number, BlockValues& values, RowMask rows, const Entry* next) {
+  while (rows.any()) {
+    if (output_->satisfied()) return false;
     if (output_->full() && !send_chunk()) {
-      if (!ended_) page.place = block.place(rows[taken]);  // takes it up here when a credit comes
-      return;
+      // Takes it up here when a credit comes.
+      if (!ended_) pending_.at(number).place = values.block().place(rows.front());
+      return false;
     }
-    const Result<size_t> took = output_->take(block, rows.data() + taken, n - taken);
-    if (!took.ok()) return end(took.status());
-    taken += *took;
+    const Result<size_t> took = output_->take(values, rows);
+    if (!took.ok()) {
+      end(took.status());
+      return false;
+    }
     statistics_.rows += *took;
   }
-  if (output_->full()) send_chunk();
+  if (output_->satisfied()) return false;
+  if (!output_->full() || send_chunk()) return true;
+  if (!ended_) pending_.at(number).place = next;
+  return false;
+}
+
+bool ScanQuery::skips(uint64_t number, uint64_t now_ns) {
+  const Page& page = *(*spec_.pages)[pending_.at(number).index];
+  if (!page.has_columns() || !selection_.excluded_by(Columns::of(page))) return false;
+  start(now_ns);
+  ++statistics_.pages_skipped;
+  finish_page(number);
+  return true;
+}
+
+void ScanQuery::start_page(uint64_t number, uint64_t now_ns) {
+  start(now_ns);
+  statistics_.pages += pending_.at(number).place == nullptr ? 1 : 0;
+}
+
+void ScanQuery::start(uint64_t now_ns) {
+  if (!std::exchange(started_, true)) statistics_.queued_ns = now_ns - std::min(now_ns, arrived_ns_);
+}
+
+uint64_t ScanQuery::tell_progress(uint64_t now_ns) {
+  if (spec_.progress_interval_ns == 0) return std::numeric_limits<uint64_t>::max();
+  if (now_ns >= progress_due_ns_) {
+    progress_due_ns_ = now_ns + spec_.progress_interval_ns;
+    statistics_.elapsed_ns = now_ns - std::min(now_ns, arrived_ns_);
+    sink_.progress(id_, statistics_);
+  }
+  return progress_due_ns_;
 }
 
 void ScanQuery::finish_page(uint64_t number) {
@@ -121,7 +119,10 @@ void ScanQuery::advance(uint64_t now_ns) {
   waits_ = waits;
 }
 
-void ScanQuery::add_credits(uint32_t credits) { credits_ += credits; }
+void ScanQuery::add_credits(uint32_t credits) {
+  credits_ += credits;
+  if (credits != 0) waits_ = false;  // its client reads: nobody may cancel it for having waited
+}
 
 void ScanQuery::end(Status status) {
   if (ended_) return;
@@ -132,7 +133,7 @@ void ScanQuery::end(Status status) {
 }
 
 void ScanQuery::report(uint64_t now_ns) {
-  statistics_.elapsed_ns = now_ns - started_ns_;
+  statistics_.elapsed_ns = now_ns - std::min(now_ns, arrived_ns_);
   sink_.done(id_, status_, statistics_);
 }
 

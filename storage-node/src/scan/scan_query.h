@@ -7,6 +7,8 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
@@ -16,8 +18,9 @@
 #include "common/snapshot/snapshot.h"
 #include "common/wire/storage.h"
 #include "storage-node/src/log/page_list.h"
-#include "storage-node/src/scan/block.h"
+#include "storage-node/src/scan/block_values.h"
 #include "storage-node/src/scan/filter.h"
+#include "storage-node/src/scan/interval_index.h"
 #include "storage-node/src/scan/output.h"
 
 namespace loam::storage {
@@ -32,6 +35,8 @@ class ScanSink {
   virtual ~ScanSink() = default;
   /// One chunk of the query's partial schema; it used one credit. The bytes are valid during the call.
   virtual void chunk(ScanId id, Bytes bytes) = 0;
+  /// How far the query has come, if it asked to be told.
+  virtual void progress(ScanId id, const wire::ScanStatistics& statistics) = 0;
   /// The query's end, after its last chunk: ok, or why it was cut short. It does not exist any more.
   virtual void done(ScanId id, const Status& status, const wire::ScanStatistics& statistics) = 0;
 };
@@ -54,16 +59,18 @@ struct ScanSpec {
   Query query;          ///< checked against the schema
   /// Which keys are served to this scan (R26); empty: all. Asked for selected rows only.
   std::function<bool(Key)> owns{};
-  uint32_t credits = 0;  ///< chunks that may be sent at once
+  uint32_t credits = 0;     ///< chunks that may be sent at once
+  uint64_t arrived_ns = 0;  ///< at the node; 0: when it joins
   uint64_t deadline_ns = std::numeric_limits<uint64_t>::max();
+  uint64_t progress_interval_ns = 0;  ///< ScanSink::progress() no more often than this; 0: never
 };
 
 /// Role: one query under way: where it stands, what it has collected, what it may send. Owner: its ScanPass; one
 /// thread. Life: from joining to done().
 ///
 /// Invariants:
-/// 1. Each of its pages is pinned and pending, or has been walked to its fill mark and is unpinned. Of a page that is
-///    half done the place is kept.
+/// 1. Each of its pages is pinned and pending, or has been walked to its fill mark and is unpinned. Of a page that it
+///    left half done the place is kept.
 /// 2. It holds at most one chunk without a credit, and takes no row while it does.
 class ScanQuery {
  public:
@@ -76,6 +83,8 @@ class ScanQuery {
 
   /// Has pages to read, and room for what they give.
   bool eligible() const { return !ended_ && more_rows() && !(output_->full() && credits_ == 0); }
+  /// Has read everything that it needs, and not ended yet.
+  bool complete() const { return !ended_ && !more_rows(); }
   /// Has a chunk to send and no credit; known since the last advance().
   bool waits() const { return waits_; }
   /// Since when; meaningful while it waits.
@@ -93,21 +102,38 @@ class ScanQuery {
     const auto found = pending_.find(number);
     return found == pending_.end() ? nullptr : (*spec_.pages)[found->second.index];
   }
-  /// Where it goes on in a pending page.
-  const Entry* place_in(uint64_t number, const Entry* begin) const {
-    const Entry* const place = pending_.at(number).place;
-    return place == nullptr ? begin : place;
-  }
+  /// Where it goes on in a pending page; null: at its beginning.
+  const Entry* place_in(uint64_t number) const { return pending_.at(number).place; }
 
-  /// Evaluates one block of page `number`; `next` is the entry behind the block. Sends what becomes full. Afterwards
-  /// the query may be blocked or ended; its place is kept.
-  void evaluate(uint64_t number, const Block& block, const Entry* next);
+  const CompiledSelection& selection() const { return selection_; }
+  /// If an interval index may count for it: aggregates of numbers over one range of one field, all keys.
+  std::optional<RangeQuery> range_query();
+  /// Which range that is.
+  static std::optional<KeyRange> index_range(const Schema& schema, const Query& query,
+                                             const CompiledSelection& selection);
+
+  /// If no row of this pending page can be selected, it is done with.
+  bool skips(uint64_t number, uint64_t now_ns);
+  /// A walk over this pending page begins or goes on.
+  void start_page(uint64_t number, uint64_t now_ns);
+  /// Takes rows that it selects of one block of page `number`; `next` is the entry behind the block. Sends what becomes
+  /// full. False if it takes no more (blocked, satisfied, ended); its place is kept then.
+  bool take(uint64_t number, BlockValues& values, RowMask rows, const Entry* next);
+  /// It was part of a walk over so many entries; `busy_ns` is its share of the time.
+  void passed(uint64_t entries, uint64_t busy_ns) {
+    statistics_.records += entries - std::exchange(not_mine_, 0);
+    statistics_.busy_ns += busy_ns;
+  }
+  /// So many entries of the walk under way lie before its place.
+  void not_mine(uint64_t entries) { not_mine_ += entries; }
   /// The page was walked to the fill mark that was read when the walk began: nothing behind it is visible. Unpins it.
   void finish_page(uint64_t number);
 
   /// Sends what may be sent; ends the query if nothing is left to do.
   void advance(uint64_t now_ns);
   void add_credits(uint32_t credits);
+  /// Tells how far it has come, if that is due; returns when it is due next.
+  uint64_t tell_progress(uint64_t now_ns);
   /// Ends it, drops what it collected, unpins everything.
   void end(Status status);
 
@@ -120,9 +146,8 @@ class ScanQuery {
     const Entry* place = nullptr;  // where to go on; null: at the beginning
   };
 
+  void start(uint64_t now_ns);
   bool more_rows() const { return !pending_.empty() && !output_->satisfied(); }
-  size_t select(const Block& block, const Entry* place, uint16_t* out) const;
-  size_t select_visible(const Block& block, const Entry* place, uint16_t* out) const;
   /// False: no credit, or the chunk is too large and the query ended.
   bool send_chunk();
 
@@ -131,7 +156,7 @@ class ScanQuery {
   ScanSpec spec_;
   ScanSink& sink_;
   const CompiledSelection selection_;
-  const uint64_t started_ns_;
+  const uint64_t arrived_ns_;
   // The owner's thread.
   std::unique_ptr<Output> output_;
   std::map<uint64_t, Pending> pending_;  // by page number
@@ -141,6 +166,9 @@ class ScanQuery {
   bool drained_ = false;
   bool ended_ = false;
   Status status_;
+  bool started_ = false;
+  uint64_t not_mine_ = 0;
+  uint64_t progress_due_ns_;
   wire::ScanStatistics statistics_;
   Buffer bytes_;  // of a chunk being sent
 };

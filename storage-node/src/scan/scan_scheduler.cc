@@ -1,6 +1,7 @@
 #include "storage-node/src/scan/scan_scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -19,41 +20,110 @@ uint64_t ScanPass::choose_page() const {
   return next != ScanQuery::kNoPage ? next : first;
 }
 
-bool ScanPass::step(size_t budget_bytes) {
+/// The page, and who reads it; null: nobody needs to.
+Page* ScanPass::gather_members(uint64_t number, uint64_t now_ns) {
+  Page* page = nullptr;
+  bool complete = false;
+  together_.clear();
+  walk_.members.clear();
+  for (const auto& query : queries_) {
+    if (!query->eligible()) continue;
+    Page* const its = query->page(number);
+    if (its == nullptr) continue;
+    if (query->skips(number, now_ns)) {
+      Env::probe("node.scan.skipped_page");
+      complete |= query->complete();
+      continue;
+    }
+    page = its;
+    together_.push_back({query.get(), query->place_in(number)});
+    walk_.members.push_back(query.get());
+    query->start_page(number, now_ns);
+  }
+  if (complete) {
+    evaluation_.flush();
+    news_ = true;
+  }
+  return page;
+}
+
+bool ScanPass::begin_walk(uint64_t now_ns) {
   const uint64_t number = choose_page();
   if (number == ScanQuery::kNoPage) return false;
   if (number < cursor_) Env::probe("node.scan.wrapped_around");
   cursor_ = number;
-  walk(number, budget_bytes);
+  Page* const page = gather_members(number, now_ns);
+  if (page == nullptr) {
+    cursor_ = number + 1;
+    return true;  // it was skipped
+  }
+  if (together_.size() > 1) Env::probe("node.scan.shared_page");
+  walk_.number = number;
+  walk_.page = page;
+  walk_.end = page->end();
+  walk_.at = walk_.end;
+  walk_.entries = 0;
+  walk_.busy_ns = 0;
+  walk_.sharers = walk_.members.size();
+  walk_.mark_field = walk_.members.front()->spec().mark_field;
+  if (std::ranges::any_of(together_, [](const auto& member) { return member.from == nullptr; })) ++statistics_.pages;
+  for (SharedEvaluation::Member& member : together_) {
+    if (member.from == nullptr) member.from = page->begin();
+    walk_.at = std::min(walk_.at, member.from);
+  }
+  if (page->has_columns()) walk_.at -= (walk_.at - page->begin()) % static_cast<ptrdiff_t>(Block::kRows);
+  for (SharedEvaluation::Member& member : together_) {
+    if (member.from == walk_.at) member.from = nullptr;
+  }
+  evaluation_.assign(together_);
   return true;
 }
 
-void ScanPass::walk(uint64_t number, size_t budget_bytes) {
-  Page* page = nullptr;
-  together_.clear();
-  for (const auto& query : queries_) {
-    if (!query->eligible()) continue;
-    if (Page* const its = query->page(number)) {
-      page = its;
-      together_.push_back(query.get());
-    }
+bool ScanPass::step(uint64_t now_ns, size_t budget_bytes) {
+  const uint64_t begun_ns = Env::now_ns();
+  if (walk_.members.empty()) {
+    if (!begin_walk(now_ns)) return false;
+    if (walk_.members.empty()) return true;
   }
-  if (together_.size() > 1) Env::probe("node.scan.shared_page");
-  const Entry* const begin = page->begin();
-  const Entry* const end = page->end();  // the fill mark, read once: nothing above it is touched (R22)
-  const Entry* at = end;
-  for (const ScanQuery* query : together_) at = std::min(at, query->place_in(number, begin));
-  if (at == begin) ++statistics_.pages;
-  const auto* const budget_end = reinterpret_cast<const std::byte*>(at) + budget_bytes;
-  while (at != end && reinterpret_cast<const std::byte*>(at) < budget_end && !together_.empty()) {
-    at = block_.gather(at, end, together_.front()->spec().mark_field);
+  const auto* const budget_end = reinterpret_cast<const std::byte*>(walk_.at) + budget_bytes;
+  while (walk_.at != walk_.end && reinterpret_cast<const std::byte*>(walk_.at) < budget_end && !walk_.members.empty()) {
+    walk_.at = walk_.page->has_columns() ? block_.gather_columns(*walk_.page, walk_.at, walk_.end)
+                                         : block_.gather(walk_.at, walk_.end, walk_.mark_field, evaluation_.ended_by());
     statistics_.entries += block_.looked_at();
-    for (ScanQuery* query : together_) query->evaluate(number, block_, at);
-    std::erase_if(together_, [](const ScanQuery* query) { return !query->eligible(); });
+    walk_.entries += block_.looked_at();
+    left_.clear();
+    evaluation_.evaluate(block_, walk_.number, walk_.at, left_);
+    for (ScanQuery* query : left_) leave(query);
   }
-  if (at != end) return;
-  for (ScanQuery* query : together_) query->finish_page(number);
-  cursor_ = number + 1;  // who joins now begins with the next page, with the others
+  walk_.busy_ns += Env::now_ns() - begun_ns;
+  if (walk_.at == walk_.end) end_walk();
+  return true;
+}
+
+/// The query takes no more rows of this walk.
+void ScanPass::leave(ScanQuery* query) {
+  query->passed(walk_.entries, walk_.busy_ns / walk_.sharers);
+  std::erase(walk_.members, query);
+  news_ = true;
+}
+
+void ScanPass::end_walk() {
+  bool complete = false;
+  for (ScanQuery* query : walk_.members) {
+    query->passed(walk_.entries, walk_.busy_ns / walk_.sharers);
+    query->finish_page(walk_.number);
+    complete |= query->complete();
+  }
+  walk_.members.clear();
+  cursor_ = walk_.number + 1;  // who joins now begins with the next page, with the others
+  if (!complete) return;
+  evaluation_.flush();
+  news_ = true;
+}
+
+void ScanPass::forget(const ScanQuery* query) {
+  std::erase(walk_.members, query);
+  evaluation_.forget(query);
 }
 
 Status ScanScheduler::join(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns) {
@@ -67,13 +137,16 @@ Status ScanScheduler::join(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t no
   const TableId table = spec.table;
   auto query = std::make_unique<ScanQuery>(id, std::move(spec), sink, now_ns);
   by_id_.emplace(id, query.get());
-  passes_[table].join(std::move(query));
-  unchecked_ = true;
+  passes_.try_emplace(table, query->spec().schema).first->second.join(std::move(query));
+  news_ = true;
   return ok_status();
 }
 
 void ScanScheduler::credit(ScanId id, uint32_t credits) {
-  if (const auto found = by_id_.find(id); found != by_id_.end()) found->second->add_credits(credits);
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) return;
+  found->second->add_credits(credits);
+  news_ = true;
 }
 
 void ScanScheduler::cancel(ScanId id, Status status, uint64_t now_ns) {
@@ -113,36 +186,46 @@ size_t ScanScheduler::cancel_blocked(uint64_t at_least_ns, uint64_t now_ns) {
   return before - by_id_.size();
 }
 
-bool ScanScheduler::step(uint64_t now_ns, const Publication& publication, size_t budget_bytes) {
-  const bool news = publication.cm_epoch != checked_epoch_ || publication.number != checked_number_;
+/// Ends those whose time is up or whose snapshot is too old, sends what others have to send.
+void ScanScheduler::look_at_queries(uint64_t now_ns, const Publication& publication) {
+  look_at_ns_ = std::numeric_limits<uint64_t>::max();
   end_where([&](ScanQuery& query) {
     const ScanSpec& spec = query.spec();
     if (now_ns >= spec.deadline_ns) return Status(StatusCode::kTimeout, "scan: its deadline passed");
-    if ((news || unchecked_) && spec.kind == TableKind::kTransactional && !publication.covers(spec.snapshot)) {
+    if (spec.kind == TableKind::kTransactional && !publication.covers(spec.snapshot)) {
       return Status(StatusCode::kSnapshotTooOld, "scan: versions that the snapshot sees may be gone; begin anew");
     }
     query.advance(now_ns);
     if (query.waits() && now_ns - query.waits_since_ns() >= options_.stall_limit_ns) {
       return Status(StatusCode::kTimeout, "scan: its client took no chunk for too long");
     }
+    look_at_ns_ = std::min({look_at_ns_, spec.deadline_ns, query.tell_progress(now_ns)});
+    if (query.waits()) look_at_ns_ = std::min(look_at_ns_, query.waits_since_ns() + options_.stall_limit_ns);
     return ok_status();
   });
   checked_epoch_ = publication.cm_epoch;
   checked_number_ = publication.number;
-  unchecked_ = false;
+  news_ = false;
   sweep(now_ns);
+}
+
+bool ScanScheduler::step(uint64_t now_ns, const Publication& publication, size_t budget_bytes) {
+  const bool published = publication.cm_epoch != checked_epoch_ || publication.number != checked_number_;
+  if (published || news_ || now_ns >= look_at_ns_) look_at_queries(now_ns, publication);
 
   // Tables take turns: the next one after the last that has anything to do.
   bool worked = false;
   auto pass = passes_.upper_bound(turn_);
   for (size_t i = 0; i < passes_.size() && !worked; ++i, ++pass) {
     if (pass == passes_.end()) pass = passes_.begin();
-    worked = pass->second.step(budget_bytes);
+    worked = pass->second.step(now_ns, budget_bytes);
     if (!worked) continue;
     turn_ = pass->first;
+    if (!pass->second.take_news()) continue;
     for (const auto& query : pass->second.queries()) query->advance(now_ns);
+    news_ = true;
   }
-  if (worked) sweep(now_ns);
+  if (news_) sweep(now_ns);
   return worked;
 }
 
@@ -154,6 +237,7 @@ void ScanScheduler::sweep(uint64_t now_ns) {
         ++query;
         continue;
       }
+      pass->second.forget(query->get());
       const std::unique_ptr<ScanQuery> ended = std::move(*query);
       query = queries.erase(query);
       by_id_.erase(ended->id());

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -15,6 +16,7 @@
 #include "common/snapshot/publication.h"
 #include "storage-node/src/scan/block.h"
 #include "storage-node/src/scan/scan_query.h"
+#include "storage-node/src/scan/shared_evaluation.h"
 
 namespace loam::storage {
 
@@ -33,27 +35,55 @@ struct ScanPassStatistics {
 /// Owner: ScanScheduler; one thread.
 class ScanPass {
  public:
+  explicit ScanPass(std::shared_ptr<const Schema> schema) : evaluation_(std::move(schema)) {}
+
   void join(std::unique_ptr<ScanQuery> query) { queries_.push_back(std::move(query)); }
   bool empty() const { return queries_.empty(); }
 
   /// Walks up to about `budget_bytes` of entries. False if no query is eligible: all wait for credits.
-  bool step(size_t budget_bytes);
+  bool step(uint64_t now_ns, size_t budget_bytes);
+  /// Since the last call, a query has left a walk or read its last page: it has something to send, to wait for, or to
+  /// end with.
+  bool take_news() { return std::exchange(news_, false); }
+  /// Before a query is destroyed.
+  void forget(const ScanQuery* query);
 
   std::list<std::unique_ptr<ScanQuery>>& queries() { return queries_; }
   const ScanPassStatistics& statistics() const { return statistics_; }
 
  private:
+  /// A page that is being read, over as many steps as it takes. Who is not among its members when it begins reads the
+  /// page in another round.
+  struct Walk {
+    uint64_t number = ScanQuery::kNoPage;
+    const Page* page = nullptr;
+    const Entry* at = nullptr;
+    const Entry* end = nullptr;  ///< the fill mark, read once: nothing above it is touched (R22)
+    uint64_t entries = 0;        ///< looked at so far
+    uint64_t busy_ns = 0;        ///< what that took
+    size_t sharers = 1;          ///< members at the beginning
+    MarkField mark_field{};
+    std::vector<ScanQuery*> members;
+  };
+
   uint64_t choose_page() const;
-  void walk(uint64_t number, size_t budget_bytes);
+  bool begin_walk(uint64_t now_ns);
+  Page* gather_members(uint64_t number, uint64_t now_ns);
+  void end_walk();
+  void leave(ScanQuery* query);
 
   std::list<std::unique_ptr<ScanQuery>> queries_;
-  std::vector<ScanQuery*> together_;  // of the walk under way
+  Walk walk_;  // under way while it has members
   uint64_t cursor_ = 0;
+  bool news_ = false;
   Block block_;
+  SharedEvaluation evaluation_;
+  std::vector<ScanQuery*> left_;                    // of one block
+  std::vector<SharedEvaluation::Member> together_;  // of a walk that begins
   ScanPassStatistics statistics_;
 };
 
-/// Role: all shared scans of one scan thread, as a state machine without I/O, threads or clock. Owner: the driver; one
+/// Role: all shared scans of one scan thread, as a state machine without I/O and threads. Owner: the driver; one
 /// thread. Tables take turns, a budget each.
 ///
 ///     ScanScheduler scans({.max_queries = 256});
@@ -101,6 +131,7 @@ class ScanScheduler {
   using Passes = std::map<TableId, ScanPass>;
 
   void end_where(const std::function<Status(ScanQuery&)>& why);
+  void look_at_queries(uint64_t now_ns, const Publication& publication);
   void sweep(uint64_t now_ns);
 
   const Options options_;
@@ -108,8 +139,9 @@ class ScanScheduler {
   TableId turn_;  // the table that was served last
   std::unordered_map<ScanId, ScanQuery*> by_id_;
   uint64_t checked_epoch_ = 0, checked_number_ = 0;  // the publication that every query was checked against
-  bool unchecked_ = false;                           // a query joined since
-  ScanPassStatistics finished_;                      // of passes that are gone
+  bool news_ = false;            // a query joined or got credits, or a pass has news: all queries are looked at
+  uint64_t look_at_ns_ = 0;      // when they are looked at anyway: the first deadline or stall limit
+  ScanPassStatistics finished_;  // of passes that are gone
 };
 
 }  // namespace loam::storage

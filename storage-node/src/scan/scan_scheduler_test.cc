@@ -74,6 +74,8 @@ TEST(Scan, ModelOfVisibilityAndEveryKindOfQuery) {
         from = to;
       }
     }
+    // Snapshots see nothing but what is up to 1 for certain, plain queries everything.
+    if (random.one_in(2)) log.to_columns(random, 1);
     ScanScheduler scans({});
     const Publication publication = any_publication();
     uint64_t now = 0;
@@ -184,19 +186,24 @@ TEST(Scan, MarkedRowsArePassedOnceThoughBlocksHaveShifted) {
     entries.push_back(f.put(key, 1, 5'000 + key, row, EntryKind::kPut, EntryState::kLive, nullptr, 2));
   }
   ASSERT_EQ(f.pages(), 1u);
-  const auto spec = [&] {
-    ScanSpec made = f.spec(all_keys(), Snapshot());
+  const auto spec = [&](const Query& query, uint32_t credits) {
+    ScanSpec made = f.spec(query, Snapshot(), credits);
     made.kind = TableKind::kNonTransactional;
     made.mark_field = {.offset = f.schema->layout(0).offset, .width_bytes = 8};
     return made;
   };
-  QueryResult first(*f.schema, all_keys()), second(*f.schema, all_keys());
-  ASSERT_TRUE(f.join(1, spec(), first).ok());
-  f.scans.step(f.now, any_publication(), 1);  // one block
+  Query wide = all_keys();
+  wide.select.assign(300, 0);  // some hundred rows a chunk
+  QueryResult first(*f.schema, wide), second(*f.schema, all_keys());
+  ASSERT_TRUE(f.join(1, spec(wide, 1), first).ok());
+  f.run();  // until it stops within the first block, for want of a credit
+  ASSERT_EQ(first.chunks, 1u);
+  ASSERT_FALSE(first.ended());
   for (uint64_t key = 0; key < kKilled; ++key) {
     entries[key]->link.init(Link{5'000 + key, nullptr, EntryState::kDead}.encode());
   }
-  ASSERT_TRUE(f.join(2, spec(), second).ok());
+  ASSERT_TRUE(f.join(2, spec(all_keys(), 1'000), second).ok());
+  f.scans.credit(1, 1'000);
   f.run();
   const auto keys = [](const QueryResult& result) {
     std::vector<uint64_t> seen;
@@ -297,7 +304,7 @@ TEST(Scan, PagesAreUnpinnedAsTheQueryPasses) {
 }
 
 TEST(Scan, BudgetBoundsAStep) {
-  Fixture f(2'000);
+  Fixture f(2'000, {}, size_t{256} << 10);  // several blocks a page
   QueryResult result(*f.schema, all_keys());
   ASSERT_TRUE(f.join(1, f.spec(all_keys(), Snapshot(Version(5))), result).ok());
   uint64_t before = 0;
@@ -458,6 +465,53 @@ TEST(Scan, ARowTooLargeForAMessageEndsItsQuery) {
   while (scans.step(0, any_publication(), kAll)) {
   }
   EXPECT_EQ(result.status.code(), StatusCode::kInvalidArgument);
+}
+
+TEST(Scan, ProgressIsToldNoMoreOftenThanAsked) {
+  Fixture f(4'000);
+  const Query query = all_keys();
+  QueryResult told(*f.schema, query), untold(*f.schema, query);
+  ScanSpec spec = f.spec(query, Snapshot(Version(1)));
+  spec.arrived_ns = 400;
+  ASSERT_TRUE(f.join(1, spec, untold).ok());
+  spec.progress_interval_ns = 100;
+  ASSERT_TRUE(f.join(2, spec, told).ok());
+  spec.pages.reset();
+  size_t steps = 0;
+  for (; f.scans.step(f.now, any_publication(), 4'000); ++steps) f.now += 30;
+  ASSERT_TRUE(told.ended() && untold.ended());
+  EXPECT_TRUE(untold.told.empty());
+  ASSERT_GT(told.told.size(), 5u);
+  EXPECT_LE(told.told.size(), steps * 30 / 100 + 1);
+  for (size_t i = 1; i < told.told.size(); ++i) EXPECT_GE(told.told[i].pages, told.told[i - 1].pages);
+  EXPECT_LT(told.told.front().pages, told.statistics.pages);
+  EXPECT_EQ(told.told.front().pages_total, told.statistics.pages_total);
+  EXPECT_EQ(told.statistics.pages, told.statistics.pages_total);
+  EXPECT_GT(told.statistics.busy_ns, 0u);
+  EXPECT_GT(told.statistics.queued_ns, 0u) << "it arrived before it joined";
+  EXPECT_GE(told.statistics.elapsed_ns, told.statistics.queued_ns);
+}
+
+// What queries share is divided among them: together they cost no more than the thread was busy.
+TEST(Scan, SharedWorkIsDividedAmongItsQueries) {
+  Fixture f(4'000);
+  Query query;
+  query.aggregates = {{AggregateOp::kSum, 0}};
+  std::vector<std::unique_ptr<QueryResult>> results;
+  for (ScanId id = 1; id <= 20; ++id) {
+    results.push_back(std::make_unique<QueryResult>(*f.schema, query));
+    ASSERT_TRUE(f.join(id, f.spec(query, Snapshot(Version(1))), *results.back()).ok());
+  }
+  const uint64_t begun_ns = Env::now_ns();
+  f.run();
+  const uint64_t spent_ns = Env::now_ns() - begun_ns;
+  uint64_t busy_ns = 0;
+  for (const auto& result : results) {
+    ASSERT_TRUE(result->ended());
+    busy_ns += result->statistics.busy_ns;
+  }
+  EXPECT_GT(busy_ns, 0u);
+  EXPECT_LE(busy_ns, spent_ns);
 }
 
 }  // namespace

@@ -250,6 +250,7 @@ struct Twins {
       sqlite.run(insert);
     }
     sqlite.run({"COMMIT", {}});
+    if (random.one_in(2)) log.to_columns(random, 20);
   }
 
   LogFixture log;

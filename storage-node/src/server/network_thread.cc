@@ -22,7 +22,7 @@ constexpr uint64_t kDrainPollNs = 2'000'000;
 }  // namespace
 
 /// A connection as the executor sees it. What other threads send may have to wait for a peer that reads slowly; the
-/// scans' credits bound how much.
+/// scans' credits bound how much, but for a line of progress now and then.
 class NetworkThread::ConnectionPeer : public Peer {
  public:
   ConnectionPeer(PeerId id, net::Connection& connection) : Peer(id), connection_(connection) {}
@@ -30,11 +30,11 @@ class NetworkThread::ConnectionPeer : public Peer {
   Status send(Bytes message) override { return connection_.send(message); }
   void close(Status status) override { connection_.close(std::move(status)); }
 
-  void send_or_keep(Buffer message) {
-    if (waiting_.empty() && connection_.send(message).ok()) return;
+  void send_or_keep(Outgoing outgoing) {
+    if (waiting_.empty() && deliver(outgoing)) return;
     Env::probe("node.scan.peer_reads_slowly");
-    waiting_bytes_ += message.size();
-    waiting_.push_back(std::move(message));
+    waiting_bytes_ += size_of(outgoing);
+    waiting_.push_back(std::move(outgoing));
     if (waiting_bytes_ <= kMaxWaitingBytes) return;
     close({StatusCode::kOverloaded, std::to_string(waiting_bytes_) +
                                         " bytes of scans wait for this client, more than are kept: it does not read"});
@@ -42,8 +42,11 @@ class NetworkThread::ConnectionPeer : public Peer {
     waiting_bytes_ = 0;
   }
   void send_waiting() {
-    while (!waiting_.empty() && connection_.send(waiting_.front()).ok()) {
-      waiting_bytes_ -= waiting_.front().size();
+    while (!waiting_.empty()) {
+      const size_t size = size_of(waiting_.front());
+      const bool delivered = deliver(waiting_.front());
+      waiting_bytes_ -= size - (delivered ? 0 : size_of(waiting_.front()));
+      if (!delivered) return;
       waiting_.pop_front();
     }
   }
@@ -51,8 +54,18 @@ class NetworkThread::ConnectionPeer : public Peer {
   bool drained() const { return !connection_.is_open() || (waiting_.empty() && connection_.queued_bytes() == 0); }
 
  private:
+  static size_t size_of(const Outgoing& outgoing) { return outgoing.message.size() + outgoing.written.size(); }
+  /// False: not yet; what has been written is not written again.
+  bool deliver(Outgoing& outgoing) {
+    if (!outgoing.written.empty()) {
+      if (!connection_.write(outgoing.region, outgoing.offset, outgoing.written).ok()) return false;
+      outgoing.written.clear();
+    }
+    return connection_.send(outgoing.message).ok();
+  }
+
   net::Connection& connection_;
-  std::deque<Buffer> waiting_;
+  std::deque<Outgoing> waiting_;
   size_t waiting_bytes_ = 0;
 };
 
@@ -159,7 +172,7 @@ void NetworkThread::deliver_posted() {
     if (outgoing.close.has_value()) {
       peer->second->close(std::move(*outgoing.close));
     } else {
-      peer->second->send_or_keep(std::move(outgoing.message));
+      peer->second->send_or_keep(std::move(outgoing));
     }
   }
   delivering_.clear();

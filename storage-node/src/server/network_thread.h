@@ -23,8 +23,11 @@ namespace loam::storage {
 /// What other threads have for a peer of this one.
 struct Outgoing {
   PeerId peer = 0;
-  Buffer message;               ///< of a scan
-  std::optional<Status> close;  ///< instead of a message: end the connection
+  Buffer message{};  ///< of a scan
+  Buffer written{};  ///< what is written into `region` at `offset` before the message leaves; may be empty
+  net::RemoteRegion region{};
+  uint64_t offset = 0;
+  std::optional<Status> close{};  ///< instead of a message: end the connection
 };
 
 /// Messages that may wait for one peer that does not read, bytes; beyond it the connection is ended with kOverloaded.

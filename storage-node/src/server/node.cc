@@ -36,6 +36,13 @@ Status out_of_range(const std::string& option, const std::string& range) {
   return {StatusCode::kInvalidArgument, "option " + option + " must be " + range};
 }
 
+std::optional<ColumnPolicy> policy_of(const std::string& columns) {
+  if (columns == "never") return ColumnPolicy::kNever;
+  if (columns == "scanned") return ColumnPolicy::kScanned;
+  if (columns == "always") return ColumnPolicy::kAlways;
+  return std::nullopt;
+}
+
 TableStatistics statistics_of(const ServedTable& served) {
   Table& table = *served.table;
   const TableCounters counters = table.counters();
@@ -45,7 +52,8 @@ TableStatistics statistics_of(const ServedTable& served) {
   s.keys = table.keys();
   for (const Page* page : table.pages().pages()) {
     ++s.pages;
-    s.log_bytes += page->filled_bytes();
+    s.column_pages += page->has_columns() ? 1 : 0;
+    s.log_bytes += page->used_bytes();
     s.garbage_bytes += page->garbage_bytes();
   }
   s.index_bytes = table.index().statistics().bytes;
@@ -79,6 +87,8 @@ Status NodeOptions::check() const {
       page_bytes > PagePool::kMaxPageBytes) {
     return out_of_range("page", "a power of two from 4 KiB to 1 GiB");
   }
+  if (!policy_of(columns)) return out_of_range("columns", "never, scanned or always");
+  if (column_rows == 0) return out_of_range("column-rows", "at least 1");
   if (!(compact_dead_share > 0 && compact_dead_share < 1)) return out_of_range("compact-dead-share", "between 0 and 1");
   if (!(compact_core_share >= 0 && compact_core_share < 1)) {
     return out_of_range("compact-core-share", "0 (never) or more, and below 1");
@@ -131,11 +141,14 @@ Status StorageNode::Impl::start() {
   LOAM_ASSIGN_OR_RETURN(pool, PagePool::create(pool_options));
   CompactorOptions compactor_options;
   compactor_options.dead_share = options.compact_dead_share;
+  compactor_options.columns = *policy_of(options.columns);
+  compactor_options.min_column_rows = options.column_rows;
   compactor = std::make_unique<Compactor>(compactor_options, *pool, epochs);
   const size_t background_writer = options.network_threads;
   registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{background_writer + 1, {}});
-  sessions = std::make_unique<SessionTable>(
-      [this](PeerId peer, Status status) { network[peer % network.size()]->post({peer, {}, std::move(status)}); });
+  sessions = std::make_unique<SessionTable>([this](PeerId peer, Status status) {
+    network[peer % network.size()]->post({.peer = peer, .close = std::move(status)});
+  });
   share = std::make_unique<CompactionShare>(
       CompactionShare::Options{.share = options.compact_core_share, .watermark = options.compact_watermark});
   LOAM_RETURN_IF_ERROR(start_network());
@@ -224,6 +237,12 @@ NodeStatistics StorageNode::Impl::statistics() {
     s.frames_out += transport.frames_out.read();
     s.bytes_in += transport.bytes_in.read();
     s.bytes_out += transport.bytes_out.read();
+    s.flushes += transport.flushes.read();
+    s.work_requests += transport.work_requests.read();
+    s.direct_writes += transport.direct_writes.read();
+    s.direct_bytes += transport.direct_bytes.read();
+    s.polls += transport.polls.read();
+    s.empty_polls += transport.empty_polls.read();
   }
   scans->add_statistics(s);
   const CompactorStatistics compaction = compactor->statistics();
@@ -233,7 +252,12 @@ NodeStatistics StorageNode::Impl::statistics() {
   EpochThread thread(epochs, "statistics");
   const EpochGuard guard(thread);
   s.memory_lost = registry->view().memory_lost;
-  for (const auto& [id, table] : registry->view().tables) s.tables.push_back(statistics_of(*table));
+  const auto& tables = registry->view().tables;
+  for (const auto& [id, table] : tables) {
+    s.tables.push_back(statistics_of(*table));
+    const auto of = tables.find(table->info.index.table);
+    if (table->info.index && of != tables.end()) s.tables.back().index_of = of->second->info.name;
+  }
   return s;
 }
 

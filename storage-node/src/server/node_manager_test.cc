@@ -12,25 +12,15 @@
 
 #include "common/base/env.h"
 #include "common/net/tcp_transport.h"
+#include "common/testing/patience.h"
 #include "common/wire/manager.h"
 #include "common/wire/storage.h"
 
 namespace loam::storage {
 namespace {
 
+using testing::eventually;
 using wire::Opcode;
-
-constexpr uint64_t kDeadlineNs = 30'000'000'000;
-
-/// Polls until it is so; false after the deadline.
-template <class F>
-[[nodiscard]] bool eventually(F&& f) {
-  for (const uint64_t until_ns = Env::now_ns() + kDeadlineNs; Env::now_ns() < until_ns;) {
-    if (f()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // poll interval
-  }
-  return false;
-}
 
 net::Address loopback() { return net::Address::parse("tcp://127.0.0.1:0").value(); }
 
@@ -202,7 +192,7 @@ class ClientConnection : public net::Handler {
 
 wire::PlainRead read() { return {{{TableId(2), Key(1)}}}; }
 
-class NodeManagerTest : public testing::Test {
+class NodeManagerTest : public ::testing::Test {
  protected:
   void start(unsigned network_threads = 1) {
     NodeOptions options;

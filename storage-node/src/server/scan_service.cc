@@ -3,11 +3,40 @@
 #include <algorithm>
 #include <bitset>
 #include <chrono>
+#include <limits>
 #include <string>
 
 #include "common/base/env.h"
+#include "storage-node/src/scan/explain.h"
 
 namespace loam::storage {
+namespace {
+
+/// Clients that want to hear of progress more or less often than this hear this often.
+constexpr uint64_t kLeastProgressNs = 20'000'000;
+constexpr uint64_t kMostProgressNs = 3'600'000'000'000;
+
+uint64_t saturating_add(uint64_t a, uint64_t b) { return a + std::min(b, std::numeric_limits<uint64_t>::max() - a); }
+
+/// Of the parts of one scan; they run side by side.
+wire::ScanStatistics sum_of(const std::vector<wire::ScanStatistics>& parts) {
+  wire::ScanStatistics sum;
+  for (const wire::ScanStatistics& part : parts) {
+    sum.pages += part.pages;
+    sum.pages_skipped += part.pages_skipped;
+    sum.pages_total += part.pages_total;
+    sum.records += part.records;
+    sum.rows += part.rows;
+    sum.chunks += part.chunks;
+    sum.bytes += part.bytes;
+    sum.busy_ns += part.busy_ns;
+    sum.queued_ns = std::max(sum.queued_ns, part.queued_ns);
+    sum.elapsed_ns = std::max(sum.elapsed_ns, part.elapsed_ns);
+  }
+  return sum;
+}
+
+}  // namespace
 
 ScanService::ScanService(Registry& registry, EpochDomain& epochs, PagePool& pool, std::vector<Outbox*> outboxes,
                          const Options& options)
@@ -46,6 +75,13 @@ void ScanService::add_statistics(NodeStatistics& statistics) const {
 
 Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
   LOAM_ASSIGN_OR_RETURN(ScanSpec spec, make_spec(scan));
+  if (scan.explain) {
+    wire::ScanDone done = scan_done(ok_status());
+    const std::string plan = explain(*spec.schema, spec.query, spec.pages->size());
+    done.plan = plan;
+    post(peer.id(), sequence, done);
+    return ok_status();
+  }
   const size_t parts = std::min<size_t>(workers_.size(), scan.credits);
   ScanId id;
   {
@@ -59,7 +95,14 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
     }
     id = ++last_id_;
     by_request_[{peer.id(), sequence}] = id;
-    active_[id] = {peer.id(), sequence, parts, std::vector<uint32_t>(parts), {}, {}};
+    active_[id] = {.peer = peer.id(),
+                   .sequence = sequence,
+                   .parts_left = parts,
+                   .region = {scan.region, scan.region_bytes},
+                   .slots = scan.credits,
+                   .part_ended = std::vector<bool>(parts),
+                   .outstanding = std::vector<uint32_t>(parts),
+                   .statistics = std::vector<wire::ScanStatistics>(parts)};
   }
   spec.parts = parts;
   for (size_t part = 0; part < parts; ++part) {
@@ -69,7 +112,7 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
     workers_[part]->post([this, id, part, own = std::move(own)](ScanScheduler& scheduler, uint64_t now_ns) mutable {
       workers_[part]->watch_table(own.table);
       const Status joined = scheduler.join(id, std::move(own), *sinks_[part], now_ns);
-      if (!joined.ok()) part_done(id, joined, {});
+      if (!joined.ok()) part_done(id, part, joined, {});
     });
   }
   return ok_status();
@@ -118,8 +161,14 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
   spec.mark_field = table->table->mark_field();
   spec.storage = table;
   spec.pages = std::make_shared<PinnedPages>(table->table->pages().pin());
+  table->table->count_scan();
   spec.snapshot = std::move(scan.snapshot);
   spec.query = std::move(scan.query);
+  spec.arrived_ns = Env::now_ns();
+  if (scan.time_limit_ns != 0) spec.deadline_ns = saturating_add(spec.arrived_ns, scan.time_limit_ns);
+  if (scan.progress_interval_ns != 0) {
+    spec.progress_interval_ns = std::clamp(scan.progress_interval_ns, kLeastProgressNs, kMostProgressNs);
+  }
   return spec;
 }
 
@@ -160,33 +209,65 @@ void ScanService::cancel_parts(ScanId id, const Status& why) {
 }
 
 void ScanService::send_chunk(ScanId id, size_t part, Bytes bytes) {
+  Outgoing outgoing;
+  uint64_t sequence;
+  uint64_t slot_bytes;
+  {
+    const std::scoped_lock lock(mutex_);
+    Active& active = active_.at(id);
+    ++active.outstanding[part];
+    outgoing.peer = active.peer;
+    outgoing.region = active.region;
+    sequence = active.sequence;
+    slot_bytes = active.region.size / active.slots;
+  }
+  if (bytes.size() > slot_bytes) {
+    outgoing.message.reserve(bytes.size() + 64);
+    wire::encode_message(wire::ScanChunk{bytes}, sequence, outgoing.message);
+    outbox_of(outgoing.peer).post(std::move(outgoing));
+    return;
+  }
+  outgoing.written.assign(bytes.begin(), bytes.end());
+  // Chunks leave in the order of their slots, so the client has read the oldest ones when their credits are back: with
+  // as many slots as credits, the next slot is free. (Chunks in messages only make that earlier.)
+  const std::scoped_lock lock(mutex_);
+  Active& active = active_.at(id);
+  const auto slot = static_cast<uint32_t>(active.slots_used++ % active.slots);
+  outgoing.offset = slot * slot_bytes;
+  wire::encode_message(wire::ScanChunk{{}, slot, static_cast<uint32_t>(bytes.size())}, sequence, outgoing.message);
+  outbox_of(outgoing.peer).post(std::move(outgoing));
+}
+
+template <class Message>
+void ScanService::post(PeerId peer, uint64_t sequence, const Message& message) {
+  Outgoing outgoing{.peer = peer};
+  wire::encode_message(message, sequence, outgoing.message);
+  outbox_of(peer).post(std::move(outgoing));
+}
+
+void ScanService::part_progress(ScanId id, size_t part, const wire::ScanStatistics& statistics) {
+  wire::ScanProgress progress;
   PeerId peer;
   uint64_t sequence;
   {
     const std::scoped_lock lock(mutex_);
     Active& active = active_.at(id);
-    ++active.outstanding[part];
-    ++active.statistics.chunks;
-    active.statistics.bytes += bytes.size();
+    active.statistics[part] = statistics;
+    if (part != active.speaker()) return;  // one part speaks for all of them
+    progress.statistics = sum_of(active.statistics);
     peer = active.peer;
     sequence = active.sequence;
   }
-  Outgoing outgoing{peer, {}, {}};
-  outgoing.message.reserve(bytes.size() + 64);
-  wire::encode_message(wire::ScanChunk{bytes}, sequence, outgoing.message);
-  outbox_of(peer).post(std::move(outgoing));
+  post(peer, sequence, progress);
 }
 
-void ScanService::part_done(ScanId id, const Status& status, const wire::ScanStatistics& statistics) {
+void ScanService::part_done(ScanId id, size_t part, const Status& status, const wire::ScanStatistics& statistics) {
   Active ended;
   {
     const std::scoped_lock lock(mutex_);
     Active& active = active_.at(id);
-    active.statistics.pages += statistics.pages;
-    active.statistics.pages_total += statistics.pages_total;
-    active.statistics.records += statistics.records;
-    active.statistics.rows += statistics.rows;
-    active.statistics.elapsed_ns = std::max(active.statistics.elapsed_ns, statistics.elapsed_ns);
+    active.statistics[part] = statistics;
+    active.part_ended[part] = true;
     if (!status.ok() && active.status.ok()) {
       Env::probe("node.scan.failed");
       active.status = status;
@@ -198,9 +279,7 @@ void ScanService::part_done(ScanId id, const Status& status, const wire::ScanSta
     active_.erase(id);
   }
   finished_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
-  Outgoing outgoing{ended.peer, {}, {}};
-  wire::encode_message(scan_done(std::move(ended.status), ended.statistics), ended.sequence, outgoing.message);
-  outbox_of(ended.peer).post(std::move(outgoing));
+  post(ended.peer, ended.sequence, scan_done(std::move(ended.status), sum_of(ended.statistics)));
   const std::scoped_lock lock(mutex_);
   if (active_.empty()) idle_.notify_all();
 }

@@ -1,6 +1,7 @@
 // The scan threads of a storage node.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -60,8 +61,11 @@ class ScanService : public ScanPort, public PeerListener {
    public:
     PartSink(ScanService& service, size_t part) : service_(service), part_(part) {}
     void chunk(ScanId id, Bytes bytes) override { service_.send_chunk(id, part_, bytes); }
+    void progress(ScanId id, const wire::ScanStatistics& statistics) override {
+      service_.part_progress(id, part_, statistics);
+    }
     void done(ScanId id, const Status& status, const wire::ScanStatistics& statistics) override {
-      service_.part_done(id, status, statistics);
+      service_.part_done(id, part_, status, statistics);
     }
 
    private:
@@ -74,16 +78,26 @@ class ScanService : public ScanPort, public PeerListener {
     PeerId peer = 0;
     uint64_t sequence = 0;
     size_t parts_left = 0;
-    std::vector<uint32_t> outstanding;  // chunks sent and not credited again, by part
-    Status status;                      // the first part's error
-    wire::ScanStatistics statistics;    // summed over the parts that have ended
+    net::RemoteRegion region{};  // of the client, for chunks; id 0: none
+    uint32_t slots = 0;          // in it
+    uint64_t slots_used = 0;     // chunks written into it
+    std::vector<bool> part_ended;
+    std::vector<uint32_t> outstanding;             // chunks sent and not credited again, by part
+    Status status{};                               // the first part's error
+    std::vector<wire::ScanStatistics> statistics;  // as far as they are known, by part
+
+    /// The first part that has not ended tells the client how far all of them are.
+    size_t speaker() const { return static_cast<size_t>(std::ranges::find(part_ended, false) - part_ended.begin()); }
   };
 
   Result<ScanSpec> make_spec(wire::Scan& scan) const;
   void cancel_parts(ScanId id, const Status& why);  // caller holds mutex_
   // Called by the scan threads.
   void send_chunk(ScanId id, size_t part, Bytes bytes);
-  void part_done(ScanId id, const Status& status, const wire::ScanStatistics& statistics);
+  void part_progress(ScanId id, size_t part, const wire::ScanStatistics& statistics);
+  void part_done(ScanId id, size_t part, const Status& status, const wire::ScanStatistics& statistics);
+  template <class Message>
+  void post(PeerId peer, uint64_t sequence, const Message& message);
   Outbox& outbox_of(PeerId peer) { return *outboxes_[peer % outboxes_.size()]; }
 
   // Constant after construction.

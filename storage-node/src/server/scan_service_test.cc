@@ -1,10 +1,16 @@
 #include "storage-node/src/server/scan_service.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <limits>
 #include <numeric>
+#include <optional>
 
 #include "common/schema/merge.h"
+#include "common/testing/patience.h"
 #include "storage-node/src/request/node_fixture.h"
 
 namespace loam::storage {
@@ -21,7 +27,7 @@ class RecordingOutbox : public Outbox {
   /// The messages up to and with kScanDone; fails the test if it does not come in time.
   std::vector<Buffer> wait_for_done() {
     std::unique_lock lock(mutex_);
-    const bool done = posted_.wait_for(lock, std::chrono::seconds(30), [&] {
+    const bool done = posted_.wait_for(lock, testing::kPatience, [&] {
       return !messages_.empty() && opcode(messages_.back()) == wire::Opcode::kScanDone;
     });
     EXPECT_TRUE(done) << "no kScanDone";
@@ -38,6 +44,30 @@ class RecordingOutbox : public Outbox {
   std::mutex mutex_;
   std::condition_variable posted_;
   std::vector<Buffer> messages_;  // guarded by mutex_
+};
+
+/// Keeps everything, for a test that plays the client.
+class KeepingOutbox : public Outbox {
+ public:
+  void post(Outgoing outgoing) override {
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(outgoing));
+    posted_.notify_all();
+  }
+  /// The oldest, if one comes in that time.
+  template <class Duration>
+  std::optional<Outgoing> take(Duration within) {
+    std::unique_lock lock(mutex_);
+    if (!posted_.wait_for(lock, within, [&] { return !kept_.empty(); })) return {};
+    std::optional<Outgoing> oldest = std::move(kept_.front());
+    kept_.pop_front();
+    return oldest;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::deque<Outgoing> kept_;  // guarded by mutex_
 };
 
 class ScanServiceTest : public NodeFixture {
@@ -109,6 +139,7 @@ class ScanServiceTest : public NodeFixture {
 
   RecordingPeer peer;
   RecordingOutbox outbox;
+  KeepingOutbox kept;
   std::unique_ptr<ScanService> service;
 };
 
@@ -160,6 +191,69 @@ TEST_F(ScanServiceTest, PartsOfSeveralThreadsMakeOneAnswer) {
     EXPECT_EQ(merged_sum(messages), static_cast<int64_t>(kRows * (kRows + 1) / 2)) << threads << " threads";
     service->stop();
   }
+}
+
+// What a slot holds is read, and its credit given back, in the order in which chunks come, and only when the node does
+// not go on without.
+TEST_F(ScanServiceTest, ChunksGoIntoSlotsThatAreFree) {
+  constexpr std::chrono::milliseconds kPause{50};
+  fill();
+  for (const unsigned threads : {1u, 3u}) {
+    service = std::make_unique<ScanService>(*registry, epochs, *pool, std::vector<Outbox*>{&kept},
+                                            ScanService::Options{threads, 4});
+    service->run();
+    wire::Scan scan = sum_scan();
+    scan.query.aggregates.clear();
+    scan.query.select.assign(100, 0);  // some chunks
+    scan.credits = 3;
+    scan.region = 7;
+    scan.region_bytes = scan.credits * wire::kScanSlotBytes;
+    ASSERT_TRUE(start(scan).ok());
+    std::deque<uint32_t> held;  // slots that the client has not read yet
+    uint64_t rows = 0;
+    size_t chunks = 0;
+    for (;;) {
+      const std::chrono::milliseconds patience = held.empty() ? testing::kPatience : kPause;
+      const auto outgoing = kept.take(patience);
+      if (!outgoing.has_value()) {
+        ASSERT_FALSE(held.empty()) << "nothing came";
+        held.pop_front();
+        service->credit(peer, 1, 1);
+        continue;
+      }
+      ByteReader reader(outgoing->message);
+      wire::Envelope envelope;
+      ASSERT_TRUE(wire::decode_envelope(reader, envelope).ok());
+      if (envelope.opcode == wire::Opcode::kScanDone) break;
+      wire::ScanChunk chunk;
+      ASSERT_TRUE(wire::decode_body(reader, chunk).ok());
+      ASSERT_TRUE(chunk.chunk.empty()) << "what fits goes into a slot";
+      ASSERT_EQ(chunk.bytes_in_slot, outgoing->written.size());
+      ASSERT_LT(chunk.slot, scan.credits);
+      ASSERT_EQ(outgoing->region.id, 7u);
+      ASSERT_EQ(outgoing->offset, chunk.slot * wire::kScanSlotBytes);
+      ASSERT_EQ(std::ranges::count(held, chunk.slot), 0) << "the client still reads there";
+      uint32_t first_of_chunk = 0;
+      std::memcpy(&first_of_chunk, outgoing->written.data(), sizeof(first_of_chunk));
+      rows += first_of_chunk;  // a chunk begins with the number of its rows
+      held.push_back(chunk.slot);
+      ++chunks;
+    }
+    EXPECT_EQ(rows, kRows) << threads << " threads";
+    EXPECT_GE(chunks, 6u);
+    service->stop();
+  }
+}
+
+TEST_F(ScanServiceTest, ChunksThatFitNoSlotTravelInMessages) {
+  fill();
+  start_service(1);
+  service->run();
+  wire::Scan scan = sum_scan();
+  scan.region = 7;
+  scan.region_bytes = scan.credits * 8;  // 8 bytes a slot
+  ASSERT_TRUE(start(scan).ok());
+  EXPECT_EQ(merged_sum(outbox.wait_for_done()), static_cast<int64_t>(kRows * (kRows + 1) / 2));
 }
 
 TEST_F(ScanServiceTest, ServesExactlyTheShardsNamed) {
@@ -227,6 +321,75 @@ TEST_F(ScanServiceTest, AStopTellsTheClients) {
   EXPECT_EQ(end_of_scan(), StatusCode::kUnavailable);
   service->end_all({StatusCode::kUnavailable, "stopping"}, 30'000'000'000);
   service->stop();
+}
+
+TEST_F(ScanServiceTest, ExplainsInsteadOfReading) {
+  fill();
+  start_service(2);
+  wire::Scan scan = sum_scan();
+  scan.explain = true;
+  scan.query.where.where(0, PredicateOp::kLess, {Value::int64(7)});
+  ASSERT_TRUE(start(scan).ok());
+  const auto messages = outbox.wait_for_done();  // no scan thread runs
+  ASSERT_EQ(messages.size(), 1u);
+  ByteReader reader(messages.back());
+  wire::Envelope envelope;
+  wire::ScanDone done;
+  ASSERT_TRUE(wire::decode_envelope(reader, envelope).ok());
+  ASSERT_TRUE(wire::decode_body(reader, done).ok());
+  EXPECT_TRUE(done.status.ok());
+  EXPECT_EQ(done.statistics.pages, 0u);
+  const std::string plan(done.plan);
+  EXPECT_NE(plan.find("interval index over balance"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("by column"), std::string::npos) << plan;
+  scan.query.aggregates = {{AggregateOp::kSum, 7}};
+  EXPECT_TRUE(start(scan) == StatusCode::kInvalidArgument) << "no such field";
+}
+
+TEST_F(ScanServiceTest, ATimeLimitEndsAScanWhoseClientDoesNotRead) {
+  fill();
+  start_service(1);
+  service->run();
+  wire::Scan scan = sum_scan();
+  scan.query.aggregates.clear();
+  scan.query.with_key = true;
+  scan.query.select.assign(700, 0);  // more than one chunk
+  scan.credits = 1;
+  scan.time_limit_ns = 50'000'000;
+  ASSERT_TRUE(start(scan).ok());
+  const auto messages = outbox.wait_for_done();
+  ByteReader reader(messages.back());
+  wire::Envelope envelope;
+  wire::ScanDone done;
+  ASSERT_TRUE(wire::decode_envelope(reader, envelope).ok());
+  ASSERT_TRUE(wire::decode_body(reader, done).ok());
+  EXPECT_EQ(done.status.code(), StatusCode::kTimeout);
+  EXPECT_GE(done.statistics.elapsed_ns, scan.time_limit_ns);
+}
+
+TEST_F(ScanServiceTest, ProgressIsToldNeitherTooOftenNorForAnIntervalWithoutEnd) {
+  fill();
+  start_service(1);
+  service->run();
+  wire::Scan scan = sum_scan();
+  scan.query.aggregates.clear();
+  scan.query.select.assign(700, 0);  // more than one chunk, for a client that takes one
+  scan.credits = 1;
+  scan.time_limit_ns = 1'000'000'000;
+  for (const uint64_t interval_ns : {uint64_t{1}, std::numeric_limits<uint64_t>::max()}) {
+    scan.progress_interval_ns = interval_ns;
+    ASSERT_TRUE(start(scan).ok());
+    const auto messages = outbox.wait_for_done();
+    const auto told = std::ranges::count_if(messages, [](const Buffer& message) {
+      return RecordingOutbox::opcode(message) == wire::Opcode::kScanProgress;
+    });
+    if (interval_ns == 1) {
+      EXPECT_GE(told, 1);
+      EXPECT_LE(told, 50) << "once in 20 ms at most";
+    } else {
+      EXPECT_EQ(told, 0);
+    }
+  }
 }
 
 }  // namespace

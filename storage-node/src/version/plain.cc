@@ -61,7 +61,7 @@ WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, 
       }
       Env::pause_point("node.plain_write.replaced");
       chain.link_successor(entry);
-      Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
+      Page::of(newest.entry)->add_garbage(*newest.entry);
       break;
     }
     const InsertOutcome inserted = chain.insert(entry, reserve);
@@ -93,7 +93,7 @@ WriteOutcome Table::plain_remove_found(ThreadContext& thread, const Cursor& foun
       continue;
     }
     Env::pause_point("node.plain_remove.killed");
-    Page::of(newest.entry)->add_garbage(newest.entry->size_bytes);
+    Page::of(newest.entry)->add_garbage(*newest.entry);
     chain.newest();  // unlinks
     count(counters.writes);
     return {StatusCode::kOk, expected};

@@ -37,7 +37,7 @@ Table::~Table() = default;
 void Table::kill_lost(Counters& counters, Entry* entry) {
   Env::probe("node.write.appended_in_vain");
   Chain::kill_unlinked(entry);
-  Page::of(entry)->add_garbage(entry->size_bytes);
+  Page::of(entry)->add_garbage(*entry);
   count(counters.lost_races);
 }
 

@@ -44,6 +44,8 @@ struct TableOptions {
   LogOptions log = {};
   /// Non-transactional tables: the field that plain_mark() changes.
   MarkField mark_field = {};
+  /// Transactional tables: of all rows, so that the compactor can write column pages; null: it writes none.
+  std::shared_ptr<const Schema> schema = {};
 };
 
 /// What a node's tables share; outlives them.
@@ -52,8 +54,8 @@ struct TableResources {
   VersionSource& versions;
 };
 
-/// Outcome of a read. `row` points into the log and is valid until the caller's epoch guard ends. With a `mark` its
-/// mark field has that value now: whoever copies it calls Table::mark_field().set().
+/// Outcome of a read. `row` points into the log or the thread's memory and is valid until the caller's epoch guard
+/// ends. With a `mark` its mark field has that value now: whoever copies it calls Table::mark_field().set().
 struct ReadOutcome {
   StatusCode code = StatusCode::kNotFound;
   Version version;
@@ -120,6 +122,8 @@ class Table {
   TableId id() const { return options_.id; }
   TableKind kind() const { return options_.kind; }
   const MarkField& mark_field() const { return options_.mark_field; }
+  /// Null: rows never lie in columns.
+  const Schema* schema() const { return options_.schema.get(); }
 
   // Transactional tables; kWrongTableKind on others.
 
@@ -199,6 +203,12 @@ class Table {
   /// Keys in the index: records, and removed ones whose tombstone is not collected yet.
   size_t keys() const;
   TableCounters counters() const;
+  /// A scan begins. The pages of tables that are scanned become column pages when they are cold. Any thread.
+  void count_scan() {
+    // Relaxed: a statistic.
+    scans_.fetch_add(1, std::memory_order_relaxed);
+  }
+  uint64_t scans() const { return scans_.load(std::memory_order_relaxed); }
 
   /// Every version up to this is seen by every open and every later snapshot: nobody follows what one of them leads to
   /// (chain.h). 0 until the compactor has set it.
@@ -224,7 +234,7 @@ class Table {
   };
   /// kOk, or what is wrong with the request itself.
   StatusCode check(const VersionWrite& request) const;
-  Entry* append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::Newest& newest);
+  Entry* append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::Newest& newest, Bytes before);
   bool stands_below(const Chain::Newest& newest, Version version) const;
   static void kill_lost(Counters& counters, Entry* entry);
   static void count(Env::Atomic<uint64_t>& counter, uint64_t n = 1) {
@@ -235,13 +245,15 @@ class Table {
   Table(const TableOptions& options, const TableResources& resources, std::unique_ptr<HashIndex> index);
 
   // Constant after construction.
-  const TableOptions options_;
+  const TableOptions options_;  // the schema outlives the pages: they refer to it
   const TableResources resources_;
   const std::unique_ptr<HashIndex> index_;
   const std::unique_ptr<Counters[]> counters_;  // each written by one thread, read by counters()
   TableLog log_;
   // Written by the compactor, read on the way behind a newest version.
   Env::Atomic<uint64_t> horizon_{0};
+  // Written when a scan begins, read by the compactor.
+  Env::Atomic<uint64_t> scans_{0};
 };
 
 }  // namespace loam::storage

@@ -8,6 +8,7 @@
 
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
+#include "storage-node/src/log/columns.h"
 #include "storage-node/src/version/manager_model.h"
 #include "storage-node/src/version/table.h"
 #include "storage-node/src/version/version_source.h"
@@ -21,6 +22,7 @@ struct FixtureOptions {
   size_t writers = 1;
   size_t index_slots = 64;
   MarkField mark_field = {};
+  std::shared_ptr<const Schema> schema = {};
 };
 
 /// A pool, epochs, a version source, and one table. The table outlives what the test makes around it.
@@ -38,7 +40,8 @@ struct TableFixture {
                            .writers = options.writers,
                            .index_slots = options.index_slots,
                            .log = {.first_page_bytes = Page::kMinPageBytes, .reserve_page_bytes = Page::kMinPageBytes},
-                           .mark_field = options.mark_field},
+                           .mark_field = options.mark_field,
+                           .schema = options.schema},
                           {*pool, versions})
                 .value()) {}
 
@@ -47,6 +50,14 @@ struct TableFixture {
   VersionSource versions{Incarnation(1)};
   std::shared_ptr<Table> table;
 };
+
+/// The row of an entry, wherever it lies.
+inline std::string copy_of_row(const Entry& entry) {
+  if (entry.kind != EntryKind::kColumns) return std::string(as_text(entry.row()));
+  std::string row(row_bytes(entry), '\0');
+  Columns::of(entry).gather(Columns::row_of(entry), reinterpret_cast<std::byte*>(row.data()));
+  return row;
+}
 
 /// Every record that a scan of the present page list finds in the snapshot (transactional tables), or the newest
 /// versions (others: null). A record found twice shows up as "twice". Caller holds a guard.
@@ -58,7 +69,7 @@ inline std::map<uint64_t, std::string> scan_all(const Table& table, const Snapsh
       const Span span = judge(entry);
       if (snapshot != nullptr ? !span.visible(*snapshot, entry.valid_from) : !span.newest()) return;
       if (entry.tombstone()) return;
-      std::string row(as_text(entry.row()));
+      std::string row = copy_of_row(entry);
       if (span.mark != 0) table.mark_field().set(reinterpret_cast<std::byte*>(row.data()), span.mark);
       const auto [at, fresh] = found.emplace(entry.key, std::move(row));
       if (!fresh) at->second = "twice";

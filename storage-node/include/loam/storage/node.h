@@ -32,9 +32,12 @@ struct NodeOptions {
   double compact_dead_share = 0.25;  ///< a table with a larger share of dead bytes is compacted
   double compact_core_share = 0.25;  ///< of a core, for compaction while memory is short: network threads give way
   double compact_watermark = 0.8;    ///< memory is short above this share of what writes may use
-  unsigned background_nice = 10;     ///< priority of the compactor's thread below the network threads
-  unsigned scan_nice = 5;            ///< the same of the scan threads
-  uint32_t max_queries = 256;        ///< concurrent scan queries; more get kOverloaded
+  /// Which tables' cold pages are rewritten column by column: "never", "scanned" (those that are scanned), "always".
+  std::string columns = "scanned";
+  size_t column_rows = 256;       ///< fewer rows that a compaction could write column by column stay rows
+  unsigned background_nice = 10;  ///< priority of the compactor's thread below the network threads
+  unsigned scan_nice = 5;         ///< the same of the scan threads
+  uint32_t max_queries = 256;     ///< concurrent scan queries; more get kOverloaded
   uint64_t register_timeout_ns = 10'000'000'000;  ///< start() tries to reach the commit manager for so long
 
   Status check() const;
@@ -44,9 +47,11 @@ struct NodeOptions {
 struct TableStatistics {
   uint64_t table = 0;
   std::string name;
-  uint64_t keys = 0;  ///< removed ones whose tombstone is not collected yet among them
+  std::string index_of;  ///< the table that this is an index of: then its records are nodes of a tree; else empty
+  uint64_t keys = 0;     ///< removed ones whose tombstone is not collected yet among them
   uint64_t pages = 0;
   uint64_t log_bytes = 0;      ///< entries in those pages
+  uint64_t column_pages = 0;   ///< of the pages, those whose rows lie in columns
   uint64_t garbage_bytes = 0;  ///< estimate from above: what is superseded, removed or reverted
   uint64_t index_bytes = 0;
   uint64_t gets = 0;
@@ -83,6 +88,10 @@ struct NodeStatistics {
   uint64_t messages_in = 0, messages_out = 0;
   uint64_t frames_in = 0, frames_out = 0;
   uint64_t bytes_in = 0, bytes_out = 0;
+  uint64_t flushes = 0;                          ///< calls that gave bytes to the network; verbs: doorbells
+  uint64_t work_requests = 0;                    ///< verbs: sends of all doorbells
+  uint64_t direct_writes = 0, direct_bytes = 0;  ///< verbs: writes into clients' memory by their devices
+  uint64_t polls = 0, empty_polls = 0;           ///< rounds of the network threads; those without an event
   std::vector<TableStatistics> tables;
 };
 

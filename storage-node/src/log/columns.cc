@@ -1,0 +1,225 @@
+#include "storage-node/src/log/columns.h"
+
+#include <algorithm>
+#include <new>
+
+#include "common/base/assert.h"
+#include "common/schema/order_key.h"
+#include "common/schema/row.h"
+#include "storage-node/src/log/thread_context.h"
+
+namespace loam::storage {
+namespace {
+
+template <class T>
+T load(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+/// What is stored of a field as an integer: its value, or where its text ends.
+int64_t integer_of(const Schema& schema, size_t field, const std::byte* row) {
+  const std::byte* const at = row + schema.layout(field).offset;
+  switch (schema.field(field).type) {
+    case FieldType::kInt16:
+      return load<int16_t>(at);
+    case FieldType::kInt64:
+      return load<int64_t>(at);
+    case FieldType::kInt32:
+      return load<int32_t>(at);
+    default:
+      return load<uint32_t>(at);
+  }
+}
+
+template <class Stored>
+void widen(const std::byte* from, int64_t base, size_t count, int64_t* out) {
+  for (size_t i = 0; i < count; ++i) {
+    out[i] = static_cast<int64_t>(uint64_t{load<Stored>(from + i * sizeof(Stored))} + static_cast<uint64_t>(base));
+  }
+}
+
+}  // namespace
+
+ColumnWidths::ColumnWidths(const Schema& schema) : schema_(&schema), ranges_(schema.size()) {}
+
+void ColumnWidths::add(Bytes row) {
+  for (size_t field = 0; field < ranges_.size(); ++field) {
+    if (is_float(schema_->field(field).type)) continue;
+    const int64_t value = integer_of(*schema_, field, row.data());
+    ranges_[field].least = std::min(ranges_[field].least, value);
+    ranges_[field].greatest = std::max(ranges_[field].greatest, value);
+  }
+}
+
+size_t ColumnWidths::width(size_t field) const {
+  const FieldType type = schema_->field(field).type;
+  if (is_float(type)) return fixed_width(type);
+  const Range& range = ranges_[field];
+  if (range.least > range.greatest) return 1;
+  const uint64_t span = static_cast<uint64_t>(range.greatest) - static_cast<uint64_t>(range.least);
+  return span <= UINT8_MAX ? 1 : span <= UINT16_MAX ? 2 : span <= UINT32_MAX ? 4 : 8;
+}
+
+int64_t ColumnWidths::base(size_t field) const {
+  // Eight bytes hold every value as it is, so that whoever reads them need not widen anything.
+  return is_float(schema_->field(field).type) || width(field) == sizeof(int64_t) ? 0 : ranges_[field].least;
+}
+
+size_t ColumnWidths::row_bytes() const {
+  size_t bytes = sizeof(Entry) + schema_->null_bytes();
+  if (!schema_->variable_fields().empty()) bytes += sizeof(uint32_t);
+  for (size_t field = 0; field < ranges_.size(); ++field) bytes += width(field);
+  return bytes;
+}
+
+size_t ColumnWidths::page_overhead(const Schema& schema) {
+  const size_t arrays = schema.size() + 3;  // the entries, NULLs and places too
+  return Page::kHeaderBytes + sizeof(Columns) + schema.size() * sizeof(Column) + arrays * Columns::kAlignment;
+}
+
+Columns& Columns::lay_out(Page& page, const ColumnWidths& widths, size_t rows, size_t text_bytes) {
+  const Schema& schema = widths.schema();
+  const size_t bytes_a_row = rows == 0 ? 0 : widths.row_bytes() - sizeof(Entry) + text_bytes / rows;
+  page.hold_columns(rows * sizeof(Entry), bytes_a_row);
+  auto* const made = new (page.columns()) Columns(schema, rows);
+  size_t end = sizeof(Columns) + schema.size() * sizeof(Column);
+  const auto take = [&end](size_t bytes) {
+    const size_t begin = round_up(end, kAlignment);
+    end = begin + bytes;
+    return static_cast<uint32_t>(begin);
+  };
+  for (size_t field = 0; field < schema.size(); ++field) {
+    const size_t width = widths.width(field);
+    new (made->columns() + field)
+        Column{.base = widths.base(field), .offset = take(rows * width), .width = static_cast<uint8_t>(width)};
+  }
+  if (schema.null_bytes() > 0) made->nulls_ = take(rows * schema.null_bytes());
+  if (!schema.variable_fields().empty()) made->places_ = take(rows * sizeof(uint32_t));
+  made->texts_ = made->texts_end_ = static_cast<uint32_t>(end);
+  LOAM_CHECK(
+      reinterpret_cast<uint64_t>(made) + end + text_bytes <= reinterpret_cast<uint64_t>(&page) + page.size_bytes(),
+      "a column page is too small for its rows");
+  return *made;
+}
+
+void Columns::put(Column& column, size_t row, int64_t value) {
+  const uint64_t stored = static_cast<uint64_t>(value) - static_cast<uint64_t>(column.base);
+  std::memcpy(at(column.offset + row * column.width), &stored, column.width);
+}
+
+void Columns::note(Column& column, int64_t key) {
+  column.least = std::min(column.least, key);
+  column.greatest = std::max(column.greatest, key);
+}
+
+void Columns::append(Bytes bytes) {
+  LOAM_CHECK(rows_ < capacity_, "a column page has room for the rows that it was laid out for");
+  const RowView row(*schema_, bytes);
+  const size_t number = rows_++;
+  for (size_t field = 0; field < schema_->size(); ++field) {
+    Column& column = columns()[field];
+    const FieldType type = schema_->field(field).type;
+    const bool null = row.is_null(field);
+    column.has_null |= null;
+    if (!is_float(type)) {
+      const int64_t value = integer_of(*schema_, field, bytes.data());
+      put(column, number, value);
+      if (!null) note(column, is_variable(type) ? head_key(row.text(field)) : value);
+      continue;
+    }
+    std::memcpy(at(column.offset + number * column.width), bytes.data() + schema_->layout(field).offset, column.width);
+    if (!null) note(column, order_key(type == FieldType::kFloat32 ? row.float32(field) : row.float64(field)));
+  }
+  for (size_t byte = 0; byte < schema_->null_bytes(); ++byte) {
+    *at(nulls_ + byte * capacity_ + number) = bytes[schema_->null_offset() + byte];
+  }
+  if (places_ == 0) return;
+  std::memcpy(at(places_ + number * sizeof texts_end_), &texts_end_, sizeof texts_end_);
+  const Bytes texts = bytes.subspan(schema_->fixed_size());
+  if (!texts.empty()) std::memcpy(at(texts_end_), texts.data(), texts.size());
+  texts_end_ += static_cast<uint32_t>(texts.size());
+}
+
+std::string_view Columns::text(size_t field, size_t row) const {
+  const uint16_t variable = schema_->layout(field).variable_index;
+  const uint32_t begin = variable == 0 ? schema_->fixed_size() : text_end(variable - size_t{1}, row);
+  const uint32_t end = text_end(variable, row);
+  return {reinterpret_cast<const char*>(at(place(row) + begin - schema_->fixed_size())), end - begin};
+}
+
+const int64_t* Columns::integers(size_t field, size_t first, size_t count, int64_t* out) const {
+  const Column& c = column(field);
+  const std::byte* const from = at(c.offset + first * c.width);
+  switch (c.width) {
+    case 1:
+      widen<uint8_t>(from, c.base, count, out);
+      break;
+    case 2:
+      widen<uint16_t>(from, c.base, count, out);
+      break;
+    case 4:
+      widen<uint32_t>(from, c.base, count, out);
+      break;
+    default:
+      return reinterpret_cast<const int64_t*>(from);
+  }
+  return out;
+}
+
+size_t Columns::row_bytes(size_t row) const {
+  const size_t texts = schema_->variable_fields().size();
+  return texts == 0 ? schema_->fixed_size() : text_end(texts - 1, row);
+}
+
+void Columns::gather_value(size_t field, size_t row, std::byte* out) const {
+  const Column& c = column(field);
+  const FieldType type = schema_->field(field).type;
+  std::byte* const to = out + schema_->layout(field).offset;
+  if (is_float(type)) {
+    std::memcpy(to, at(c.offset + row * c.width), c.width);
+    return;
+  }
+  const int64_t value = stored(c, row);
+  std::memcpy(to, &value, is_variable(type) ? sizeof(uint32_t) : fixed_width(type));
+}
+
+void Columns::gather_nulls(size_t row, std::byte* out) const {
+  for (size_t byte = 0; byte < schema_->null_bytes(); ++byte)
+    out[schema_->null_offset() + byte] = null_bytes(byte)[row];
+}
+
+void Columns::gather(size_t row, std::byte* out) const {
+  for (size_t field = 0; field < schema_->size(); ++field) gather_value(field, row, out);
+  gather_nulls(row, out);
+  if (places_ == 0) return;
+  if (const size_t bytes = row_bytes(row) - schema_->fixed_size(); bytes != 0) {
+    std::memcpy(out + schema_->fixed_size(), at(place(row)), bytes);
+  }
+}
+
+void Columns::gather(size_t row, std::span<const uint16_t> fields, std::byte* out) const {
+  for (const uint16_t field : fields) gather_value(field, row, out);
+  gather_nulls(row, out);
+}
+
+void Columns::prefetch(size_t row) const {
+  for (size_t field = 0; field < schema_->size(); ++field) {
+    const Column& c = column(field);
+    __builtin_prefetch(at(c.offset + row * c.width));
+  }
+  for (size_t byte = 0; byte < schema_->null_bytes(); ++byte) __builtin_prefetch(null_bytes(byte) + row);
+  if (places_ != 0) __builtin_prefetch(at(places_ + row * sizeof(uint32_t)));
+}
+
+Bytes gather_row(const Entry& entry, ThreadContext& thread) {
+  const Columns& columns = Columns::of(entry);
+  const size_t row = Columns::row_of(entry);
+  const size_t bytes = columns.row_bytes(row);
+  std::byte* const out = thread.row_memory(bytes);
+  columns.gather(row, out);
+  return {out, bytes};
+}
+
+}  // namespace loam::storage

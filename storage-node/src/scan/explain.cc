@@ -1,0 +1,75 @@
+#include "storage-node/src/scan/explain.h"
+
+#include "storage-node/src/scan/filter.h"
+#include "storage-node/src/scan/kernels.h"
+#include "storage-node/src/scan/scan_query.h"
+#include "storage-node/src/scan/shared_evaluation.h"
+
+namespace loam::storage {
+namespace {
+
+std::string plural(size_t n, const std::string& what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); }
+
+std::string output_of(const Schema& schema, const Query& query) {
+  if (query.aggregating()) {
+    const std::string what = plural(query.aggregates.size(), "aggregate");
+    return query.group_by.empty() ? what + ", one row from each scan thread"
+                                  : what + " by group, row by row through a hash table of groups";
+  }
+  if (query.top_k) {
+    return "the best " + plural(query.top_k->k, "row") + " by " + schema.field(query.top_k->field).name +
+           ", kept in memory until the end";
+  }
+  return "rows, streamed as they are found" +
+         (query.limit == 0 ? "" : ", until there are " + std::to_string(query.limit));
+}
+
+/// What must hold of a column page so that no row of it matches the predicate; empty: nothing can.
+std::string exclusion(const Predicate& predicate, const Schema& schema) {
+  const Field& field = schema.field(predicate.field);
+  switch (CompiledPredicate(predicate, schema).excluding()) {
+    case CompiledPredicate::Excluding::kBounds:
+      return "the least and the greatest " + field.name + " exclude it";
+    case CompiledPredicate::Excluding::kNoNull:
+      return "no " + field.name + " is NULL";
+    default:
+      return field.nullable ? "every " + field.name + " is NULL" : "";
+  }
+}
+
+/// Which column pages are not read for the sake of a clause: those where all of its predicates are excluded.
+std::string skipped_by(const Clause& clause, const Schema& schema) {
+  std::string text;
+  for (const Predicate& predicate : clause.any) {
+    const std::string one = exclusion(predicate, schema);
+    if (one.empty()) return "skips no column pages";
+    // Comparisons of one field say the same.
+    if (text.find(one) == std::string::npos) text += (text.empty() ? "" : ", and ") + one;
+  }
+  return "skips column pages where " + text;
+}
+
+}  // namespace
+
+std::string explain(const Schema& schema, const Query& query, size_t pages) {
+  std::string text = "scan: " + plural(pages, "page") + ", read together with all other queries of the table, " +
+                     kernels().name + " instructions\n";
+  if (const auto range = ScanQuery::index_range(schema, query, CompiledSelection(query.where, schema))) {
+    text += "range: " + query.where.to_string(schema) + ": counted in an interval index over " +
+            schema.field(range->field).name + " if at least " + std::to_string(SharedEvaluation::kLeastForIndex) +
+            " queries ask for ranges of it; else:\n";
+  }
+  size_t number = 0;
+  for (const Clause& clause : query.where.all) {
+    ++number;
+    for (const Predicate& predicate : clause.any) {
+      const Selection alone{{Clause{{predicate}}}};
+      text += "where " + std::to_string(number) + ": " + alone.to_string(schema) + ": " +
+              std::string(CompiledPredicate(predicate, schema).how()) + "\n";
+    }
+    text += "where " + std::to_string(number) + ": " + skipped_by(clause, schema) + "\n";
+  }
+  return text + "output: " + output_of(schema, query) + "\n";
+}
+
+}  // namespace loam::storage

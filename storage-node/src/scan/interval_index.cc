@@ -1,0 +1,295 @@
+#include "storage-node/src/scan/interval_index.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+
+#include "storage-node/src/scan/output.h"
+
+namespace loam::storage {
+namespace {
+
+constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
+constexpr uint64_t kSignBit = uint64_t{1} << 63;
+
+/// Numbers of a smaller magnitude are added up in 64 bits, for up to so many rows.
+constexpr uint64_t kNarrow = uint64_t{1} << 40;
+constexpr size_t kRowsUntilSpill = size_t{1} << 22;
+
+/// A cell holds a sum times 2^kCellCountBits plus the number of its rows, so that both take one addition. Numbers of a
+/// smaller magnitude than kCellNarrow cannot overflow it with as many rows as it can count.
+constexpr unsigned kCellCountBits = 15;
+constexpr size_t kRowsUntilCellsSpill = (size_t{1} << kCellCountBits) - 1;
+constexpr uint64_t kCellNarrow = uint64_t{1} << (63 - 2 * kCellCountBits);
+/// Rows take turns: the one behind another in the same interval does not wait for its addition.
+constexpr size_t kCellsEach = 2;
+
+/// Buckets for each bound, while they leave room for other things in the first-level cache.
+constexpr size_t kBucketsEach = 16;
+constexpr size_t kCachedBuckets = 4096;  // 32 KiB
+/// At least so many for each interval, whatever the number: then no sum of IntervalBuckets reaches bit 63 by itself.
+constexpr size_t kLeastBucketsEach = 4;
+
+}  // namespace
+
+IntervalIndex::IntervalIndex(const Schema& schema, uint16_t field) : schema_(schema), field_(field) {}
+
+size_t IntervalIndex::measure_of(const Aggregate& aggregate) {
+  const auto found = std::ranges::find(measures_, aggregate.field, &Measure::field);
+  Measure& measure = found != measures_.end() ? *found : measures_.emplace_back();
+  measure.field = aggregate.field;
+  measure.type = schema_.field(aggregate.field).type;
+  measure.sum |= aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg;
+  measure.min |= aggregate.op == AggregateOp::kMin;
+  measure.max |= aggregate.op == AggregateOp::kMax;
+  return static_cast<size_t>(&measure - measures_.data());
+}
+
+void IntervalIndex::add(const RangeQuery& query) {
+  Entry& entry = queries_.emplace_back();
+  entry.query = query;
+  for (const Aggregate& aggregate : query.aggregates) {
+    entry.measures.push_back(aggregate.op == AggregateOp::kCountAll ? 0 : measure_of(aggregate));
+  }
+}
+
+/// Of a key in one of the `count` intervals from `first` on. Binary search without branches on keys: nothing to
+/// predict.
+size_t IntervalIndex::search(int64_t key, size_t first, size_t count) const {
+  const int64_t* from = below_.data() + first;
+  while (count > 1) {
+    const size_t half = count / 2;
+    from += from[half - 1] < key ? half : 0;
+    count -= half;
+  }
+  return static_cast<size_t>(from - below_.data());
+}
+
+void IntervalIndex::build() {
+  below_.assign(1, kHighest);
+  for (const Entry& entry : queries_) {
+    const KeyRange& range = entry.query.range;
+    if (range.low > range.high) continue;
+    if (range.low != kLowest) below_.push_back(range.low - 1);
+    if (range.high != kHighest) below_.push_back(range.high);
+  }
+  std::ranges::sort(below_);
+  below_.erase(std::ranges::unique(below_).begin(), below_.end());
+  for (Entry& entry : queries_) {
+    const KeyRange& range = entry.query.range;
+    entry.first = search(range.low, 0, intervals());
+    entry.last = range.low > range.high ? entry.first : search(range.high, 0, intervals()) + 1;
+  }
+  build_buckets();
+  reset();
+}
+
+/// Cuts the keys from the first bound to the last into equal buckets.
+void IntervalIndex::build_buckets() {
+  const size_t bounds = below_.size() - 1;
+  const int64_t lowest = below_.front(), highest = bounds == 0 ? lowest : below_[bounds - 1] + 1;
+  const auto origin = static_cast<uint64_t>(lowest);
+  const uint64_t width = static_cast<uint64_t>(highest) - origin;
+  const size_t wanted = std::max(std::min(bounds * kBucketsEach, kCachedBuckets), intervals() * kLeastBucketsEach);
+  elements_.resize(std::bit_ceil(wanted));
+  unsigned shift = 0;
+  while ((width >> shift) >= elements_.size()) ++shift;
+  const uint64_t one = uint64_t{1} << shift;
+  size_t bound = 0;
+  most_in_bucket_ = 0;
+  for (uint64_t number = 0; number < elements_.size(); ++number) {
+    const size_t first = bound;
+    const auto distance = [&] { return static_cast<uint64_t>(below_[bound]) - origin; };
+    uint64_t room = 0;
+    for (; bound < bounds && distance() >> shift == number; ++bound) room = one - 1 - (distance() & (one - 1));
+    most_in_bucket_ = std::max(most_in_bucket_, bound - first);
+    const uint64_t start = origin + number * one;
+    elements_[number] = first * one - start + (bound - first > 1 ? kSignBit : room);
+  }
+  buckets_ = {elements_.data(), lowest, highest, shift};
+}
+
+/// Fills at_ for a block.
+void IntervalIndex::locate(BlockValues& values) {
+  const int64_t* const keys = values.keys(field_);
+  const RowMask crowded = values.all() & kernels().locate(keys, buckets_, at_.data());
+  crowded.for_each([&](size_t row) {
+    const size_t first = at_[row] - (kSignBit >> buckets_.shift);
+    at_[row] = search(keys[row], first, std::min(most_in_bucket_ + 1, intervals() - first));
+  });
+}
+
+/// If all keys lie in one interval.
+bool IntervalIndex::take_whole(BlockValues& values, const RowMask& rows) {
+  const int64_t* const keys = values.keys(field_);
+  const size_t at = search(keys[rows.front()], 0, intervals());
+  const auto outside = [&](int64_t key) { return key > below_[at] || (at != 0 && key <= below_[at - 1]); };
+  // The last row, which may be one that does not count, says for most blocks that there is no point in going on.
+  if (outside(keys[values.size() - 1]) || outside(kernels().min(keys, rows)) || outside(kernels().max(keys, rows))) {
+    return false;
+  }
+  counts_[at] += rows.count();
+  for (Measure& measure : measures_) {
+    const RowMask present = rows & values.present(measure.field);
+    if (!measure.nulls.empty()) measure.nulls[at] += rows.count() - present.count();
+    if (measure.min || measure.max) {
+      const int64_t* const by = values.keys(measure.field);
+      if (measure.min) measure.lowest[at] = std::min(measure.lowest[at], kernels().min(by, present));
+      if (measure.max) measure.highest[at] = std::max(measure.highest[at], kernels().max(by, present));
+    }
+    if (!measure.sum) continue;
+    if (is_float(measure.type)) {
+      const double* const reals = values.reals(measure.field);
+      double sum = 0;
+      present.for_each([&](size_t row) { sum += reals[row]; });
+      measure.reals[at] += sum;
+    } else if (values.magnitude(measure.field) < kNarrow) {
+      measure.sums[at] += kernels().sum(values.keys(measure.field), present);
+    } else {
+      const int64_t* const numbers = values.keys(measure.field);
+      present.for_each([&](size_t row) { measure.wide[at] += numbers[row]; });
+    }
+  }
+  return true;
+}
+
+void IntervalIndex::take_measure(Measure& measure, BlockValues& values, const RowMask& rows, const Intervals& at) {
+  const size_t n = values.size();
+  if (!measure.nulls.empty()) {
+    (rows - values.present(measure.field)).for_each([&](size_t row) { ++measure.nulls[at[row]]; });
+  }
+  if (measure.min || measure.max) {
+    const int64_t* const keys = values.keys(measure.field);
+    (rows & values.present(measure.field)).for_each([&](size_t row) {
+      if (measure.min) measure.lowest[at[row]] = std::min(measure.lowest[at[row]], keys[row]);
+      if (measure.max) measure.highest[at[row]] = std::max(measure.highest[at[row]], keys[row]);
+    });
+  }
+  if (!measure.sum) return;
+  if (is_float(measure.type)) {  // NULL counts as zero
+    const double* const reals = values.reals(measure.field);
+    for (size_t i = 0; i < n; ++i) measure.reals[at[i]] += reals[i];
+  } else if (values.magnitude(measure.field) < kNarrow) {
+    const int64_t* const numbers = values.keys(measure.field);
+    int64_t* const sums = measure.sums.data();
+    for (size_t i = 0; i < n; ++i) sums[at[i]] += numbers[i];
+  } else {
+    const int64_t* const numbers = values.keys(measure.field);
+    for (size_t i = 0; i < n; ++i) measure.wide[at[i]] += numbers[i];
+  }
+}
+
+void IntervalIndex::take(BlockValues& values, const RowMask& rows) {
+  const RowMask counted = rows & values.present(field_);
+  if (!counted.any()) return;
+  if (unspilled_rows_ + kBlockRows > kRowsUntilSpill) spill();
+  unspilled_rows_ += kBlockRows;
+  if (take_whole(values, counted)) return;
+  locate(values);
+  if (take_sum(values, counted)) return;
+  (values.all() - counted).for_each([&](size_t row) { at_[row] = intervals(); });
+  for (size_t i = 0; i < values.size(); ++i) ++counts_[at_[i]];
+  for (Measure& measure : measures_) take_measure(measure, values, counted, at_);
+}
+
+/// If one sum of integers is all that is asked for, which is what most queries are, of all rows: their cells.
+bool IntervalIndex::take_sum(BlockValues& values, const RowMask& rows) {
+  if (cells_.empty() || rows != values.all()) return false;
+  if (values.magnitude(measures_.front().field) >= kCellNarrow) return false;
+  if (rows_in_cells_ + kBlockRows > kRowsUntilCellsSpill) spill_cells();
+  rows_in_cells_ += kBlockRows;
+  const int64_t* const numbers = values.keys(measures_.front().field);
+  uint64_t* const cells = cells_.data();
+  const auto add = [&](size_t row, size_t turn) {
+    cells[at_[row] * kCellsEach + turn] += (static_cast<uint64_t>(numbers[row]) << kCellCountBits) + 1;
+  };
+  const size_t n = values.size();
+  size_t row = 0;
+  for (; row + kCellsEach <= n; row += kCellsEach) {
+    for (size_t turn = 0; turn < kCellsEach; ++turn) add(row + turn, turn);
+  }
+  for (; row < n; ++row) add(row, 0);
+  return true;
+}
+
+void IntervalIndex::spill_cells() {
+  rows_in_cells_ = 0;
+  for (size_t i = 0; i < cells_.size(); ++i) {
+    const uint64_t rows = cells_[i] & kRowsUntilCellsSpill;
+    counts_[i / kCellsEach] += rows;
+    measures_.front().sums[i / kCellsEach] += static_cast<int64_t>(cells_[i] - rows) >> kCellCountBits;
+    cells_[i] = 0;
+  }
+}
+
+void IntervalIndex::spill() {
+  spill_cells();
+  unspilled_rows_ = 0;
+  for (Measure& measure : measures_) {
+    for (size_t i = 0; i < measure.sums.size(); ++i) {
+      measure.wide[i] += measure.sums[i];
+      measure.sums[i] = 0;
+    }
+  }
+}
+
+void IntervalIndex::give(const Entry& entry) const {
+  const auto from = static_cast<ptrdiff_t>(entry.first), to = static_cast<ptrdiff_t>(entry.last);
+  const auto total = [&](const auto& of, auto sum) { return std::accumulate(of.begin() + from, of.begin() + to, sum); };
+  const uint64_t rows = total(counts_, uint64_t{0});
+  *entry.query.rows += rows;
+  if (rows == 0) return;
+  for (size_t i = 0; i < entry.measures.size(); ++i) {
+    const AggregateOp op = entry.query.aggregates[i].op;
+    Accumulator& into = entry.query.into[i];
+    uint64_t counted = rows;
+    if (op != AggregateOp::kCountAll) {
+      const Measure& measure = measures_[entry.measures[i]];
+      if (!measure.nulls.empty()) counted -= total(measure.nulls, uint64_t{0});
+      if (counted == 0) continue;
+      if (op == AggregateOp::kMin) {
+        take_extreme(op, measure.type, *std::min_element(measure.lowest.begin() + from, measure.lowest.begin() + to),
+                     into);
+      } else if (op == AggregateOp::kMax) {
+        take_extreme(op, measure.type, *std::max_element(measure.highest.begin() + from, measure.highest.begin() + to),
+                     into);
+      } else if (op != AggregateOp::kCount && is_float(measure.type)) {
+        into.real += total(measure.reals, 0.0);
+      } else if (op != AggregateOp::kCount) {
+        into.whole += total(measure.wide, Int128{0});
+      }
+    }
+    into.count += static_cast<int64_t>(counted);
+  }
+}
+
+void IntervalIndex::flush() {
+  spill();
+  for (const Entry& entry : queries_) give(entry);
+  reset();
+}
+
+/// Nothing counted, and room for every interval and the rows of none.
+void IntervalIndex::reset() {
+  const size_t size = intervals() + 1;
+  counts_.assign(size, 0);
+  unspilled_rows_ = 0;
+  cells_.assign(measures_.size() == 1 && measures_.front().plain_sum() ? size * kCellsEach : 0, 0);
+  rows_in_cells_ = 0;
+  for (Measure& measure : measures_) {
+    if (schema_.field(measure.field).nullable) measure.nulls.assign(size, 0);
+    if (measure.min) measure.lowest.assign(size, kHighest);
+    if (measure.max) measure.highest.assign(size, kLowest);
+    if (!measure.sum) continue;
+    if (is_float(measure.type)) {
+      measure.reals.assign(size, 0);
+    } else {
+      measure.sums.assign(size, 0);
+      measure.wide.assign(size, 0);
+    }
+  }
+}
+
+}  // namespace loam::storage

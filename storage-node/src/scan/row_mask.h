@@ -1,0 +1,97 @@
+// Sets of rows of one block.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace loam::storage {
+
+/// Rows of a block at most: a bit each in a RowMask.
+inline constexpr size_t kBlockRows = 256;
+
+/// A set of row numbers of one block, a bit each. What several queries demand is computed once and then combined by
+/// words. Plain value.
+struct RowMask {
+  static constexpr size_t kWordBits = 64;
+  static constexpr size_t kWords = kBlockRows / kWordBits;
+
+  std::array<uint64_t, kWords> words{};
+
+  /// The rows [0, n).
+  static RowMask first(size_t n) {
+    RowMask mask;
+    for (size_t w = 0; w < kWords; ++w) {
+      const size_t begin = w * kWordBits;
+      mask.words[w] = n <= begin ? 0 : n >= begin + kWordBits ? ~uint64_t{0} : (uint64_t{1} << (n - begin)) - 1;
+    }
+    return mask;
+  }
+
+  bool test(size_t row) const { return ((words[row / kWordBits] >> (row % kWordBits)) & 1) != 0; }
+  void set(size_t row) { words[row / kWordBits] |= uint64_t{1} << (row % kWordBits); }
+  void reset(size_t row) { words[row / kWordBits] &= ~(uint64_t{1} << (row % kWordBits)); }
+
+  bool any() const { return (words[0] | words[1] | words[2] | words[3]) != 0; }
+  size_t count() const {
+    size_t n = 0;
+    for (const uint64_t word : words) n += static_cast<size_t>(std::popcount(word));
+    return n;
+  }
+  /// The lowest row; the set is not empty.
+  size_t front() const {
+    size_t w = 0;
+    while (words[w] == 0) ++w;
+    return w * kWordBits + static_cast<size_t>(std::countr_zero(words[w]));
+  }
+
+  /// Calls f(row) for each row, ascending.
+  template <class F>
+  void for_each(F f) const {
+    for (size_t w = 0; w < kWords; ++w) {
+      for (uint64_t word = words[w]; word != 0; word &= word - 1) {
+        f(w * kWordBits + static_cast<size_t>(std::countr_zero(word)));
+      }
+    }
+  }
+  /// The rows for which test(row) is true.
+  template <class Test>
+  RowMask filter(Test test) const {
+    RowMask out;
+    for_each([&](size_t row) {
+      out.words[row / kWordBits] |= static_cast<uint64_t>(test(row) ? 1 : 0) << (row % kWordBits);
+    });
+    return out;
+  }
+  /// Writes the row numbers, ascending; returns how many.
+  size_t numbers(uint16_t* out) const {
+    size_t n = 0;
+    for_each([&](size_t row) { out[n++] = static_cast<uint16_t>(row); });
+    return n;
+  }
+
+  RowMask& operator&=(const RowMask& other) {
+    for (size_t w = 0; w < kWords; ++w) words[w] &= other.words[w];
+    return *this;
+  }
+  RowMask& operator|=(const RowMask& other) {
+    for (size_t w = 0; w < kWords; ++w) words[w] |= other.words[w];
+    return *this;
+  }
+  /// Takes the other's rows away.
+  RowMask& operator-=(const RowMask& other) {
+    for (size_t w = 0; w < kWords; ++w) words[w] &= ~other.words[w];
+    return *this;
+  }
+  friend RowMask operator&(RowMask a, const RowMask& b) { return a &= b; }
+  friend RowMask operator|(RowMask a, const RowMask& b) { return a |= b; }
+  friend RowMask operator-(RowMask a, const RowMask& b) { return a -= b; }
+  bool operator==(const RowMask&) const = default;
+};
+static_assert(RowMask::kWords == 4, "any() names the words");
+
+/// Numbers of selected rows of one block, ascending.
+using RowNumbers = std::array<uint16_t, kBlockRows>;
+
+}  // namespace loam::storage

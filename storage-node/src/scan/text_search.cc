@@ -1,0 +1,51 @@
+#include "storage-node/src/scan/text_search.h"
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include <immintrin.h>
+
+namespace loam::storage {
+namespace {
+
+constexpr size_t kPlaces = 32;
+
+/// Of the 32 places from `first` on, those whose byte is `a` and for which the byte at the same place from `last` on is
+/// `b`. Reads 32 bytes of both.
+uint32_t candidates(const char* first, const char* last, char a, char b) {
+  const auto equal = [](const char* at, char c) {
+    return _mm256_cmpeq_epi8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)), _mm256_set1_epi8(c));
+  };
+  return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_and_si256(equal(first, a), equal(last, b))));
+}
+
+}  // namespace
+
+bool contains(std::string_view text, std::string_view piece) {
+  if (piece.empty()) return true;
+  if (piece.size() > text.size()) return false;
+  const size_t places = text.size() - piece.size() + 1;
+  const size_t last = piece.size() - 1;
+  for (size_t at = 0; at < places; at += kPlaces) {
+    const char* begin = text.data() + at;
+    const char* end = begin + last;
+    std::array<std::array<char, kPlaces>, 2> copies;
+    if (places - at < kPlaces) {  // what lies behind the text is not ours to read
+      std::memcpy(copies[0].data(), begin, places - at);
+      std::memcpy(copies[1].data(), end, places - at);
+      begin = copies[0].data();
+      end = copies[1].data();
+    }
+    uint32_t hits = candidates(begin, end, piece.front(), piece.back());
+    if (places - at < kPlaces) hits &= (uint32_t{1} << (places - at)) - 1;
+    for (; hits != 0; hits &= hits - 1) {
+      const size_t place = at + static_cast<size_t>(std::countr_zero(hits));
+      if (std::memcmp(text.data() + place, piece.data(), piece.size()) == 0) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace loam::storage
