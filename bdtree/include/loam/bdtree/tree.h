@@ -1,0 +1,144 @@
+// A Bd-tree: an ordered map of byte strings in a store that many processes share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <loam/bdtree/key.h>
+#include <loam/bdtree/store.h>
+
+#include "common/base/status.h"
+
+namespace loam::bdtree {
+
+/// Longest payload; the longest key is kMaxKeyBytes. A node must hold several.
+inline constexpr size_t kMaxPayloadBytes = 4'096;
+
+struct TreeOptions {
+  /// A node above this is split; 128 bytes (tests) to 16 KiB, what is beyond counts as these.
+  size_t node_bytes = 4'096;
+  /// A delta above this is moved into the base.
+  size_t delta_bytes = 512;
+  /// Of inner nodes kept in this process.
+  size_t cache_bytes = size_t{16} << 20;
+  /// Changes of several fibers to one leaf travel in one write.
+  bool combine = true;
+  /// Attempts at a node that others keep changing before kConflict is the answer.
+  uint32_t attempts = 64;
+};
+
+/// What was done since the tree was opened.
+struct TreeStatistics {
+  /// Operations by the dependent round trips that they needed; the last place has all that needed more.
+  using Trips = std::array<uint64_t, 32>;
+  Trips lookup_trips{};
+  Trips change_trips{};
+  Trips range_trips{};
+
+  uint64_t hops = 0;          ///< moves to the right, because a hint was out of date
+  uint64_t conflicts = 0;     ///< writes that met another's
+  uint64_t combined = 0;      ///< changes that travelled in another's write
+  uint64_t delta_writes = 0;  ///< writes of a delta alone
+  uint64_t base_writes = 0;   ///< writes of whole nodes
+  uint64_t splits = 0;
+  uint64_t merges = 0;
+  uint64_t helped = 0;  ///< others' unfinished merges that were met and finished
+  uint64_t cache_hits = 0;
+  uint64_t cache_misses = 0;
+  uint64_t cache_bytes = 0;
+  uint64_t cache_nodes = 0;
+};
+
+/// A key and what belongs to it.
+struct Entry {
+  std::string key;
+  std::string payload;
+  bool operator==(const Entry&) const = default;
+};
+
+/// What a change makes of a key's payload.
+struct Edit {
+  enum class Kind : uint8_t { kKeep, kPut, kErase };
+  Kind kind = Kind::kKeep;
+  std::string payload;
+
+  static Edit keep() { return {}; }
+  static Edit put(std::string payload) { return {Kind::kPut, std::move(payload)}; }
+  static Edit erase() { return {Kind::kErase, {}}; }
+};
+
+/// Given the payload that a key has (nothing: the key is not there), what it shall have; or an error, which leaves it
+/// as it is. Called once an attempt, so possibly several times; must not suspend.
+using Change = std::function<Result<Edit>(std::optional<std::string_view>)>;
+
+/// Latch-free B-link tree whose nodes are records of a Store, changed by exact-version swaps, in any number of
+/// processes at once. [Thesis 3.1, 4; Lehman and Yao's right links; papers 001 and 004]
+///
+/// **Atomicity.** Each call on one key is atomic, and takes effect at one swap of one leaf. An iteration is not one
+/// moment: each leaf is read at one, in the order of the keys, so that a key that is there all the while is seen once,
+/// and one that comes or goes meanwhile may be seen or not.
+///
+/// **Structure.** A node that is too large gives its upper half to a new right neighbour; the parent learns of it
+/// afterwards, from whoever split it or whoever goes by the right link. A node that is nearly empty is taken into its
+/// left neighbour: frozen, absorbed, forgotten by its parent, removed, each step by whoever meets it in that state. A
+/// process that dies between two steps leaves nothing that the others cannot use or finish. bdtree/README.md has the
+/// argument.
+///
+/// Owner and life: made by open(), ended by its owner when no fiber is in a call and no deferred work is left. One
+/// thread, any number of its fibers at once: that is what the cache of inner nodes is shared by. Outlived by its store.
+///
+/// Errors: kInvalidArgument: a key above kMaxKeyBytes, a bound more than a byte above it, a payload above
+/// kMaxPayloadBytes; kConflict: the attempts ran out; kMalformed: bytes that are no node, or no tree was made; and the
+/// store's.
+class Tree {
+ public:
+  /// Makes an empty tree in the store; kAlreadyExists if there is one.
+  static Status create(Store& store);
+  static std::unique_ptr<Tree> open(Store& store, const TreeOptions& options = {});
+  ~Tree();
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
+
+  /// The key's payload, or nothing. One round trip if the cache knows the way.
+  Result<std::optional<std::string>> find(std::string_view key);
+  /// The same of many keys, in their order: their round trips are made together.
+  Result<std::vector<std::optional<std::string>>> find(std::span<const std::string> keys);
+
+  /// Changes what belongs to the key.
+  Status update(std::string_view key, const Change& change);
+  /// kAlreadyExists if the key is there.
+  Status insert(std::string_view key, std::string_view payload);
+  /// kNotFound if it is not.
+  Status erase(std::string_view key);
+
+  /// Up to `limit` entries of [from, to), rising; an empty `to` is no bound. Fewer mean that there are no more. From
+  /// the second leaf on, several leaves are read in one round trip.
+  Result<std::vector<Entry>> range(std::string_view from, std::string_view to, size_t limit);
+  /// Up to `limit` entries of [from, to), falling from `to`; an empty `to` begins at the greatest key.
+  Result<std::vector<Entry>> range_backward(std::string_view from, std::string_view to, size_t limit);
+
+  /// Walks the whole tree: bounds meet, links lead on, parents lead to children, nothing is frozen or too large. For
+  /// tests and operators, while nobody changes it. Empty, or what is wrong.
+  Result<std::string> check_invariants();
+  /// Removes those of `nodes` (ids that were in the store before the call) that the tree does not reach and whose maker
+  /// is `ended`: what splitters and mergers that died have left. The number removed. `ended`: no write of that session
+  /// can take effect any more, one that is under way neither; it is fenced.
+  Result<size_t> collect_orphans(std::span<const TreeNodeId> nodes, const std::function<bool(uint64_t owner)>& ended);
+
+  TreeStatistics statistics() const;
+
+  class Impl;
+
+ private:
+  explicit Tree(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;  // deferred work holds it while it runs
+};
+
+}  // namespace loam::bdtree

@@ -1,0 +1,276 @@
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include <loam/bdtree/key.h>
+
+namespace loam::bdtree {
+namespace {
+
+constexpr uint8_t kEnd = 0x00;
+/// Followed by 01 for the byte 00, by 02 for the byte 01.
+constexpr uint8_t kEscape = 0x01;
+constexpr uint8_t kNullTag = 0x00;
+constexpr uint8_t kValueTag = 0x01;
+
+Status refused(size_t part, const std::string& what) {
+  return {StatusCode::kInvalidArgument, "key part " + std::to_string(part + 1) + " " + what};
+}
+
+std::string name(FieldType type) { return std::string(to_string(type)); }
+
+/// Order-preserving image, the same order as order_key() of common/schema in the unsigned numbers.
+template <class Float, class Bits = std::conditional_t<sizeof(Float) == 8, uint64_t, uint32_t>>
+Bits image_of_float(Float x) {
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  if (std::isnan(x)) return std::numeric_limits<Bits>::max();
+  const Bits bits = std::bit_cast<Bits>(x + Float{0});  // -0 + 0 is +0
+  return (bits & kSign) != 0 ? ~bits : bits | kSign;
+}
+
+/// The reverse; gives a number for images of none, too.
+template <class Float, class Bits>
+Float float_of_image(Bits image) {
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  if (image == std::numeric_limits<Bits>::max()) return std::numeric_limits<Float>::quiet_NaN();
+  return std::bit_cast<Float>((image & kSign) != 0 ? image ^ kSign : ~image);
+}
+
+/// The low `width` bytes of a two's complement with their sign bit flipped.
+uint64_t flip_sign(uint64_t x, size_t width) {
+  const size_t unused = 64 - 8 * width;
+  return (x << unused ^ uint64_t{1} << 63) >> unused;
+}
+
+/// Of a value with a fixed width: a number of so many bytes in the order of the values.
+uint64_t image_of(const Value& value) {
+  switch (value.type()) {
+    case FieldType::kUint64:
+      return value.as_uint64();
+    case FieldType::kFloat32:
+      return image_of_float(static_cast<float>(value.as_float64()));
+    case FieldType::kFloat64:
+      return image_of_float(value.as_float64());
+    default:
+      return flip_sign(static_cast<uint64_t>(value.as_int64()), fixed_width(value.type()));
+  }
+}
+
+/// The reverse; an image that no value has gives a value with another image.
+Value value_of(FieldType type, uint64_t image) {
+  const uint64_t bits = flip_sign(image, fixed_width(type));
+  switch (type) {
+    case FieldType::kInt16:
+      return Value::int16(static_cast<int16_t>(bits));
+    case FieldType::kInt32:
+      return Value::int32(static_cast<int32_t>(bits));
+    case FieldType::kUint64:
+      return Value::uint64(image);
+    case FieldType::kFloat32:
+      return Value::float32(float_of_image<float>(static_cast<uint32_t>(image)));
+    case FieldType::kFloat64:
+      return Value::float64(float_of_image<double>(image));
+    default:
+      return Value::int64(static_cast<int64_t>(bits));
+  }
+}
+
+void put(std::string& out, uint8_t byte) { out.push_back(static_cast<char>(byte)); }
+
+void put_number(std::string& out, uint64_t image, size_t width) {
+  const uint64_t big_endian = __builtin_bswap64(image << (64 - 8 * width));
+  out.append(reinterpret_cast<const char*>(&big_endian), width);
+}
+
+void put_escaped(std::string& out, std::string_view text) {
+  size_t copied = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    if (byte > kEscape) continue;
+    out.append(text, copied, i - copied);
+    put(out, kEscape);
+    put(out, static_cast<uint8_t>(byte + 1));
+    copied = i + 1;
+  }
+  out.append(text, copied);
+}
+
+/// Why the value cannot be this part.
+Status check(const KeyPart& part, const Value& value, size_t index) {
+  if (value.is_null()) {
+    return part.nullable ? ok_status() : refused(index, "(" + name(part.type) + ") is NULL, which it may not be");
+  }
+  if (value.type() == part.type) return ok_status();
+  return refused(index, "is of type " + name(part.type) + ", not " + name(value.type()));
+}
+
+/// One part's value; `open_end`: a text of which more may follow.
+void put_part(std::string& out, const KeyPart& part, const Value& value, bool open_end) {
+  const size_t begin = out.size();
+  if (part.nullable) put(out, value.is_null() ? kNullTag : kValueTag);
+  if (is_variable(value.type())) {
+    put_escaped(out, value.as_text());
+    if (!open_end) put(out, kEnd);
+  } else if (!value.is_null()) {
+    put_number(out, image_of(value), fixed_width(part.type));
+  }
+  if (!part.descending) return;
+  for (size_t i = begin; i < out.size(); ++i) out[i] = static_cast<char>(~out[i]);
+}
+
+/// Takes parts off the bytes of a key.
+class PartReader {
+ public:
+  explicit PartReader(Bytes key) : rest_(key) {}
+
+  /// Bytes that are left.
+  size_t left() const { return rest_.size(); }
+
+  /// Null for success, or what is wrong.
+  const char* take(const KeyPart& part, Value& value) {
+    inverted_ = part.descending ? 0xff : 0;
+    uint8_t tag = kValueTag;
+    if (part.nullable && !take(tag)) return kEarlyEnd;
+    if (tag > kValueTag) return "has a tag that is neither NULL's nor a value's";
+    if (tag == kNullTag) {
+      value = Value::null();
+      return nullptr;
+    }
+    return is_variable(part.type) ? take_text(part.type, value) : take_number(part.type, value);
+  }
+
+ private:
+  static constexpr const char* kEarlyEnd = "ends early";
+
+  bool take(uint8_t& byte) {
+    if (rest_.empty()) return false;
+    byte = static_cast<uint8_t>(rest_[0]) ^ inverted_;
+    rest_ = rest_.subspan(1);
+    return true;
+  }
+
+  const char* take_number(FieldType type, Value& value) {
+    uint64_t image = 0;
+    for (size_t i = 0; i < fixed_width(type); ++i) {
+      uint8_t byte = 0;
+      if (!take(byte)) return kEarlyEnd;
+      image = image << 8 | byte;
+    }
+    value = value_of(type, image);
+    return image_of(value) == image ? nullptr : "is a number in a form that keys do not use";
+  }
+
+  const char* take_text(FieldType type, Value& value) {
+    std::string text;
+    for (;;) {
+      uint8_t byte = 0;
+      if (!take(byte)) return kEarlyEnd;
+      if (byte == kEnd) break;
+      if (byte == kEscape) {
+        if (!take(byte)) return kEarlyEnd;
+        if (byte != 1 && byte != 2) return "has an escape that keys do not use";
+        --byte;
+      }
+      text.push_back(static_cast<char>(byte));
+    }
+    if (type == FieldType::kText && !is_utf8(text)) return "is text that is not UTF-8";
+    value = type == FieldType::kText ? Value::text(text) : Value::blob(as_bytes(text));
+    return nullptr;
+  }
+
+  Bytes rest_;
+  uint8_t inverted_ = 0;
+};
+
+Status malformed(std::string what) { return {StatusCode::kMalformed, std::move(what)}; }
+
+}  // namespace
+
+Result<KeyCodec> KeyCodec::make(std::vector<KeyPart> parts) {
+  if (parts.empty() || parts.size() > kMaxKeyParts) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a key has 1 to " + std::to_string(kMaxKeyParts) + " parts, not " + std::to_string(parts.size()));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const FieldType type = parts[i].type;
+    if (!is_field_type(type) && type != FieldType::kUint64) return refused(i, "cannot be of type " + name(type));
+  }
+  return KeyCodec(std::move(parts));
+}
+
+Status KeyCodec::append(std::span<const Value> values, bool open_end, std::string& out) const {
+  if (values.size() > parts_.size()) {
+    return {StatusCode::kInvalidArgument, std::to_string(values.size()) + " values for a key of " +
+                                              std::to_string(parts_.size()) +
+                                              (parts_.size() == 1 ? " part" : " parts")};
+  }
+  // All is looked at before anything is written: `out` stays as it is after an error.
+  for (size_t i = 0; i < values.size(); ++i) {
+    LOAM_RETURN_IF_ERROR(check(parts_[i], values[i], i));
+    const bool whole = !open_end || i + 1 != values.size();
+    if (whole && values[i].type() == FieldType::kText && !is_utf8(values[i].as_text())) {
+      return refused(i, "is text that is not UTF-8");
+    }
+  }
+  for (size_t i = 0; i < values.size(); ++i) put_part(out, parts_[i], values[i], open_end && i + 1 == values.size());
+  return ok_status();
+}
+
+Status KeyCodec::encode(std::span<const Value> values, std::string& out) const {
+  if (values.size() != parts_.size()) {
+    return {StatusCode::kInvalidArgument, "a key of " + std::to_string(parts_.size()) +
+                                              (parts_.size() == 1 ? " part, not of " : " parts, not of ") +
+                                              std::to_string(values.size())};
+  }
+  const size_t begin = out.size();
+  LOAM_RETURN_IF_ERROR(append(values, false, out));
+  const size_t size = out.size() - begin;
+  if (size <= kMaxKeyBytes) return ok_status();
+  out.resize(begin);
+  return {StatusCode::kInvalidArgument, "the key takes " + std::to_string(size) + " bytes, at most " +
+                                            std::to_string(kMaxKeyBytes) +
+                                            " are possible: shorten the values or index fewer fields"};
+}
+
+Status KeyCodec::encode_prefix(std::span<const Value> values, std::string& out) const {
+  const size_t begin = out.size();
+  LOAM_RETURN_IF_ERROR(append(values, false, out));
+  out.resize(std::min(out.size(), begin + kMaxKeyBytes + 1));
+  return ok_status();
+}
+
+Status KeyCodec::encode_text_prefix(std::span<const Value> values, std::string& out) const {
+  if (values.empty() || !is_variable(values.back().type())) {
+    return {StatusCode::kInvalidArgument, "the search for a beginning needs a text or blob as its last value"};
+  }
+  const size_t begin = out.size();
+  LOAM_RETURN_IF_ERROR(append(values, true, out));
+  out.resize(std::min(out.size(), begin + kMaxKeyBytes + 1));
+  return ok_status();
+}
+
+Result<std::vector<Value>> KeyCodec::decode(Bytes key) const {
+  if (key.size() > kMaxKeyBytes) {
+    return malformed("a key of " + std::to_string(key.size()) + " bytes, more than " + std::to_string(kMaxKeyBytes));
+  }
+  std::vector<Value> values(parts_.size());
+  PartReader reader(key);
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (const char* wrong = reader.take(parts_[i], values[i])) {
+      return malformed("key part " + std::to_string(i + 1) + " (" + name(parts_[i].type) + ") " + wrong);
+    }
+  }
+  if (reader.left() == 0) return values;
+  return malformed("key: " + std::to_string(reader.left()) + " bytes behind its last part");
+}
+
+std::string after_prefix(std::string_view prefix) {
+  const size_t last = prefix.find_last_not_of('\xff');
+  if (last == std::string_view::npos) return {};
+  std::string after(prefix.substr(0, last + 1));
+  after.back() = static_cast<char>(static_cast<uint8_t>(after.back()) + 1);
+  return after;
+}
+
+}  // namespace loam::bdtree

@@ -1,0 +1,340 @@
+#include "bdtree/src/node/node.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include <loam/bdtree/key.h>
+
+#include "common/base/assert.h"
+
+namespace loam::bdtree {
+namespace {
+
+constexpr uint8_t kHasHigh = 1;
+constexpr uint8_t kFrozen = 2;
+constexpr size_t kHeaderBytes = 26;
+constexpr size_t kOffsetBytes = 2;
+constexpr size_t kChangeBytes = 5;
+
+size_t common_prefix(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+/// What both bounds begin with, everything between them begins with.
+size_t shared_bytes(const NodeFrame& frame) { return frame.high ? common_prefix(frame.low, *frame.high) : 0; }
+
+uint16_t read_u16(Bytes bytes, size_t at) {
+  uint16_t value = 0;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+std::string_view part(Bytes bytes, size_t from, size_t size) { return as_text(bytes.subspan(from, size)); }
+
+uint16_t short_of(size_t size) {
+  LOAM_CHECK(size <= std::numeric_limits<uint16_t>::max(), "a part of a tree node is too long");
+  return static_cast<uint16_t>(size);
+}
+
+void put_change(ByteWriter& out, std::string_view key, std::optional<std::string_view> payload) {
+  out.put<uint8_t>(payload ? 1 : 0);
+  out.put(short_of(key.size()));
+  out.put(short_of(payload ? payload->size() : 0));
+  out.put_raw(as_bytes(key));
+  if (payload) out.put_raw(as_bytes(*payload));
+}
+
+Status malformed(TreeNodeId id, const char* what) {
+  return {StatusCode::kMalformed, "tree node " + std::to_string(id.value) + ": " + what};
+}
+
+}  // namespace
+
+size_t base_bytes(const NodeFrame& frame, const std::vector<EntryView>& entries) {
+  const size_t prefix = shared_bytes(frame);
+  size_t bytes =
+      kHeaderBytes + frame.low.size() + (frame.high ? frame.high->size() : 0) + (2 * entries.size() + 1) * kOffsetBytes;
+  for (const EntryView& entry : entries) bytes += entry.key.size() - prefix + entry.payload.size();
+  return bytes;
+}
+
+Buffer encode_base(const NodeFrame& frame, const std::vector<EntryView>& entries) {
+  const size_t prefix = shared_bytes(frame);
+  const size_t bytes = base_bytes(frame, entries);
+  LOAM_CHECK(bytes <= kMaxNodeBytes, "a tree node is too large");
+  Buffer base;
+  base.reserve(bytes);
+  ByteWriter out(base);
+  out.put(short_of(entries.size()));
+  out.put(frame.level);
+  out.put(static_cast<uint8_t>((frame.high ? kHasHigh : 0) | (frame.frozen ? kFrozen : 0)));
+  out.put(short_of(prefix));
+  out.put(short_of(frame.low.size()));
+  out.put(short_of(frame.high ? frame.high->size() : 0));
+  out.put(frame.right.value);
+  out.put(frame.owner);
+  out.put_raw(as_bytes(frame.low));
+  if (frame.high) out.put_raw(as_bytes(*frame.high));
+  size_t heap_at = out.size() + (2 * entries.size() + 1) * kOffsetBytes;
+  for (const EntryView& entry : entries) {
+    out.put(short_of(heap_at));
+    heap_at += entry.key.size() - prefix;
+    out.put(short_of(heap_at));
+    heap_at += entry.payload.size();
+  }
+  out.put(short_of(heap_at));
+  for (const EntryView& entry : entries) {
+    out.put_raw(as_bytes(entry.key.substr(prefix)));
+    out.put_raw(as_bytes(entry.payload));
+  }
+  return base;
+}
+
+Result<Node> Node::decode(TreeNodeId id, StoredNode stored) {
+  Node node;
+  node.id_ = id;
+  node.stored_ = std::move(stored);
+  if (node.bytes() > kMaxStoredBytes) return malformed(id, "it is too long");
+  LOAM_RETURN_IF_ERROR(node.parse_base());
+  LOAM_RETURN_IF_ERROR(node.parse_delta());
+  return node;
+}
+
+Status Node::parse_base() {
+  ByteReader in(stored_.base);
+  count_ = in.get<uint16_t>();
+  frame_.level = in.get<uint8_t>();
+  const auto flags = in.get<uint8_t>();
+  prefix_bytes_ = in.get<uint16_t>();
+  const auto low_bytes = in.get<uint16_t>();
+  const auto high_bytes = in.get<uint16_t>();
+  frame_.right = TreeNodeId(in.get<uint64_t>());
+  frame_.owner = in.get<uint64_t>();
+  frame_.low = std::string(as_text(in.get_raw(low_bytes)));
+  const Bytes high = in.get_raw(high_bytes);
+  table_at_ = in.position();
+  in.get_raw((2 * count_ + 1) * kOffsetBytes);
+  if (in.failed() || stored_.base.size() > kMaxNodeBytes) return malformed(id_, "it ends early, or is too long");
+  frame_.frozen = (flags & kFrozen) != 0;
+  frame_.high = (flags & kHasHigh) != 0 ? std::optional(std::string(as_text(high))) : std::nullopt;
+  if (flags > (kHasHigh | kFrozen) || (!frame_.high && high_bytes > 0) || frame_.level > kMaxLevel) {
+    return malformed(id_, "unknown flags or level");
+  }
+  if ((frame_.high && *frame_.high <= frame_.low) || prefix_bytes_ != shared_bytes(frame_)) {
+    return malformed(id_, "its bounds, or what they begin with");
+  }
+  size_t end = in.position();
+  for (size_t i = 0; i <= 2 * count_; ++i) {
+    const size_t next = offset(i);
+    if (next < end || next > stored_.base.size() || (i == 0 && next != end)) return malformed(id_, "its offsets");
+    end = next;
+  }
+  if (end != stored_.base.size()) return malformed(id_, "bytes behind its end");
+  for (size_t i = 0; i < count_; ++i) {
+    if (i > 0 && suffix(i - 1) >= suffix(i)) return malformed(id_, "its keys do not rise");
+    if (!leaf() && base_payload(i).size() != sizeof(uint64_t)) return malformed(id_, "a child that is no number");
+  }
+  const auto key = [this](size_t i) { return std::string(prefix()).append(suffix(i)); };
+  if (count_ > 0 && (!frame_.covers(key(0)) || !frame_.covers(key(count_ - 1)))) {
+    return malformed(id_, "a key outside of its bounds");
+  }
+  return ok_status();
+}
+
+Status Node::parse_delta() {
+  changes_.clear();
+  ByteReader in(stored_.delta);
+  while (!in.at_end() && !in.failed()) {
+    const auto put = in.get<uint8_t>();
+    const auto key_bytes = in.get<uint16_t>();
+    const auto payload_bytes = in.get<uint16_t>();
+    const auto key_at = static_cast<uint32_t>(in.position());
+    in.get_raw(key_bytes);
+    in.get_raw(payload_bytes);
+    if (in.failed() || put > 1 || (put == 0 && payload_bytes > 0)) return malformed(id_, "its changes");
+    const Change change{put == 1, key_at, key_bytes, payload_bytes};
+    if (!changes_.empty() && key_of(changes_.back()) >= key_of(change)) return malformed(id_, "changes out of order");
+    if (!frame_.covers(key_of(change))) return malformed(id_, "a change outside of its bounds");
+    if (!leaf() && put == 1 && payload_bytes != sizeof(uint64_t)) return malformed(id_, "a child that is no number");
+    changes_.push_back(change);
+  }
+  return in.failed() ? malformed(id_, "its changes end early") : ok_status();
+}
+
+std::string_view Node::key_of(const Change& change) const {
+  return part(stored_.delta, change.key_at, change.key_bytes);
+}
+
+std::string_view Node::payload_of(const Change& change) const {
+  return part(stored_.delta, change.key_at + size_t{change.key_bytes}, change.payload_bytes);
+}
+
+size_t Node::first_change(std::string_view key) const {
+  return static_cast<size_t>(
+      std::ranges::lower_bound(changes_, key, {}, [this](const Change& change) { return key_of(change); }) -
+      changes_.begin());
+}
+
+size_t Node::offset(size_t at) const { return read_u16(stored_.base, table_at_ + at * kOffsetBytes); }
+
+std::string_view Node::suffix(size_t at) const {
+  return part(stored_.base, offset(2 * at), offset(2 * at + 1) - offset(2 * at));
+}
+
+std::string_view Node::base_payload(size_t at) const {
+  return part(stored_.base, offset(2 * at + 1), offset(2 * at + 2) - offset(2 * at + 1));
+}
+
+std::pair<size_t, bool> Node::lower_bound(std::string_view key) const {
+  if (!key.starts_with(prefix())) return {key < prefix() ? 0 : count_, false};
+  const std::string_view rest = key.substr(prefix_bytes_);
+  size_t from = 0;
+  for (size_t n = count_; n > 0;) {
+    const size_t half = n / 2;
+    if (compare(as_bytes(suffix(from + half)), as_bytes(rest)) < 0) {
+      from += half + 1;
+      n -= half + 1;
+    } else {
+      n = half;
+    }
+  }
+  return {from, from < count_ && suffix(from) == rest};
+}
+
+std::optional<std::string_view> Node::find(std::string_view key) const {
+  const size_t changed = first_change(key);
+  if (changed < changes_.size() && key_of(changes_[changed]) == key) {
+    if (!changes_[changed].put) return std::nullopt;
+    return payload_of(changes_[changed]);
+  }
+  const auto [at, equal] = lower_bound(key);
+  if (!equal) return std::nullopt;
+  return base_payload(at);
+}
+
+std::optional<TreeNodeId> Node::child(const Seek& seek) const {
+  LOAM_DCHECK(!leaf(), "a leaf has no children");
+  const auto may_be = [&seek](std::string_view key) {
+    return seek.last || (seek.before ? key < seek.key : key <= seek.key);
+  };
+  // The greatest that the delta puts, against the greatest of the base that the delta does not name.
+  size_t change = seek.last ? changes_.size() : first_change(seek.key);
+  if (change < changes_.size() && may_be(key_of(changes_[change]))) ++change;
+  while (change > 0 && !changes_[change - 1].put) --change;
+  size_t at = seek.last ? count_ : lower_bound(seek.key).first;
+  if (at < count_ && !seek.before && lower_bound(seek.key).second) ++at;
+  std::string_view payload;
+  for (; at > 0; --at) {
+    const std::string key = std::string(prefix()).append(suffix(at - 1));
+    if (change > 0 && key_of(changes_[change - 1]) >= key) break;
+    const size_t same = first_change(key);
+    if (same < changes_.size() && key_of(changes_[same]) == key) continue;  // taken away
+    payload = base_payload(at - 1);
+    break;
+  }
+  if (payload.empty() && change > 0) payload = payload_of(changes_[change - 1]);
+  if (payload.empty()) return std::nullopt;
+  uint64_t id = 0;
+  std::memcpy(&id, payload.data(), sizeof id);
+  return TreeNodeId(id);
+}
+
+std::vector<TreeNodeId> Node::children(std::string_view from, std::string_view to, size_t limit) const {
+  LOAM_DCHECK(!leaf(), "a leaf has no children");
+  const EntryList list = entries(from, to, limit);
+  std::vector<TreeNodeId> ids;
+  ids.reserve(list.views.size());
+  for (const EntryView& entry : list.views) {
+    uint64_t id = 0;
+    std::memcpy(&id, entry.payload.data(), sizeof id);
+    ids.emplace_back(id);
+  }
+  return ids;
+}
+
+EntryList Node::entries(std::string_view from, std::string_view to, size_t limit) const {
+  const size_t first = lower_bound(from).first;
+  size_t last = to.empty() ? count_ : std::max(first, lower_bound(to).first);
+  // Each change takes away one entry at most.
+  if (last - first > limit && last - first - limit > changes_.size()) last = first + limit + changes_.size();
+  size_t change = first_change(from);
+  const size_t end_of_changes = to.empty() ? changes_.size() : std::max(change, first_change(to));
+  EntryList list;
+  size_t key_bytes = 0;
+  for (size_t i = first; i < last; ++i) key_bytes += prefix_bytes_ + suffix(i).size();
+  list.keys.reserve(key_bytes);
+  list.views.reserve(last - first + end_of_changes - change);
+  const auto put_changes = [&](std::optional<std::string_view> below) {
+    for (; change < end_of_changes && (!below || key_of(changes_[change]) < *below); ++change) {
+      if (changes_[change].put) list.views.push_back({key_of(changes_[change]), payload_of(changes_[change])});
+    }
+  };
+  for (size_t i = first; i < last && list.views.size() < limit; ++i) {
+    const size_t at = list.keys.size();
+    list.keys.insert(list.keys.end(), prefix().begin(), prefix().end());
+    const std::string_view end = suffix(i);
+    list.keys.insert(list.keys.end(), end.begin(), end.end());
+    const std::string_view key(list.keys.data() + at, list.keys.size() - at);
+    put_changes(key);
+    if (change < end_of_changes && key_of(changes_[change]) == key) continue;  // comes with the next, or is gone
+    list.views.push_back({key, base_payload(i)});
+  }
+  if (list.views.size() < limit) put_changes(std::nullopt);
+  if (list.views.size() > limit) list.views.resize(limit);
+  return list;
+}
+
+size_t Node::size() const {
+  size_t size = count_;
+  for (const Change& change : changes_) {
+    const bool there = lower_bound(key_of(change)).second;
+    if (change.put && !there) ++size;
+    if (!change.put && there) --size;
+  }
+  return size;
+}
+
+size_t Node::content_bytes() const {
+  size_t bytes = stored_.base.size() - table_at_;
+  for (const Change& change : changes_) {
+    const auto [at, there] = lower_bound(key_of(change));
+    if (there) bytes -= 2 * kOffsetBytes + suffix(at).size() + base_payload(at).size();
+    if (change.put) bytes += 2 * kOffsetBytes + change.key_bytes - prefix_bytes_ + change.payload_bytes;
+  }
+  return bytes;
+}
+
+void Node::change(std::string_view key, std::optional<std::string_view> payload) {
+  Buffer delta;
+  delta.reserve(stored_.delta.size() + kChangeBytes + key.size() + (payload ? payload->size() : 0));
+  ByteWriter out(delta);
+  const size_t at = first_change(key);
+  const auto copy = [&](size_t from, size_t to) {
+    for (size_t i = from; i < to; ++i) {
+      put_change(out, key_of(changes_[i]), changes_[i].put ? std::optional(payload_of(changes_[i])) : std::nullopt);
+    }
+  };
+  copy(0, at);
+  // Taking away what the base does not have needs no word in the delta.
+  if (payload || lower_bound(key).second) put_change(out, key, payload);
+  copy(at + (at < changes_.size() && key_of(changes_[at]) == key ? 1 : 0), changes_.size());
+  stored_.delta = std::move(delta);
+  LOAM_CHECK(parse_delta().ok(), "a delta of our own is malformed");
+}
+
+void Node::consolidate() {
+  if (changes_.empty()) return;
+  const EntryList list = entries();
+  rebuild(frame_, list.views);
+}
+
+void Node::rebuild(const NodeFrame& frame, const std::vector<EntryView>& entries) {
+  Buffer base = encode_base(frame, entries);  // the entries may lie in the present bytes
+  stored_.base = std::move(base);
+  stored_.delta.clear();
+  changes_.clear();
+  LOAM_CHECK(parse_base().ok(), "a node of our own is malformed");
+}
+
+}  // namespace loam::bdtree

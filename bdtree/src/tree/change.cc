@@ -1,0 +1,145 @@
+// Changes of leaves: one fiber's, or several fibers' in one write.
+#include <algorithm>
+#include <utility>
+
+#include "bdtree/src/tree/tree_impl.h"
+
+namespace loam::bdtree {
+
+/// One fiber's change. Lies on its stack.
+struct Tree::Impl::Request {
+  std::string_view key;
+  const Change* change = nullptr;
+  Op op{};
+  std::optional<Status> outcome{};
+  uint32_t joined_at = 0;  // Group::trips
+  fiber::Event woken{};    // it has its outcome, or is to lead
+};
+
+/// Fibers that want to change one leaf. One of them leads: it reads, changes and writes for all that have come by then;
+/// the first that is left leads next.
+struct Tree::Impl::Group {
+  std::deque<Request*> waiting;
+  /// As the last write left it. Whoever changes it need not read it again: the swap tells whether it still holds.
+  std::optional<Node> leaf;
+  uint32_t trips = 0;  // made by all leaders
+};
+
+/// What one attempt of a leader makes of the requests that it serves, itself first.
+struct Tree::Impl::Batch {
+  std::vector<std::pair<Request*, Status>> requests;
+  bool changed = false;
+  std::string_view greatest;  // key put
+};
+
+Status Tree::Impl::update(std::string_view key, const Change& change) {
+  Request own{.key = key, .change = &change};
+  if (!options_.combine) {
+    Group alone;
+    lead(alone, own);
+    own.op.trips += alone.trips;
+  } else {
+    LOAM_ASSIGN_OR_RETURN(const Hint there, hint(Seek::to(key), 0, own.op));
+    const auto [place, first] = groups_.try_emplace(there.id);
+    if (first) place->second = std::make_shared<Group>();
+    const std::shared_ptr<Group> group = place->second;
+    own.joined_at = group->trips;
+    if (!first) {
+      group->waiting.push_back(&own);
+      own.woken.wait();
+    }
+    if (!own.outcome) {
+      lead(*group, own);
+      if (group->waiting.empty()) {
+        groups_.erase(there.id);
+      } else {
+        std::exchange(group->waiting.front(), nullptr)->woken.notify();
+        group->waiting.pop_front();
+      }
+    }
+    own.op.trips += group->trips - own.joined_at;
+  }
+  count(statistics_.change_trips, own.op);
+  return std::move(*own.outcome);
+}
+
+Tree::Impl::Batch Tree::Impl::apply(Node& leaf, Group& group, Request& own) {
+  Batch batch;
+  const size_t enough = leaf.bytes() + options_.node_bytes / 2;
+  const auto serve = [&](Request& request) {
+    const auto edit = (*request.change)(leaf.find(request.key));
+    batch.requests.emplace_back(&request, edit.status());
+    if (!edit.ok() || edit->kind == Edit::Kind::kKeep) return;
+    const bool put = edit->kind == Edit::Kind::kPut;
+    if (put && edit->payload.size() > kMaxPayloadBytes) {
+      batch.requests.back().second =
+          Status(StatusCode::kInvalidArgument, "a payload of " + std::to_string(edit->payload.size()) +
+                                                   " bytes; a tree's has at most " + std::to_string(kMaxPayloadBytes));
+      return;
+    }
+    leaf.change(request.key, put ? std::optional<std::string_view>(edit->payload) : std::nullopt);
+    batch.changed = true;
+    if (put) batch.greatest = std::max(batch.greatest, request.key);
+  };
+  serve(own);
+  for (auto next = group.waiting.begin(); next != group.waiting.end() && leaf.bytes() < enough;) {
+    if (leaf.frame().covers((*next)->key)) {
+      serve(**next);
+      next = group.waiting.erase(next);
+    } else {
+      ++next;
+    }
+  }
+  return batch;
+}
+
+void Tree::Impl::lead(Group& group, Request& own) {
+  const auto back_to_waiting = [&](const Batch& batch) {
+    for (size_t i = batch.requests.size(); i-- > 1;) group.waiting.push_front(batch.requests[i].first);
+  };
+  for (uint32_t attempt = 0; attempt < options_.attempts;) {
+    Op op;
+    std::optional<Node> leaf = std::exchange(group.leaf, std::nullopt);
+    const bool kept = leaf && leaf->frame().covers(own.key);
+    if (!kept) {
+      if (attempt > 0) store_.back_off(attempt);
+      ++attempt;
+      auto found = locate(Seek::to(own.key), 0, op);
+      group.trips += op.trips;
+      if (!found.ok()) {
+        own.outcome = found.status();
+        return;
+      }
+      leaf.emplace(std::move(found).value());
+    }
+    Batch batch = apply(*leaf, group, own);
+    if (!batch.changed) {
+      back_to_waiting(batch);
+      // What changes nothing must have been read after it was asked for: the others' may have come while this was read.
+      if (kept) continue;
+      own.outcome = std::move(batch.requests[0].second);
+      return;
+    }
+    op.trips = 0;
+    const Status written = write(*leaf, batch.greatest, op);
+    group.trips += op.trips;
+    if (written.code() == StatusCode::kConflict) {
+      back_to_waiting(batch);
+      continue;
+    }
+    statistics_.combined += batch.requests.size() - 1;
+    for (auto& [request, outcome] : batch.requests) {
+      if (!written.ok()) outcome = written;
+      request->outcome = std::move(outcome);
+      if (request != &own) request->woken.notify();
+    }
+    if (written.ok() && leaf->leaf()) {  // the root may have become an inner node
+      defer_merge(*leaf);
+      group.leaf = std::move(leaf);
+    }
+    return;
+  }
+  own.outcome = Status(StatusCode::kConflict, "others kept changing the leaf of a key; try again");
+}
+
+}  // namespace loam::bdtree

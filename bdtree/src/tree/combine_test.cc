@@ -1,0 +1,248 @@
+// Many fibers of one process on one leaf.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <loam/bdtree/tree.h>
+
+#include "bdtree/src/tree/memory_store.h"
+#include "common/fiber/scheduler.h"
+#include "common/testing/random.h"
+
+namespace loam::bdtree {
+namespace {
+
+using fiber::FiberScheduler;
+using testing::Random;
+
+/// Every call lets the other fibers run, before it takes effect and before it is answered, as a network does.
+class SuspendingStore final : public MemoryStore {
+ public:
+  template <class F>
+  auto on_the_way(F&& f) {
+    let_others_run();
+    auto answer = f();
+    let_others_run();
+    return answer;
+  }
+  void let_others_run() {
+    for (int i = 0; i < 3 && FiberScheduler::in_fiber(); ++i) scheduler_.yield();
+  }
+
+  SuspendingStore(MemoryNodes& nodes, FiberScheduler& scheduler) : MemoryStore(nodes), scheduler_(scheduler) {}
+
+  std::vector<Result<StoredNode>> get(std::span<const TreeNodeId> ids) override {
+    return on_the_way([&] { return MemoryStore::get(ids); });
+  }
+  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) override {
+    return on_the_way([&] { return after_it(MemoryStore::replace(id, expected, base, delta)); });
+  }
+  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta) override {
+    return on_the_way([&] { return after_it(MemoryStore::replace_delta(id, expected, delta)); });
+  }
+  void back_off(uint32_t) override { let_others_run(); }
+
+  /// Once: what others do when a change has taken effect, and before its maker hears of it.
+  std::function<void()> after_change;
+
+ private:
+  template <class T>
+  T after_it(T answer) {
+    if (after_change) std::exchange(after_change, nullptr)();
+    return answer;
+  }
+
+  FiberScheduler& scheduler_;
+};
+
+class CombineTest : public ::testing::Test {
+ protected:
+  static constexpr size_t kFibers = 32;
+
+  void SetUp() override {
+    MemoryStore store(nodes_);
+    ASSERT_TRUE(Tree::create(store).ok());
+  }
+  void open(const TreeOptions& options) { tree_ = Tree::open(store_, options); }
+  void spawn(fiber::Task body) { ASSERT_TRUE(scheduler_.spawn(std::move(body)).ok()); }
+  void run() {
+    while (scheduler_.run_round(0) > 0) {
+    }
+    store_.run_deferred();
+  }
+
+  MemoryNodes nodes_;
+  static fiber::SchedulerOptions never_idle() {
+    fiber::SchedulerOptions options;
+    options.idle = [](uint64_t) {};
+    options.wake = [] {};
+    return options;
+  }
+
+  FiberScheduler scheduler_{never_idle()};
+  SuspendingStore store_{nodes_, scheduler_};
+  std::unique_ptr<Tree> tree_;
+};
+
+TEST_F(CombineTest, ChangesOfOneLeafTravelTogether) {
+  open({});
+  for (size_t f = 0; f < kFibers; ++f) {
+    spawn([this, f] {
+      for (int i = 0; i < 20; ++i) {
+        ASSERT_TRUE(tree_
+                        ->update("sum",
+                                 [](std::optional<std::string_view> now) {
+                                   return Result<Edit>(
+                                       Edit::put(std::to_string(std::stoi(std::string(now.value_or("0"))) + 1)));
+                                 })
+                        .ok());
+        ASSERT_TRUE(tree_->insert(std::to_string(f) + "/" + std::to_string(i), "x").ok());
+      }
+    });
+  }
+  run();
+  EXPECT_EQ(*tree_->find("sum"), std::to_string(20 * kFibers));
+  EXPECT_EQ(tree_->range("", "", SIZE_MAX)->size(), 20 * kFibers + 1);
+  EXPECT_LT(store_.writes(), 40 * kFibers / 8);
+  EXPECT_GT(tree_->statistics().combined, 30 * kFibers);
+  EXPECT_EQ(tree_->check_invariants().value(), "");
+}
+
+// Everything at its limit at once: the largest nodes (more than that is not taken), batches of the longest payloads,
+// and many keys that are short only where all of a node begin alike.
+TEST_F(CombineTest, BatchesStayWithinANode) {
+  for (const bool in_order : {false, true}) {
+    MemoryNodes nodes;
+    SuspendingStore store(nodes, scheduler_);
+    ASSERT_TRUE(Tree::create(store).ok());
+    const auto tree = Tree::open(store, {.node_bytes = 1 << 20, .delta_bytes = 1 << 20});
+    const std::string beginning(kMaxKeyBytes - 6, 'b');
+    const auto key = [&](size_t n) {
+      const std::string digits = std::to_string(n);
+      return beginning + std::string(5 - digits.size(), '0') + digits;
+    };
+    constexpr size_t kShort = 2'500;
+    for (size_t i = 0; i < kShort; ++i) ASSERT_TRUE(tree->insert(key(i * 1'001 % kShort), "").ok());
+    store.run_deferred();
+    const size_t at = in_order ? kShort : kShort / 3;
+    size_t next = 0;
+    for (size_t f = 0; f < kFibers; ++f) {
+      spawn([&] {
+        for (int i = 0; i < 4; ++i) {
+          const std::string mine = key(at) + static_cast<char>(next++);
+          ASSERT_TRUE(tree->insert(mine, std::string(kMaxPayloadBytes, 'p')).ok());
+        }
+      });
+    }
+    run();
+    store.run_deferred();
+    EXPECT_EQ(tree->range("", "", SIZE_MAX)->size(), kShort + kFibers * 4);
+    EXPECT_EQ(tree->check_invariants().value(), "");
+  }
+}
+
+TEST_F(CombineTest, EachFiberHasItsOwnAnswer) {
+  open({});
+  size_t made = 0;
+  size_t there = 0;
+  for (size_t f = 0; f < kFibers; ++f) {
+    spawn([&] {
+      const Status status = tree_->insert("one", "x");
+      made += status.ok();
+      there += status.code() == StatusCode::kAlreadyExists;
+      EXPECT_EQ(tree_->insert("two", std::string(kMaxPayloadBytes + 1, 'x')).code(), StatusCode::kInvalidArgument);
+    });
+  }
+  run();
+  EXPECT_EQ(made, 1u);
+  EXPECT_EQ(there, kFibers - 1);
+}
+
+// A leader hands on what it wrote last. Another process changes the leaf in between: who finds nothing to change in
+// that copy must look again.
+TEST_F(CombineTest, AnswersOfACopyAreChecked) {
+  const TreeOptions small{.node_bytes = 512, .delta_bytes = 64};
+  open(small);
+  MemoryStore other_store(nodes_, 2);
+  const auto other = Tree::open(other_store, small);
+  // With an inner node, which the cache then knows: the way to the leaf takes no time.
+  for (int i = 10; i < 90; ++i) ASSERT_TRUE(other->insert("key" + std::to_string(i), "payload").ok());
+  ASSERT_TRUE(tree_->find("key50").ok());
+  bool erased = false;
+  store_.after_change = [&] {
+    ASSERT_TRUE(other->erase("key50").ok());
+    erased = true;
+  };
+  // Of the same size: the leaf is not split.
+  spawn([&] {
+    const auto change = [](std::optional<std::string_view>) { return Result<Edit>(Edit::put("changed")); };
+    ASSERT_TRUE(tree_->update("key50", change).ok());
+  });
+  spawn([&] {
+    while (!erased) scheduler_.yield();
+    EXPECT_TRUE(tree_->insert("key50", "y").ok()) << "it was erased, and acknowledged, before";
+  });
+  run();
+  EXPECT_TRUE(erased);
+  EXPECT_EQ(*tree_->find("key50"), "y");
+  EXPECT_EQ(tree_->statistics().conflicts, 0u) << "the second had no copy";
+}
+
+TEST_F(CombineTest, ModelUnderAnotherProcessesChanges) {
+  Random random(testing::test_seed(1));
+  for (int round = 0; round < 30; ++round) {
+    MemoryNodes nodes;
+    SuspendingStore store(nodes, scheduler_);
+    MemoryStore other_store(nodes, 2);
+    ASSERT_TRUE(Tree::create(other_store).ok());
+    const TreeOptions small{.node_bytes = 400, .delta_bytes = 60, .cache_bytes = 1 << 20, .combine = round % 5 != 0};
+    const auto tree = Tree::open(store, small);
+    const auto other = Tree::open(other_store, small);
+    // Each fiber has keys of its own: it knows what they are.
+    size_t running = kFibers;
+    for (size_t f = 0; f < kFibers; ++f) {
+      spawn([&, f, mine = random.fork()]() mutable {
+        std::set<std::string> known;
+        for (int i = 0; i < 40; ++i) {
+          const std::string key = std::to_string(mine.below(20)) + "/" + std::to_string(f);
+          const bool there = known.contains(key);
+          if (mine.one_in(2)) {
+            ASSERT_EQ(tree->insert(key, "x").code(), there ? StatusCode::kAlreadyExists : StatusCode::kOk);
+            known.insert(key);
+          } else if (mine.one_in(2)) {
+            ASSERT_EQ(tree->erase(key).code(), there ? StatusCode::kOk : StatusCode::kNotFound);
+            known.erase(key);
+          } else {
+            ASSERT_EQ(tree->find(key)->has_value(), there);
+          }
+          if (mine.one_in(10)) store.run_deferred();
+        }
+        --running;
+      });
+    }
+    spawn([&, mine = random.fork()]() mutable {
+      while (running > 0) {
+        const std::string key = std::to_string(mine.below(20)) + "/other";
+        const Status status = mine.one_in(2) ? other->insert(key, "x") : other->erase(key);
+        EXPECT_TRUE(status.ok() || status.code() == StatusCode::kAlreadyExists ||
+                    status.code() == StatusCode::kNotFound);
+        if (mine.one_in(10)) other_store.run_deferred();
+        // Now and then long enough for a read and a write: who meets a change at every attempt gives up in the end.
+        for (uint64_t n = mine.below(40); n > 0; --n) scheduler_.yield();
+      }
+    });
+    run();
+    store.run_deferred();
+    other_store.run_deferred();
+    ASSERT_EQ(other->check_invariants().value(), "");
+  }
+}
+
+}  // namespace
+}  // namespace loam::bdtree

@@ -1,0 +1,136 @@
+// Stores in memory for tests: nodes that several trees share as if each were a process.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <loam/bdtree/store.h>
+
+#include "common/base/env.h"
+
+namespace loam::bdtree {
+
+/// The records. Any thread; under the explorer every access is a scheduling point.
+class MemoryNodes {
+ public:
+  std::map<uint64_t, StoredNode> records;  // looked at by tests between runs
+
+  template <class F>
+  auto locked(F&& f) {
+    calls_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a scheduling point, and a count
+    const std::scoped_lock lock(mutex_);
+    return f();
+  }
+  Version next_version() { return Version(++version_); }
+  TreeNodeId next_id() { return TreeNodeId(++id_); }
+  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }  // relaxed: a count
+
+ private:
+  Env::Atomic<uint64_t> calls_{0};
+  std::mutex mutex_;
+  uint64_t version_ = 0;
+  uint64_t id_ = kRoot.value;
+};
+
+/// One process's way to them. Its deferred work waits until it is run, or is lost with the process.
+class MemoryStore : public Store {
+ public:
+  explicit MemoryStore(MemoryNodes& nodes, uint64_t owner = 1) : nodes_(nodes), owner_(owner) {}
+
+  std::vector<Result<StoredNode>> get(std::span<const TreeNodeId> ids) override {
+    return nodes_.locked([&] {
+      std::vector<Result<StoredNode>> found;
+      for (const TreeNodeId id : ids) {
+        const auto record = nodes_.records.find(id.value);
+        if (dead_) {
+          found.emplace_back(death());
+        } else if (record == nodes_.records.end()) {
+          found.emplace_back(Status(StatusCode::kNotFound, "no such node"));
+        } else {
+          found.emplace_back(record->second);
+        }
+      }
+      return found;
+    });
+  }
+  Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta) override {
+    return write([&]() -> Result<Version> {
+      const auto [record, first] = nodes_.records.try_emplace(id.value);
+      if (!first) return Status(StatusCode::kAlreadyExists, "a node of this number");
+      record->second = {nodes_.next_version(), Buffer(base.begin(), base.end()), Buffer(delta.begin(), delta.end())};
+      return record->second.version;
+    });
+  }
+  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) override {
+    return change(id, expected, [&](StoredNode& node) {
+      node.base.assign(base.begin(), base.end());
+      node.delta.assign(delta.begin(), delta.end());
+    });
+  }
+  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta) override {
+    return change(id, expected, [&](StoredNode& node) { node.delta.assign(delta.begin(), delta.end()); });
+  }
+  Status remove(TreeNodeId id, Version expected) override {
+    return write([&]() -> Result<Version> {
+             const auto record = nodes_.records.find(id.value);
+             if (record == nodes_.records.end() || record->second.version != expected) return conflict();
+             nodes_.records.erase(record);
+             return expected;
+           })
+        .status();
+  }
+  Result<TreeNodeId> new_id() override {
+    return nodes_.locked([&] { return nodes_.next_id(); });
+  }
+  uint64_t owner() override { return owner_; }
+  void defer(std::function<void()> work) override { deferred_.push_back(std::move(work)); }
+  void back_off(uint32_t) override { Env::spin_pause(); }
+
+  /// Runs what was deferred, and what that defers.
+  void run_deferred() {
+    while (!deferred_.empty()) {
+      const std::vector<std::function<void()>> work = std::exchange(deferred_, {});
+      for (const auto& each : work) each();
+    }
+  }
+  /// The process dies at its write number `n` from now (0: the next): that one and all later calls fail.
+  void die_at_write(uint64_t n) { die_at_ = writes_ + n; }
+  bool dead() const { return dead_; }
+  uint64_t writes() const { return writes_; }
+
+ private:
+  static Status death() { return {StatusCode::kUnavailable, "the process is dead"}; }
+  static Status conflict() { return {StatusCode::kConflict, "another version"}; }
+
+  template <class F>
+  Result<Version> write(F&& f) {
+    return nodes_.locked([&]() -> Result<Version> {
+      if (writes_ == die_at_) dead_ = true;
+      if (dead_) return death();
+      ++writes_;
+      return f();
+    });
+  }
+  template <class F>
+  Result<Version> change(TreeNodeId id, Version expected, F&& f) {
+    return write([&]() -> Result<Version> {
+      const auto record = nodes_.records.find(id.value);
+      if (record == nodes_.records.end() || record->second.version != expected) return conflict();
+      f(record->second);
+      return record->second.version = nodes_.next_version();
+    });
+  }
+
+  MemoryNodes& nodes_;
+  const uint64_t owner_;
+  std::vector<std::function<void()>> deferred_;
+  uint64_t writes_ = 0;
+  uint64_t die_at_ = UINT64_MAX;
+  bool dead_ = false;
+};
+
+}  // namespace loam::bdtree

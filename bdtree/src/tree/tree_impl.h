@@ -1,0 +1,130 @@
+// The parts of a tree's operations: the way down, changes of leaves, changes of structure.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <loam/bdtree/tree.h>
+
+#include "bdtree/src/cache/node_cache.h"
+#include "bdtree/src/node/node.h"
+#include "common/fiber/wait.h"
+
+namespace loam::bdtree {
+
+/// One operation's dependent round trips.
+struct Op {
+  uint32_t trips = 0;
+};
+
+/// An entry's payload in an inner node.
+std::string child_payload(TreeNodeId child);
+
+/// Deferred work holds a weak pointer: what is unfinished when the tree ends is left to others.
+class Tree::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(Store& store, const TreeOptions& options) : store_(store), options_(options), cache_(options.cache_bytes) {}
+
+  // ---- the way down (descent.cc) --------------------------------------------------------------------------------
+
+  /// The wanted node of a level, fresh from the store; moves right, and finishes what it meets unfinished. kNotFound:
+  /// the tree has no such level.
+  Result<Node> locate(const Seek& seek, uint8_t level, Op& op);
+  /// The same, or a frozen node of the level that was met on the way; in higher levels it finishes what it meets.
+  Result<Node> approach(const Seek& seek, uint8_t level, Op& op);
+  /// The node that the cache takes for it: at the level, or the root. `parent` is where that was read, or kNoNode.
+  struct Hint {
+    TreeNodeId id;
+    TreeNodeId parent;
+  };
+  Result<Hint> hint(const Seek& seek, uint8_t level, Op& op);
+  /// One round trip. Inner nodes that are alive are remembered.
+  Result<Node> fetch(TreeNodeId id, Op& op);
+
+  // ---- changes (change.cc) --------------------------------------------------------------------------------------
+
+  Status update(std::string_view key, const Change& change);
+
+  // ---- structure (structure.cc) ---------------------------------------------------------------------------------
+
+  /// Writes a node to which changes were made (Node::change), split if it is too large; kConflict if somebody was
+  /// faster. `greatest`: the greatest key that was put.
+  Status write(Node& node, std::string_view greatest, Op& op);
+  /// Enters a node of the level below with its parent, unless it is there or has gone.
+  Status post(uint8_t level, const std::string& low, TreeNodeId id);
+  /// Takes a node that is nearly empty into its left neighbour, if both together are small.
+  Status merge(TreeNodeId id);
+  /// Ends what somebody began with this frozen node. Calls itself for higher levels only: a fiber's stack is small, and
+  /// any number of neighbours may be frozen.
+  Status finish_merge(const Node& node, Op& op);
+  void defer_post(uint8_t level, const std::string& low, TreeNodeId id);
+  void defer_merge(const Node& node);
+  /// Of a node that was made and not brought into the tree.
+  void defer_removal(const Node& node);
+
+  // ---- everything else ------------------------------------------------------------------------------------------
+
+  Result<std::vector<std::optional<std::string>>> find_many(std::span<const std::string> keys);
+  Result<std::vector<Entry>> range(std::string_view from, std::string_view to, size_t limit);
+  Result<std::vector<Entry>> range_backward(std::string_view from, std::string_view to, size_t limit);
+  Result<std::string> check_invariants();
+  Result<size_t> collect_orphans(std::span<const TreeNodeId> nodes, const std::function<bool(uint64_t)>& ended);
+
+  Store& store() { return store_; }
+  const TreeOptions& options() const { return options_; }
+  TreeStatistics& statistics() { return statistics_; }
+  NodeCache& cache() { return cache_; }
+  static void count(TreeStatistics::Trips& trips, const Op& op) {
+    ++trips[std::min<size_t>(op.trips, trips.size() - 1)];
+  }
+
+ private:
+  struct Request;
+  struct Group;
+  struct Batch;
+  struct Deferred;
+  struct Walk;
+  using DeferredSet = std::unordered_set<TreeNodeId>;
+
+  Result<std::shared_ptr<const Node>> inner(TreeNodeId id, Op& op);
+  Result<TreeNodeId> child_of(std::shared_ptr<const Node>& node, const Seek& seek, Op& op);
+  Result<std::optional<Node>> move_right(Node node, const Seek& seek, TreeNodeId parent, Op& op);
+  void learn(TreeNodeId parent, const Node& node);
+  /// `missing` was not there when `from` had led to it. kMalformed if it leads there still: the way to a node goes
+  /// before the node does, so a part of the tree is lost.
+  Status check_lost(TreeNodeId from, TreeNodeId missing, const Seek& seek, Op& op);
+
+  Batch apply(Node& leaf, Group& group, Request& own);
+  void lead(Group& group, Request& own);
+
+  Status read_ahead(Walk& walk, std::string_view position, std::string_view to, size_t wanted);
+  Result<Node> next_leaf(Walk& walk, std::string_view position, std::string_view to, size_t wanted);
+
+  Status split(Node& node, std::string_view greatest, Op& op);
+  Status split_root(Node& node, size_t at, const EntryList& list, const std::string& separator, Op& op);
+  /// Takes the frozen node out of the tree: its content goes to the left neighbour, or to a copy. Nothing: it is out;
+  /// else the neighbour: it is frozen and has to go first.
+  Result<std::optional<Node>> absorb(const Node& node, Op& op);
+  Status forget(const Node& node, Op& op);
+  Result<Node> make_node(NodeFrame frame, const std::vector<EntryView>& entries, Op& op);
+  void defer(DeferredSet Impl::* waiting, TreeNodeId id, std::function<void(Impl&)> work);
+
+  Store& store_;
+  const TreeOptions options_;
+  NodeCache cache_;
+  TreeStatistics statistics_;
+  std::unordered_map<TreeNodeId, std::shared_ptr<Group>> groups_;  // leaves under change, by the hint that led there
+  DeferredSet posts_;                                              // nodes whose post waits
+  DeferredSet merges_;                                             // nodes whose merge waits
+};
+
+}  // namespace loam::bdtree
