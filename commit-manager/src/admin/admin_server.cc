@@ -8,7 +8,6 @@
 
 #include "commit-manager/src/admin/convert.h"
 #include "common/admin/grpc_server.h"
-#include "common/wire/system_tables.h"
 #include "loam/commit/admin.grpc.pb.h"
 
 namespace loam::commit {
@@ -27,10 +26,7 @@ class Service final : public admin::ClusterAdmin::Service {
                           admin::ListTablesReply* reply) override {
     const auto catalog = look<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
     if (!catalog.ok()) return to_grpc(catalog.status());
-    reply->set_catalog_version(catalog->version);
-    for (const wire::TableInfo& table : catalog->tables) {
-      if (request->with_system() || !wire::is_system_name(table.name)) fill(table, *reply->add_tables());
-    }
+    fill(*catalog, request->with_system(), *reply);
     return grpc::Status::OK;
   }
 
@@ -38,13 +34,7 @@ class Service final : public admin::ClusterAdmin::Service {
                              admin::Table* reply) override {
     const auto catalog = look<wire::Catalog>(context, [](const Core& core) { return core.catalog(); });
     if (!catalog.ok()) return to_grpc(catalog.status());
-    const auto table = std::find_if(catalog->tables.begin(), catalog->tables.end(),
-                                    [&](const wire::TableInfo& t) { return t.name == request->name(); });
-    if (table == catalog->tables.end()) {
-      return to_grpc({StatusCode::kNoSuchTable, "table " + request->name() + " does not exist"});
-    }
-    fill(*table, *reply);
-    return grpc::Status::OK;
+    return to_grpc(fill(*catalog, request->name(), *reply));
   }
 
   grpc::Status CreateTable(grpc::ServerContext* context, const admin::CreateTableRequest* request,

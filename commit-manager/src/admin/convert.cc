@@ -1,5 +1,7 @@
 #include "commit-manager/src/admin/convert.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,51 @@ void fill(const wire::TableInfo& from, admin::Table& to) {
     out.set_type(static_cast<admin::FieldType>(field.type));
     out.set_nullable(field.nullable);
   }
+}
+
+namespace {
+
+void fill_indexes(const wire::Catalog& from, const wire::TableInfo& table, admin::Table& to) {
+  for (const wire::TableInfo& info : from.tables) {
+    if (info.index.table != table.id) continue;
+    admin::Index& out = *to.add_indexes();
+    out.set_id(info.id.value);
+    out.set_name(info.name);
+    out.set_unique(info.index.unique);
+    out.set_ready(info.index.state() == wire::IndexState::kReady);
+    for (const wire::IndexPart& part : info.index.parts) {
+      admin::IndexField& field = *out.add_fields();
+      field.set_name(table.schema.field(part.field).name);
+      field.set_descending(part.descending);
+    }
+  }
+}
+
+}  // namespace
+
+void fill(const wire::Catalog& from, bool with_system, admin::ListTablesReply& to) {
+  to.set_catalog_version(from.version);
+  for (const wire::TableInfo& table : from.tables) {
+    if (table.index || (wire::is_system_name(table.name) && !with_system)) continue;
+    admin::Table& out = *to.add_tables();
+    fill(table, out);
+    fill_indexes(from, table, out);
+  }
+}
+
+Status fill(const wire::Catalog& from, std::string_view name, admin::Table& to) {
+  const auto table = std::ranges::find(from.tables, name, &wire::TableInfo::name);
+  if (table == from.tables.end()) {
+    return {StatusCode::kNoSuchTable, "table " + std::string(name) + " does not exist"};
+  }
+  if (table->index) {
+    const auto of = std::ranges::find(from.tables, table->index.table, &wire::TableInfo::id);
+    return {StatusCode::kNoSuchTable,
+            std::string(name) + " is no table but an index" + (of == from.tables.end() ? "" : " of table " + of->name)};
+  }
+  fill(*table, to);
+  fill_indexes(from, *table, to);
+  return ok_status();
 }
 
 void fill(const NodeStatus& from, admin::Node& to) {

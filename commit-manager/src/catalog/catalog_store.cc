@@ -1,6 +1,7 @@
 #include "commit-manager/src/catalog/catalog_store.h"
 
 #include <algorithm>
+#include <set>
 
 #include "common/base/assert.h"
 #include "common/base/env.h"
@@ -72,6 +73,42 @@ Status CatalogStore::check(const wire::CreateTable& request) const {
   if (request.schema.size() == 0) {
     return {StatusCode::kInvalidArgument, "table " + request.name + ": a schema needs at least one field"};
   }
+  return request.index ? check_index(request) : ok_status();
+}
+
+Status CatalogStore::check_index(const wire::CreateTable& request) const {
+  const wire::IndexDefinition& index = request.index;
+  const auto refuse = [&](StatusCode code, const std::string& why) {
+    return Status(code, "index " + request.name + ": " + why);
+  };
+  const auto of = std::ranges::find_if(
+      tables_, [&](const auto& entry) { return !entry.second.pending && entry.second.table.id == index.table; });
+  if (of == tables_.end()) {
+    return refuse(StatusCode::kNoSuchTable, "there is no table " + std::to_string(index.table.value));
+  }
+  const wire::TableInfo& table = of->second.table;
+  if (table.kind != TableKind::kTransactional) {
+    return refuse(StatusCode::kWrongTableKind,
+                  "table " + table.name + " is non-transactional, and has no transactions to maintain an index");
+  }
+  if (request.kind != TableKind::kNonTransactional || !(request.schema == wire::index_node_schema()) ||
+      index.ready_since != 0) {
+    return refuse(StatusCode::kInvalidArgument, "an index is created as an empty non-transactional table of nodes");
+  }
+  if (index.parts.empty() || index.parts.size() > wire::kMaxIndexParts) {
+    return refuse(StatusCode::kInvalidArgument,
+                  "an index is of 1 to " + std::to_string(wire::kMaxIndexParts) + " fields");
+  }
+  std::set<uint16_t> fields;
+  for (const wire::IndexPart& part : index.parts) {
+    if (part.field >= table.schema.size()) {
+      return refuse(StatusCode::kInvalidArgument,
+                    "table " + table.name + " has no field " + std::to_string(part.field));
+    }
+    if (!fields.insert(part.field).second) {
+      return refuse(StatusCode::kInvalidArgument, "field " + table.schema.field(part.field).name + " comes twice");
+    }
+  }
   return ok_status();
 }
 
@@ -91,6 +128,10 @@ Status CatalogStore::same(const wire::TableInfo& table, const wire::CreateTable&
                   std::string(to_string(request.kind)));
   }
   if (!(table.schema == request.schema)) return refuse(difference(table.schema, request.schema));
+  const wire::IndexDefinition &present = table.index, &asked = request.index;
+  if (present.table != asked.table) return refuse("it is an index of another table, or none");
+  if (present.unique != asked.unique) return refuse(present.unique ? "it is unique" : "it is not unique");
+  if (present.parts != asked.parts) return refuse("it is of other fields, or in another order");
   return ok_status();
 }
 
@@ -99,7 +140,7 @@ Result<wire::TableInfo> CatalogStore::add(const wire::CreateTable& request) {
     return Status(StatusCode::kOverloaded, "table " + request.name + ": the cluster has " +
                                                std::to_string(tables_.size()) + " tables, its limit; drop some first");
   }
-  wire::TableInfo table{TableId(next_table_), request.name, request.kind, request.schema};
+  wire::TableInfo table{TableId(next_table_), request.name, request.kind, request.schema, request.index};
   const size_t bytes = encoded_bytes(table);
   if (table_bytes_ + bytes > options_.max_catalog_bytes) {
     return Status(StatusCode::kOverloaded, "table " + request.name + ": the definitions of all tables would exceed " +
@@ -125,6 +166,39 @@ void CatalogStore::remove(std::string_view name) {
   table_bytes_ -= encoded_bytes(at->second.table);
   if (!at->second.pending) changed();
   tables_.erase(at);
+}
+
+bool CatalogStore::known_table(TableId table) const {
+  return std::ranges::any_of(tables_, [&](const auto& entry) { return entry.second.table.id == table; });
+}
+
+std::vector<std::string> CatalogStore::indexes_of(TableId table) const {
+  std::vector<std::string> names;
+  for (const auto& [name, found] : tables_) {
+    if (found.table.index.table == table) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> CatalogStore::unfinished_indexes() const {
+  std::vector<std::string> names;
+  for (const auto& [name, found] : tables_) {
+    const wire::IndexDefinition& index = found.table.index;
+    if (index && !found.pending && index.state() == wire::IndexState::kBuilding) names.push_back(name);
+  }
+  return names;
+}
+
+Status CatalogStore::finish_index(TableId index) {
+  for (auto& [name, found] : tables_) {
+    if (found.table.id != index || found.pending || !found.table.index) continue;
+    if (found.table.index.state() == wire::IndexState::kBuilding) {
+      changed();
+      found.table.index.ready_since = version_;
+    }
+    return ok_status();
+  }
+  return {StatusCode::kNoSuchTable, "index " + std::to_string(index.value) + " does not exist, or was dropped"};
 }
 
 NodeStatus* CatalogStore::find_address(std::string_view address) {

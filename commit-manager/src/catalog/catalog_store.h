@@ -49,6 +49,13 @@ class CatalogStore {
   /// Clients see the pending table from now on.
   void activate(std::string_view name);
   void remove(std::string_view name);
+  bool known_table(TableId table) const;
+  /// Names of a table's indexes, pending ones too.
+  std::vector<std::string> indexes_of(TableId table) const;
+  /// Of those in use that are being built.
+  std::vector<std::string> unfinished_indexes() const;
+  /// An index is kReady from now on. kNoSuchTable.
+  Status finish_index(TableId index);
 
   struct Registration {
     NodeId node;
@@ -88,6 +95,7 @@ class CatalogStore {
   void check_invariants() const;
 
  private:
+  Status check_index(const wire::CreateTable& request) const;
   wire::NodeState node_state(NodeId node) const { return nodes_[node.value - 1].info.state; }
   NodeStatus* find_address(std::string_view address);
   static void set_state(NodeStatus& node, wire::NodeState state);

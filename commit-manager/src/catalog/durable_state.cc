@@ -1,5 +1,6 @@
 #include "commit-manager/src/catalog/durable_state.h"
 
+#include <algorithm>
 #include <set>
 
 #define XXH_INLINE_ALL
@@ -13,7 +14,7 @@ namespace loam::commit {
 namespace {
 
 constexpr std::string_view kMagic = "LOAMCMST";
-constexpr uint32_t kFormat = 2;
+constexpr uint32_t kFormat = 3;
 constexpr size_t kHeaderBytes = 8 + 4 + 8 + 8;
 
 Status damaged(const std::string& why) {
@@ -35,6 +36,16 @@ Status check(const DurableState& state) {
     if (table.id < wire::kFirstUserTableId || table.id >= state.next_table || !ids.insert(table.id).second ||
         !names.insert(table.name).second) {
       return damaged("has table '" + table.name + "' twice, or under a number that was never given out");
+    }
+  }
+  for (const wire::TableInfo& table : state.tables) {
+    if (!table.index) continue;
+    const auto of = std::ranges::find(state.tables, table.index.table, &wire::TableInfo::id);
+    if (of == state.tables.end() || of->kind != TableKind::kTransactional) {
+      return damaged("has an index of no table, '" + table.name + "'");
+    }
+    for (const wire::IndexPart& part : table.index.parts) {
+      if (part.field >= of->schema.size()) return damaged("has an index of no field, '" + table.name + "'");
     }
   }
   std::set<std::string_view> addresses;

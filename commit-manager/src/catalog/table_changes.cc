@@ -58,7 +58,32 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   change.kind = Kind::kDrop;
   change.table = found->table;
   change.dropper = std::move(done);
+  drop_indexes(change.table.id);
   catalog_.remove(request.name);
+  start(std::move(change));
+}
+
+/// Those of a table that is about to go. One that is still being created goes as soon as it is (finish()).
+void TableChanges::drop_indexes(TableId table) {
+  for (const std::string& name : catalog_.indexes_of(table)) {
+    if (catalog_.find(name)->pending) continue;
+    Env::probe("manager.index.dropped_with_table");
+    drop_index(name);
+  }
+}
+
+void TableChanges::drop_unfinished_indexes() {
+  for (const std::string& name : catalog_.unfinished_indexes()) {
+    Env::probe("manager.index.dropped_with_loss");
+    drop_index(name);
+  }
+}
+
+void TableChanges::drop_index(const std::string& name) {
+  Change change;
+  change.kind = Kind::kDrop;
+  change.table = catalog_.find(name)->table;
+  catalog_.remove(name);
   start(std::move(change));
 }
 
@@ -89,11 +114,11 @@ void TableChanges::tell(NodeId node, uint64_t sequence, const Change& change) {
   }
 }
 
-void TableChanges::acknowledge(NodeId node, uint64_t sequence, Status outcome) {
+void TableChanges::acknowledge(NodeId node, uint64_t sequence, const Status& outcome) {
   const auto at = changes_.find(sequence);
   if (at == changes_.end()) return;  // a repetition
   if (std::erase(at->second.awaited, node) > 0 && !outcome.ok() && at->second.failure.ok()) {
-    at->second.failure = std::move(outcome);
+    at->second.failure = {outcome.code(), "a storage node refused it: " + std::string(outcome.message())};
   }
 }
 
@@ -134,6 +159,9 @@ void TableChanges::finish(Change change) {
     case Kind::kCreate:
       break;
   }
+  if (change.table.index && !catalog_.known_table(change.table.index.table)) {
+    change.failure = {StatusCode::kNoSuchTable, "its table was dropped meanwhile"};
+  }
   if (!change.failure.ok()) {
     Env::probe("manager.table.create_undone");
     catalog_.remove(change.table.name);
@@ -141,8 +169,8 @@ void TableChanges::finish(Change change) {
     undo.kind = Kind::kDrop;
     undo.table = change.table;
     start(std::move(undo));
-    const Status status(change.failure.code(), "table " + change.table.name + " could not be created: a storage node " +
-                                                   "refused it: " + std::string(change.failure.message()));
+    const Status status(change.failure.code(), "table " + change.table.name +
+                                                   " could not be created: " + std::string(change.failure.message()));
     for (const CreateDone& done : change.creators) done(status);
     return;
   }

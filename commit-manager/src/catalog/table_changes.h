@@ -44,11 +44,14 @@ class TableChanges {
 
   void create(const wire::CreateTable& request, CreateDone done);
   void drop(const wire::DropTable& request, DropDone done);
+  /// A storage node's records are gone for good: what has been entered into indexes that are still being built may have
+  /// been among them, so their builders have to begin anew. (Of a finished index it shows: the tree is not whole.)
+  void drop_unfinished_indexes();
   /// The shard map was dealt out; `informed` knows it already.
   void shards_dealt(NodeId informed);
 
   /// A node's answer; `outcome` is ok, or its error. Passed over if nothing is awaited of it.
-  void acknowledge(NodeId node, uint64_t sequence, Status outcome);
+  void acknowledge(NodeId node, uint64_t sequence, const Status& outcome);
   /// It has lost its lease: nothing is awaited of it. The catalog that it gets with the next one brings it everything.
   void stop_awaiting(NodeId node);
   /// It has registered over another connection, and what was sent over the one before may be lost.
@@ -72,6 +75,8 @@ class TableChanges {
     Status failure;
   };
 
+  void drop_indexes(TableId table);
+  void drop_index(const std::string& name);
   uint64_t start(Change change, NodeId informed = NodeId(0));
   void tell(NodeId node, uint64_t sequence, const Change& change);
   void finish(Change change);

@@ -101,6 +101,18 @@ Status Core::Impl::create(Session& session, ByteReader& reader, uint64_t sequenc
   return ok_status();
 }
 
+Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t sequence) {
+  wire::FinishIndex request;
+  LOAM_RETURN_IF_ERROR(decode(reader, request));
+  Status status = catalog_.finish_index(request.index);
+  if (status.ok()) {
+    answer(session, sequence, wire::IndexFinished{catalog_.version()});
+  } else {
+    refuse(session, sequence, std::move(status));
+  }
+  return ok_status();
+}
+
 Status Core::Impl::drop(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::DropTable request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));

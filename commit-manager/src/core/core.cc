@@ -66,6 +66,8 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
   wire::Envelope envelope;
   LOAM_RETURN_IF_ERROR(wire::decode_envelope(reader, envelope));
   switch (envelope.opcode) {
+    case Opcode::kPing:
+      return answer_ping(peer, envelope.sequence, reader);
     case Opcode::kOpenSession:
       return open_session(peer, envelope.sequence, reader);
     case Opcode::kGetCatalog:
@@ -77,6 +79,7 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
     case Opcode::kRenewSession:
     case Opcode::kAskOutcomes:
     case Opcode::kCreateTable:
+    case Opcode::kFinishIndex:
     case Opcode::kDropTable:
     case Opcode::kCloseSession:
       return execute_for_session(peer, envelope, reader, now_ns);
@@ -94,6 +97,13 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
       return {StatusCode::kMalformed, "a commit manager does not take " + std::string(to_string(envelope.opcode)) +
                                           "; is this the address of a storage node that you want?"};
   }
+}
+
+Status Core::Impl::answer_ping(Peer& peer, uint64_t sequence, ByteReader& reader) {
+  wire::Ping ping;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, ping));
+  send(peer, sequence, wire::Pong{ping.payload});
+  return ok_status();
 }
 
 Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelope, ByteReader& reader,
@@ -159,6 +169,8 @@ Status Core::Impl::execute_once(Session& session, const wire::Envelope& envelope
       return ask_outcomes(session, reader, envelope.sequence);
     case Opcode::kCreateTable:
       return create(session, reader, envelope.sequence);
+    case Opcode::kFinishIndex:
+      return finish_index(session, reader, envelope.sequence);
     case Opcode::kDropTable:
       return drop(session, reader, envelope.sequence);
     default:

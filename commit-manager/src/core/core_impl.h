@@ -119,6 +119,7 @@ class Core::Impl final : public NodeChannel {
   Status release_snapshots(Session& session, ByteReader& reader);
   Status ask_outcomes(Session& session, ByteReader& reader, uint64_t sequence);
   Status create(Session& session, ByteReader& reader, uint64_t sequence);
+  Status finish_index(Session& session, ByteReader& reader, uint64_t sequence);
   Status drop(Session& session, ByteReader& reader, uint64_t sequence);
   /// Answers a request of the session, and keeps the answer for its repetition.
   template <wire::Message M>
@@ -129,6 +130,7 @@ class Core::Impl final : public NodeChannel {
   void answer_later(SessionId session, uint64_t sequence, const Result<M>& result);
 
   // node_requests.cc
+  Status answer_ping(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status register_node(Peer& peer, uint64_t sequence, ByteReader& reader);
   /// A registration was accepted: what follows from it inside. True if shards were dealt out.
   bool enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration);

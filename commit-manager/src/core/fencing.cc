@@ -44,12 +44,14 @@ void Core::Impl::send_fence(NodeId node) {
 
 void Core::Impl::advance_fencing() {
   if (fencing_ == 0) return;
+  std::vector<SessionId> fenced;  // ascending, as the map is
   for (auto at = ended_.begin(); at != ended_.end();) {
     const auto next = std::next(at);
     EndedSession& ended = at->second;
     if (!ended.fenced_everywhere && ended.fence != 0 && leases_.fenced_everywhere(ended.fence, now_ns_)) {
       Env::probe("manager.fence.everywhere");
       ended.fenced_everywhere = true;
+      fenced.push_back(at->first);
       --fencing_;
       outbox_.note("session " + std::to_string(at->first.value) + " is fenced everywhere; " +
                    std::to_string(ended.open.size()) + " transactions to recover, " +
@@ -58,6 +60,7 @@ void Core::Impl::advance_fencing() {
     }
     at = next;
   }
+  if (!fenced.empty()) transactions_.drop_snapshots(fenced);
 }
 
 void Core::Impl::leave_if_done(std::map<SessionId, EndedSession>::iterator at) {

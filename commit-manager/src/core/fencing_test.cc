@@ -115,6 +115,39 @@ TEST(Fencing, AnUnreachableNodeCountsWhenItsLeaseIsOver) {
   h.core.check_invariants();
 }
 
+// What a node answers to it before it has the fence must not be older than its snapshot (R27).
+TEST(Fencing, ADeadReadersSnapshotStaysOpenUntilNobodyAnswersIt) {
+  CoreHarness h;
+  const PeerId a = h.node("tcp://a:1");
+  const PeerId b = h.node("tcp://b:1");
+  const PeerId reader = h.client();
+  ASSERT_TRUE(h.call<Begun>(reader, Begin{0, true}).ok());
+  const PeerId writer = h.client();
+  const auto write = [&] {
+    const auto begun = h.call<Begun>(writer, Begin{1, false});
+    ASSERT_TRUE(begun.ok());
+    ASSERT_TRUE(h.call<wire::Completed>(writer, wire::Complete{{{begun->first_id, true}}}).ok());
+  };
+  write();
+  const uint64_t before = h.core.statistics().seen_by_all;
+  const PeerId dead = h.connect();
+  ASSERT_TRUE(h.call<wire::SessionOpened>(dead, OpenSession{"gives up"}).ok());
+  h.core.peer_lost(reader);
+  for (int i = 0; i < 3 * 16 && h.core.statistics().sessions == 3; ++i) {
+    for (const PeerId alive : {a, b}) h.post(alive, RenewNode{});
+    for (const PeerId alive : {writer, dead}) h.post(alive, wire::RenewSession{});
+    h.run_for(kLease / 16);
+  }
+  ASSERT_EQ(h.core.statistics().sessions, 2u) << "its lease is over";
+  h.outbox.sent[writer].clear();
+  write();
+  ASSERT_TRUE(h.acknowledge_fence(a));
+  EXPECT_EQ(h.core.statistics().seen_by_all, before) << "b may still answer it";
+  ASSERT_TRUE(h.acknowledge_fence(b));
+  EXPECT_GT(h.core.statistics().seen_by_all, before);
+  h.core.check_invariants();
+}
+
 TEST(Fencing, BeginsGoOnWithADeadNode) {
   CoreHarness h;
   const PeerId a = h.node("tcp://a:1");

@@ -129,7 +129,7 @@ Status Core::Impl::node_answer(Peer& peer, const wire::Envelope& envelope, ByteR
 
 Status Core::Impl::node_error(Peer& peer, uint64_t sequence, Status error) {
   if (changes_.awaits(sequence)) {
-    changes_.acknowledge(peer.node, sequence, std::move(error));
+    changes_.acknowledge(peer.node, sequence, error);
     return ok_status();
   }
   if (const auto at = losses_.find(peer.node); at != losses_.end() && at->second.sequence == sequence) {
@@ -178,6 +178,7 @@ void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
          who + (peer == nullptr ? " is not connected at the moment" : " is being told already") + "; try again"});
   }
   catalog_.accept_loss(id);
+  changes_.drop_unfinished_indexes();
   const uint64_t sequence = next_sequence();
   losses_[id] = {sequence, std::move(done)};
   send(*peer, sequence, wire::AcceptLoss{});

@@ -25,10 +25,19 @@ void Transactions::keep_only(SessionId session, SessionLoad& load, uint64_t newe
 }
 
 void Transactions::end_sessions(std::span<const SessionId> sessions, const OrphanVisitor& orphan) {
-  const auto ended = [&](SessionId session) { return std::binary_search(sessions.begin(), sessions.end(), session); };
+  transactions_.for_each([&](Transaction& transaction) {
+    if (transaction.orphaned || !std::ranges::binary_search(sessions, transaction.session)) return;
+    const bool open = transaction.state == State::kOpen;
+    transaction.orphaned = true;
+    ++(open ? orphaned_open_ : orphaned_uncleared_);
+    orphan(transaction.session, TransactionId(transaction.id), open);
+  });
+}
+
+void Transactions::drop_snapshots(std::span<const SessionId> sessions) {
   std::vector<uint64_t> numbers;
   registered_.for_each([&](const Registered& registered) {
-    if (ended(registered.session)) numbers.push_back(registered.id);
+    if (std::ranges::binary_search(sessions, registered.session)) numbers.push_back(registered.id);
   });
   for (const uint64_t number : numbers) {
     Registered* registered = registered_.find(number);
@@ -36,13 +45,6 @@ void Transactions::end_sessions(std::span<const SessionId> sessions, const Orpha
     registered_.erase(registered);
     changed_ = true;
   }
-  transactions_.for_each([&](Transaction& transaction) {
-    if (transaction.orphaned || !ended(transaction.session)) return;
-    const bool open = transaction.state == State::kOpen;
-    transaction.orphaned = true;
-    ++(open ? orphaned_open_ : orphaned_uncleared_);
-    orphan(transaction.session, TransactionId(transaction.id), open);
-  });
 }
 
 std::vector<Orphan> Transactions::orphans() const {

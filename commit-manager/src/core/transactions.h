@@ -72,10 +72,13 @@ class Transactions {
   /// Lets go of the session's read-only snapshots with numbers up to `newest` that are not in `held`, which ascends.
   void keep_only(SessionId session, SessionLoad& load, uint64_t newest, std::span<const uint64_t> held);
 
-  /// These sessions (ascending) have ended: their read-only snapshots go at once; their transactions stay as they are,
-  /// as orphans, and are named to `orphan`. One pass over everything, however many they are.
+  /// These sessions (ascending) have ended: their transactions stay as they are, as orphans, and are named to `orphan`.
+  /// One pass over everything, however many they are.
   using OrphanVisitor = std::function<void(SessionId, TransactionId, bool open)>;
   void end_sessions(std::span<const SessionId> sessions, const OrphanVisitor& orphan);
+  /// Of these ended sessions (ascending), once they are fenced everywhere. A node that has no fence yet still answers
+  /// them, and it cannot tell for the entries of an index, which are in no version order, that their snapshot is gone.
+  void drop_snapshots(std::span<const SessionId> sessions);
 
   /// What is known of an id: open, one of the outcomes, or kForgotten.
   wire::Outcome outcome(TransactionId id) const;

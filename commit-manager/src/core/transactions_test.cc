@@ -37,6 +37,7 @@ struct Model {
   std::vector<Client> clients;
   std::map<uint64_t, OpenSnapshot> orphans;  // open ones of clients that were lost
   std::map<uint64_t, bool> orphans_complete;
+  std::map<SessionId, std::map<uint64_t, OpenSnapshot>> unfenced;  // readers of clients that were lost
 
   void for_each_open(const std::function<void(const OpenSnapshot&)>& visit) const {
     for (const Client& client : clients) {
@@ -44,6 +45,9 @@ struct Model {
       for (const auto& [number, snapshot] : client.readers) visit(snapshot);
     }
     for (const auto& [id, snapshot] : orphans) visit(snapshot);
+    for (const auto& [session, readers] : unfenced) {
+      for (const auto& [number, snapshot] : readers) visit(snapshot);
+    }
   }
 };
 
@@ -137,6 +141,7 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
       for (const auto& [id, committed] : client.complete) complete.insert(id);
       model.orphans.merge(client.transactions);
       model.orphans_complete.merge(client.complete);
+      model.unfenced[client.id] = std::move(client.readers);
       client = {};
       client.id = SessionId(++last_session);
     }
@@ -146,6 +151,16 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
       EXPECT_EQ((is_open ? open : complete).erase(id.value), 1u) << id.value;
     });
     EXPECT_TRUE(open.empty() && complete.empty()) << "every transaction of a lost client is an orphan";
+  }
+
+  void fence(Random& random) {
+    std::vector<SessionId> fenced;
+    std::erase_if(model.unfenced, [&](const auto& session) {
+      if (!random.one_in(2)) return false;
+      fenced.push_back(session.first);
+      return true;
+    });
+    transactions->drop_snapshots(fenced);
   }
 
   void recover(Random& random) {
@@ -239,6 +254,7 @@ TEST_P(TransactionsModelTest, AgreesWithSets) {
       lose_clients(random);
     } else {
       keep_only(random);
+      fence(random);
       for (int i = 0; i < 10; ++i) recover(random);
     }
     transactions->check_invariants();

@@ -13,6 +13,7 @@
 
 #include "commit-manager/src/server/test_peer.h"
 #include "common/net/tcp_transport.h"
+#include "common/testing/patience.h"
 #include "loam/commit/admin.grpc.pb.h"
 
 namespace loam::commit {
@@ -50,7 +51,7 @@ struct ManagerTest : ::testing::Test {
   template <class Request, class Reply>
   grpc::StatusCode call(Method<Request, Reply> method, const Request& request, Reply& reply) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    context.set_deadline(std::chrono::system_clock::now() + testing::kPatience);
     const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
     message = status.error_message();
     return status.error_code();

@@ -69,7 +69,8 @@ def check_full_disk(folder):
 def check_log_limit():
     """A peer that is refused again and again fills no disk: the log tells how often it was."""
     refused = 500
-    hello = struct.pack("<Q6IQ24x", 0xFF74654E6D616F4C, 64, 3, 1, 0, 64 << 10, 16, 16 << 20)
+    version = int(re.search(r"kProtocolVersion = (\d+);", pathlib.Path("common/wire/opcode.h").read_text()).group(1))
+    hello = struct.pack("<Q6IQ24x", 0xFF74654E6D616F4C, 64, version, 1, 0, 64 << 10, 16, 16 << 20)
     with frame.Server(PROGRAM, *LOOPBACK) as manager:
         for _ in range(refused):
             with socket.create_connection(("127.0.0.1", manager.port), timeout=frame.DEADLINE_S) as peer:

@@ -1,0 +1,176 @@
+// Indexes in the catalog [R29, R30].
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "commit-manager/src/core/core_harness.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::commit {
+namespace {
+
+using wire::CreateTable;
+using wire::DropTable;
+using wire::FinishIndex;
+using wire::IndexFinished;
+using wire::TableCreated;
+using wire::TableDropped;
+
+CreateTable accounts(const std::string& name = "accounts") {
+  return {name, TableKind::kTransactional,
+          Schema::make({{"id", FieldType::kInt64, false}, {"balance", FieldType::kInt64, true}}).value()};
+}
+
+CreateTable index_of(TableId table, const std::string& name = "by_balance") {
+  CreateTable create{name, TableKind::kNonTransactional, wire::index_node_schema(), {}};
+  create.index.table = table;
+  create.index.parts = {{1, true}, {0, false}};
+  return create;
+}
+
+const wire::TableInfo* find(const wire::Catalog& catalog, const std::string& name) {
+  for (const wire::TableInfo& table : catalog.tables) {
+    if (table.name == name) return &table;
+  }
+  return nullptr;
+}
+
+TEST(IndexRequests, AnIndexIsATableThatIsFinishedOnce) {
+  CoreHarness h;
+  const PeerId client = h.client();
+  const TableId table = h.call<TableCreated>(client, accounts())->table.id;
+  const auto made = h.call<TableCreated>(client, index_of(table));
+  ASSERT_TRUE(made.ok()) << made.error.to_string();
+  EXPECT_EQ(made->table.index.state(), wire::IndexState::kBuilding);
+  EXPECT_TRUE(h.call<TableCreated>(client, index_of(table))->existed) << "the same again goes on with it";
+  const uint64_t version = h.core.catalog().version;
+  const auto finished = h.call<IndexFinished>(client, FinishIndex{made->table.id});
+  ASSERT_TRUE(finished.ok()) << finished.error.to_string();
+  EXPECT_EQ(finished->catalog_version, version + 1);
+  EXPECT_EQ(find(h.core.catalog(), "by_balance")->index.ready_since, version + 1)
+      << "transactions that begin with this catalog read it, and none before";
+  EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{made->table.id})->catalog_version, version + 1) << "again";
+  EXPECT_EQ(find(h.core.catalog(), "by_balance")->index.ready_since, version + 1);
+  EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{table}).error.code(), StatusCode::kNoSuchTable);
+  EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{TableId(9'999)}).error.code(), StatusCode::kNoSuchTable);
+  h.core.check_invariants();
+}
+
+TEST(IndexRequests, RefusesWhatIsNoIndex) {
+  CoreHarness h;
+  const PeerId client = h.client();
+  const TableId table = h.call<TableCreated>(client, accounts())->table.id;
+  CreateTable plain = accounts("plain");
+  plain.kind = TableKind::kNonTransactional;
+  const TableId other = h.call<TableCreated>(client, plain)->table.id;
+  const auto code = [&](const CreateTable& create) { return h.call<TableCreated>(client, create).error.code(); };
+  EXPECT_EQ(code(index_of(other)), StatusCode::kWrongTableKind);
+  EXPECT_EQ(code(index_of(TableId(9'999))), StatusCode::kNoSuchTable);
+  EXPECT_EQ(code(index_of(wire::kTransactionTableId)), StatusCode::kWrongTableKind);
+  const auto with = [&](auto&& change) {
+    CreateTable create = index_of(table);
+    change(create);
+    return code(create);
+  };
+  EXPECT_EQ(with([](CreateTable& c) { c.index.parts.clear(); }), StatusCode::kInvalidArgument);
+  EXPECT_EQ(with([](CreateTable& c) { c.index.parts.resize(wire::kMaxIndexParts + 1); }), StatusCode::kInvalidArgument);
+  EXPECT_EQ(with([](CreateTable& c) { c.index.parts[0].field = 2; }), StatusCode::kInvalidArgument);
+  EXPECT_EQ(with([](CreateTable& c) { c.index.parts[0].field = 0; }), StatusCode::kInvalidArgument) << "comes twice";
+  EXPECT_EQ(with([](CreateTable& c) { c.index.ready_since = 1; }), StatusCode::kInvalidArgument);
+  EXPECT_EQ(with([](CreateTable& c) { c.kind = TableKind::kTransactional; }), StatusCode::kInvalidArgument);
+  EXPECT_EQ(with([](CreateTable& c) { c.schema = accounts().schema; }), StatusCode::kInvalidArgument);
+  ASSERT_TRUE(h.call<TableCreated>(client, index_of(table)).ok());
+  EXPECT_EQ(with([](CreateTable& c) { c.index.unique = true; }), StatusCode::kAlreadyExists);
+  EXPECT_EQ(with([](CreateTable& c) { c.index.parts.pop_back(); }), StatusCode::kAlreadyExists);
+  EXPECT_EQ(with([](CreateTable& c) { c.index = {}; }), StatusCode::kAlreadyExists) << "a table of that name";
+}
+
+TEST(IndexRequests, GoesWithItsTable) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  const PeerId client = h.client();
+  const auto created = [&](const CreateTable& create) {
+    h.post(client, create);
+    const auto install = h.newest<wire::InstallTable>(node);
+    h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+    return h.newest<TableCreated>(client)->table.id;
+  };
+  const TableId table = created(accounts());
+  const TableId index = created(index_of(table));
+  h.outbox.sent[node].clear();
+  h.post(client, DropTable{"accounts"});
+  EXPECT_EQ(find(h.core.catalog(), "accounts"), nullptr);
+  EXPECT_EQ(find(h.core.catalog(), "by_balance"), nullptr);
+  std::vector<TableId> removed;
+  for (auto told = h.take<wire::RemoveTable>(node); told.ok(); told = h.take<wire::RemoveTable>(node)) {
+    removed.push_back(told->table);
+    h.deliver(node, CoreHarness::encoded(wire::TableRemoved{}, told.sequence));
+    if (h.outbox.sent[node].empty()) break;
+  }
+  EXPECT_EQ(removed, (std::vector{index, table}));
+  EXPECT_TRUE(h.newest<TableDropped>(client).ok());
+  h.core.check_invariants();
+}
+
+TEST(IndexRequests, ACreateWhoseTableIsDroppedMeanwhileFails) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  const PeerId client = h.client();
+  const PeerId other = h.client();
+  h.post(client, accounts());
+  auto install = h.newest<wire::InstallTable>(node);
+  h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+  const TableId table = h.newest<TableCreated>(client)->table.id;
+  h.post(client, index_of(table));
+  install = h.newest<wire::InstallTable>(node);
+  h.post(other, DropTable{"accounts"});
+  h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+  const auto failed = h.take<TableCreated>(client);
+  EXPECT_EQ(failed.error.code(), StatusCode::kNoSuchTable) << failed.error.to_string();
+  EXPECT_EQ(find(h.core.catalog(), "by_balance"), nullptr);
+  h.core.check_invariants();
+}
+
+TEST(IndexRequests, AnUnfinishedOneGoesWithANodesRecords) {
+  CoreHarness h;
+  h.core.peer_lost(h.node("tcp://a:1"));
+  h.run_for(2 * CoreHarness::kLeaseNs);
+  const PeerId client = h.client();
+  const TableId table = h.call<TableCreated>(client, accounts())->table.id;
+  const TableId finished = h.call<TableCreated>(client, index_of(table, "finished"))->table.id;
+  ASSERT_TRUE(h.call<IndexFinished>(client, FinishIndex{finished}).ok());
+  const TableId building = h.call<TableCreated>(client, index_of(table, "building"))->table.id;
+  h.node("tcp://a:1");
+  ASSERT_EQ(h.core.nodes()[0].info.state, wire::NodeState::kLost);
+  EXPECT_NE(find(h.core.catalog(), "building"), nullptr);
+  h.core.accept_loss(NodeId(1), [](const Status&) {});
+  EXPECT_EQ(find(h.core.catalog(), "building"), nullptr) << "half of what was entered may be gone";
+  EXPECT_NE(find(h.core.catalog(), "finished"), nullptr);
+  EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{building}).error.code(), StatusCode::kNoSuchTable);
+  h.core.check_invariants();
+}
+
+TEST(IndexRequests, IsKeptOverARestart) {
+  RecordingDurable durable;
+  wire::IndexDefinition before;
+  {
+    CoreHarness h(CoreHarness::open_at_once(), &durable);
+    const PeerId client = h.client();
+    const TableId table = h.call<TableCreated>(client, accounts())->table.id;
+    const TableId index = h.call<TableCreated>(client, index_of(table))->table.id;
+    ASSERT_TRUE(h.call<IndexFinished>(client, FinishIndex{index}).ok());
+    before = find(h.core.catalog(), "by_balance")->index;
+  }
+  CoreHarness h(CoreHarness::open_at_once(), &durable, durable.state);
+  const wire::Catalog catalog = h.core.catalog();
+  const wire::TableInfo* const after = find(catalog, "by_balance");
+  ASSERT_NE(after, nullptr);
+  EXPECT_EQ(after->index.table, before.table);
+  EXPECT_EQ(after->index.parts, before.parts);
+  EXPECT_EQ(after->index.ready_since, before.ready_since);
+  EXPECT_LE(after->index.ready_since, catalog.version);
+}
+
+}  // namespace
+}  // namespace loam::commit
