@@ -14,7 +14,7 @@ EXAMPLE = pathlib.Path(__file__).resolve().parent
 
 
 def run(*command, **options):
-    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=240, **options)
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300, **options)
     if result.returncode != 0:
         print(f"FAILED: {command}\n{result.stdout}\n{result.stderr}")
         sys.exit(1)

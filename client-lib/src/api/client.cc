@@ -7,12 +7,12 @@
 #include <loam/client/client.h>
 
 #include "client-lib/src/api/client_impl.h"
-#include "client-lib/src/api/counter_impl.h"
 #include "client-lib/src/api/fiber_call.h"
 #include "client-lib/src/api/plain_table_impl.h"
 #include "client-lib/src/api/scan_impl.h"
 #include "client-lib/src/api/transaction_impl.h"
 #include "client-lib/src/core/backoff.h"
+#include "client-lib/src/driver/counter_impl.h"
 #include "common/base/env.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
@@ -88,6 +88,8 @@ Status Client::Impl::open(const std::string& address, const ClientOptions& optio
   Status status(StatusCode::kUnavailable, "the client's thread has no fiber");
   worker_->call([&] {
     engine_ = std::make_unique<Engine>(*worker_, address, options);
+    trees_ = std::make_unique<Trees>(*engine_);
+    engine_->set_index_writer(*trees_);
     status = engine_->open();
   });
   return status;
@@ -97,6 +99,7 @@ Client::Impl::~Impl() {
   worker_->call([this] {
     tasks_.wait();
     if (engine_ != nullptr) engine_->close();
+    trees_.reset();
   });
   worker_->stop();
 }
@@ -186,6 +189,9 @@ Result<Table> Client::open_table(std::string_view name) {
   LOAM_RETURN_IF_ERROR(check_table_name(name));
   return in_fiber(impl_->engine(), [&]() -> Result<Table> {
     LOAM_RETURN_IF_ERROR(impl_->engine().refresh_catalog());
+    if (impl_->engine().catalog().indexes()->by_name.contains(name)) {
+      return Status(StatusCode::kWrongTableKind, std::string(name) + " is an index: use open_index()");
+    }
     if (auto table = impl_->engine().catalog().find(name)) return *table;
     return Status(StatusCode::kNoSuchTable, "there is no table " + std::string(name));
   });
@@ -193,7 +199,11 @@ Result<Table> Client::open_table(std::string_view name) {
 
 Status Client::drop_table(std::string_view name) {
   LOAM_RETURN_IF_ERROR(check_table_name(name));
-  return in_fiber(impl_->engine(), [&] {
+  return in_fiber(impl_->engine(), [&]() -> Status {
+    LOAM_RETURN_IF_ERROR(impl_->engine().refresh_catalog());
+    if (impl_->engine().catalog().indexes()->by_name.contains(name)) {
+      return {StatusCode::kWrongTableKind, std::string(name) + " is an index: use drop_index()"};
+    }
     const auto dropped = impl_->engine().ask_manager<wire::TableDropped>(wire::DropTable{std::string(name)});
     return dropped.ok() ? impl_->engine().refresh_catalog() : dropped.status();
   });
@@ -209,14 +219,14 @@ Result<std::vector<Table>> Client::list_tables() {
 // ---- transactions --------------------------------------------------------------------------------------------------
 
 Result<Transaction> Client::begin(const TransactionOptions& options) {
-  return in_fiber(impl_->engine(), [&] { return Transaction::Impl::begin(impl_->engine(), options.read_only); });
+  return in_fiber(impl_->engine(), [&] { return Transaction::Impl::begin(*impl_, options.read_only); });
 }
 
 Status Client::run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options) {
   Engine& engine = impl_->engine();
   TransactionId id;  // of the last attempt
   const auto attempt = [&]() -> Status {
-    LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(engine, options.read_only));
+    LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(*impl_, options.read_only));
     id = transaction.id();
     Status status = body(transaction);
     if (transaction.finished()) return status;

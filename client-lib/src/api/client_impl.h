@@ -12,6 +12,7 @@
 #include "client-lib/src/driver/engine.h"
 #include "client-lib/src/driver/gate.h"
 #include "client-lib/src/driver/worker.h"
+#include "client-lib/src/index/trees.h"
 #include "common/base/thread.h"
 #include "common/fiber/wait.h"
 
@@ -42,6 +43,7 @@ class Client::Impl {
   Status open(const std::string& address, const ClientOptions& options);
   Worker& worker() { return *worker_; }
   Engine& engine() { return *engine_; }
+  Trees& trees() { return *trees_; }
   Task spawn(std::function<void()> function);
 
  private:
@@ -49,6 +51,7 @@ class Client::Impl {
 
   std::unique_ptr<Worker> worker_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Trees> trees_;
   // The worker's thread only.
   Gate places_;
   fiber::WaitGroup tasks_;

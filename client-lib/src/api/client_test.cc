@@ -10,6 +10,7 @@
 #include <loam/client/client.h>
 
 #include "client-lib/src/api/cluster_test_fixture.h"
+#include "common/testing/patience.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::client {
@@ -46,10 +47,7 @@ TEST(ClientConnect, WaitsForAClusterThatIsStarting) {
   const auto manager = commit::CommitManager::start(options).value();
   std::optional<Result<std::unique_ptr<Client>>> client;
   std::thread connecting([&] { client.emplace(Client::connect(manager->address())); });
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (manager->statistics().core.refused < 2 && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(testing::eventually([&] { return manager->statistics().core.refused >= 2; }));
   storage::NodeOptions node;
   node.manager = manager->address();
   node.admin_listen = "";
@@ -192,7 +190,8 @@ TEST_F(ClientTest, SpawnWaitsAtTheLimitOfFibers) {
   for (int i = 0; i < 40; ++i) {
     tasks.push_back(client->spawn([&] {
       most = std::max<int>(most, ++living);
-      client->sleep_for(200'000);
+      // Until there were as many as there may be: whoever spawns them may be slow.
+      for (int tries = 0; tries == 0 || (most < 4 && tries < 50'000); ++tries) client->sleep_for(200'000);
       --living;
       ++ran;
     }));
@@ -284,6 +283,25 @@ TEST_F(ClientTest, CountersAreUniqueOverClients) {
   EXPECT_GE(*seen.begin(), 1u);
   EXPECT_LE(*seen.rbegin(), 1'620u) << "gaps are unused rests of blocks only";
   EXPECT_EQ(client_->counter("fresh")->next().value(), 1u);
+}
+
+// One after the other they would wait for 20 seconds, and for 64 times as long if each tried again and again.
+TEST_F(ClientTest, WhoWaitsForADrawFailsWithIt) {
+  TestCluster cluster(1, uint64_t{32} << 20);
+  ClientOptions options = hasty();
+  options.request_timeout_ns = 1'000'000'000;
+  const auto client = cluster.client(options);
+  Counter counter = client->counter("c", 1).value();
+  cluster.node(0).stop();
+  const auto from = std::chrono::steady_clock::now();
+  std::vector<Task> tasks;
+  std::atomic<int> failed{0};
+  for (int fiber = 0; fiber < 20; ++fiber) {
+    tasks.push_back(client->spawn([&] { failed += counter.next().code() == StatusCode::kUnavailable ? 1 : 0; }));
+  }
+  for (Task& task : tasks) task.join();
+  EXPECT_EQ(failed, 20);
+  EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(10));
 }
 
 TEST_F(ClientTest, CountersCheckTheirArguments) {

@@ -14,13 +14,14 @@
 #include <loam/storage/node.h>
 
 #include "common/schema/chunk.h"
+#include "common/testing/patience.h"
 
 namespace loam::client {
 
 /// Started and stopped by its owner; clients must be gone before it.
 class TestCluster {
  public:
-  explicit TestCluster(unsigned nodes, uint64_t node_bytes = uint64_t{96} << 20) {
+  explicit TestCluster(unsigned nodes, uint64_t node_bytes = uint64_t{96} << 20, unsigned scan_threads = 1) {
     commit::ManagerOptions manager;
     manager.listen = "tcp://127.0.0.1:0";
     manager.admin_listen = "";
@@ -35,6 +36,7 @@ class TestCluster {
       node.memory_bytes = node_bytes;
       node.page_bytes = uint64_t{2} << 20;  // a row of the largest size fits
       node.huge_pages = false;
+      node.scan_threads = scan_threads;
       auto running = storage::StorageNode::start(node);
       if (!running.ok()) std::fprintf(stderr, "%s\n", running.status().to_string().c_str());
       LOAM_CHECK(running.ok(), "a storage node does not start");
@@ -104,12 +106,7 @@ class ClusterTest : public ::testing::Test {
 
   /// What the clients told the commit manager without waiting for it has arrived.
   static bool all_transactions_ended() {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (cluster_->manager().statistics().core.open != 0) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return testing::eventually([] { return cluster_->manager().statistics().core.open == 0; });
   }
 
   static Query sum_query() {

@@ -19,8 +19,8 @@ Result<Version> write(Engine& engine, const Table& table, Key key, wire::WriteKi
   if (kind == wire::WriteKind::kInsert) {
     LOAM_RETURN_IF_ERROR(check_whole(record.table(), "an insert"));
   }
-  return in_fiber(engine,
-                  [&] { return PlainWriteOnce::write(engine, record.table(), key, kind, expected, record.bytes()); });
+  return in_fiber(
+      engine, [&] { return PlainWriteOnce::write(engine, {}, record.table(), key, kind, expected, record.bytes()); });
 }
 
 }  // namespace
@@ -38,7 +38,8 @@ std::vector<Result<Record>> PlainTable::get_many(std::span<const Key> keys) {
   std::vector<Result<Record>> results;
   results.reserve(keys.size());
   const Status status = in_fiber(impl_->engine, [&] {
-    auto reads = std::make_shared<PointReads>(impl_->engine, impl_->engine.present(), table_, nullptr);
+    auto reads =
+        std::make_shared<PointReads>(impl_->engine, impl_->engine.present(), table_, PointReads::UnderSession::kAny);
     reads->start(keys);
     reads->wait();
     for (size_t i = 0; i < keys.size(); ++i) results.push_back(reads->take(i));
@@ -73,7 +74,7 @@ Result<Version> PlainTable::update(Key key, Version expected, std::initializer_l
 
 Status PlainTable::remove(Key key, Version expected) {
   return in_fiber(impl_->engine, [&] {
-    return PlainWriteOnce::write(impl_->engine, table_, key, wire::WriteKind::kRemove, expected, {}).status();
+    return PlainWriteOnce::write(impl_->engine, {}, table_, key, wire::WriteKind::kRemove, expected, {}).status();
   });
 }
 

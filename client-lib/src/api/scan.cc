@@ -32,36 +32,74 @@ Status ScanRun::start() {
     return {StatusCode::kUnavailable, "table " + table_.name() + ": some of its shards have no storage node"};
   }
   started_ns_ = engine_.worker().now_ns();
+  if (expects_rows()) LOAM_RETURN_IF_ERROR(connect(owners));
   wire::Scan message;
   message.table = table_.id();
   if (snapshot_ != nullptr) message.snapshot = *snapshot_;
   message.map_version = catalog->shards.version;
   message.credits = options_.credits;
   message.query = query_;
+  message.time_limit_ns = options_.time_limit_ns;
+  message.progress_interval_ns = options_.on_progress ? std::max<uint64_t>(options_.progress_interval_ns, 1) : 0;
+  message.explain = options_.explain;
   nodes_.resize(owners.size());
   engine_.counters().scans.add(1);
   uint32_t number = 0;
   for (NodeId id : owners) {
-    Node& node = nodes_[number];
     const auto link = session_->node(id);
-    // Once it was sent a scan may take as long as it takes: a lost connection ends the wait.
-    const auto sent = link.ok() ? (*link)->request(message, this, number, engine_.request_deadline())
-                                : Result<uint64_t>(link.status());
-    if (!sent.ok()) {
-      fail(sent.status());
+    const Status asked = link.ok() ? ask(**link, message, number) : link.status();
+    if (!asked.ok()) {
+      fail(asked);
       return status_;
     }
-    node = {*link, *sent, true, 0, 0};
     if (open_++ == 0) self_ = shared_from_this();
     ++number;
   }
-  statistics_.nodes = owners.size();
+  received_.nodes = owners.size();
+  return ok_status();
+}
+
+/// Memory can be offered over a connection that stands.
+Status ScanRun::connect(const std::set<NodeId>& nodes) {
+  for (NodeId id : nodes) {
+    const auto link = session_->node(id);
+    if (link.ok() && (*link)->connected()) continue;
+    const Status answer = link.ok()
+                              ? Question<wire::Pong>::ask(**link, wire::Ping{}, engine_.request_deadline()).status()
+                              : link.status();
+    if (answer.ok()) continue;
+    fail(answer);
+    return status_;
+  }
+  return ok_status();
+}
+
+Status ScanRun::ask(Link& link, wire::Scan& message, uint32_t number) {
+  // Once it was sent a scan may take as long as it takes: a lost connection ends the wait.
+  const auto send = [&](const Link::Offer& offer) {
+    message.region = offer.region.remote.id;
+    message.region_bytes = offer.region.remote.size;
+    return link.request(message, this, number, engine_.request_deadline());
+  };
+  // Rows may be many; other results are small enough for messages.
+  Link::Offer offer = expects_rows() ? link.offer(options_.credits * wire::kScanSlotBytes) : Link::Offer{};
+  auto sent = send(offer);
+  const bool waits = sent.ok() && !link.has_sent(*sent);
+  if (offer.connection != 0 && (waits || !sent.ok())) {
+    // It may leave over another connection.
+    if (waits) link.forget(*sent);
+    link.withdraw(std::exchange(offer, {}));
+    if (waits) sent = send(offer);
+  }
+  if (!sent.ok()) return sent.status();
+  nodes_[number] = {.link = &link, .sequence = *sent, .open = true, .offer = offer};
   return ok_status();
 }
 
 Status ScanRun::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
   const auto number = static_cast<uint32_t>(token);
   if (opcode == wire::Opcode::kScanChunk) return on_chunk(number, body);
+  if (opcode == wire::Opcode::kScanProgress) return on_progress(number, body);
   if (opcode != wire::Opcode::kScanDone) {
     const Status status = unexpected_reply(opcode, body);
     on_done(number, status);
@@ -72,10 +110,8 @@ Status ScanRun::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) 
     on_done(number, valid);
     return valid;
   }
-  statistics_.pages += done.statistics.pages;
-  statistics_.pages_total += done.statistics.pages_total;
-  statistics_.records += done.statistics.records;
-  statistics_.rows += done.statistics.rows;
+  nodes_[number].told = done.statistics;
+  if (plan_.empty()) plan_ = done.plan;  // the nodes' plans differ in their number of pages at most
   if (done.status == StatusCode::kOverloaded) engine_.on_overload(done.retry_after_ns);
   on_done(number, done.status);
   return ok_status();
@@ -89,19 +125,57 @@ Status ScanRun::on_chunk(uint32_t number, ByteReader& body) {
   if (node.waiting == options_.credits) {
     return {StatusCode::kMalformed, "a storage node sent more chunks than it was given credits for"};
   }
-  auto chunk = Chunk::decode(message.chunk, merger_.partial_schema());
+  LOAM_ASSIGN_OR_RETURN(const Bytes bytes, bytes_of(message, node));
+  auto chunk = Chunk::decode(bytes, merger_.partial_schema());
   if (!chunk.ok()) return chunk.status();
-  ++statistics_.chunks;
-  statistics_.bytes += message.chunk.size();
+  ++received_.chunks;
+  received_.bytes += bytes.size();
   ++node.waiting;
   arrived_.push_back({std::move(chunk).value(), number});
   changed_.notify();
   return ok_status();
 }
 
+Result<Bytes> ScanRun::bytes_of(const wire::ScanChunk& message, const Node& node) const {
+  if (!message.chunk.empty()) return message.chunk;
+  const Bytes memory = node.offer.region.memory;
+  const size_t slot_bytes = memory.size() / options_.credits;
+  if (message.slot >= options_.credits || message.bytes_in_slot > slot_bytes) {
+    return Status(StatusCode::kMalformed, "a storage node names a chunk of " + std::to_string(message.bytes_in_slot) +
+                                              " bytes in slot " + std::to_string(message.slot) +
+                                              ", which it was not offered");
+  }
+  return memory.subspan(message.slot * slot_bytes, message.bytes_in_slot);
+}
+
+Status ScanRun::on_progress(uint32_t number, ByteReader& body) {
+  wire::ScanProgress message;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
+  nodes_[number].told = message.statistics;
+  if (options_.on_progress && !cancelling_) options_.on_progress(statistics());
+  return ok_status();
+}
+
+ScanStatistics ScanRun::statistics() const {
+  ScanStatistics sum = received_;
+  for (const Node& node : nodes_) {
+    sum.pages += node.told.pages;
+    sum.pages_skipped += node.told.pages_skipped;
+    sum.pages_total += node.told.pages_total;
+    sum.records += node.told.records;
+    sum.rows += node.told.rows;
+    sum.busy_ns += node.told.busy_ns;
+    sum.queued_ns = std::max(sum.queued_ns, node.told.queued_ns);
+  }
+  sum.elapsed_ns = (ended_ ? ended_ns_ : engine_.worker().now_ns()) - started_ns_;
+  return sum;
+}
+
 void ScanRun::on_done(uint32_t number, const Status& status) {
   const auto self = shared_from_this();
-  nodes_[number].open = false;
+  Node& node = nodes_[number];
+  node.open = false;
+  node.link->withdraw(std::exchange(node.offer, {}));
   if (!status.ok()) fail(status);
   if (--open_ == 0) self_.reset();
   changed_.notify();
@@ -137,8 +211,10 @@ void ScanRun::cancel() {
 Status ScanRun::merge(const Arrived& arrived) {
   Node& node = nodes_[arrived.node];
   --node.waiting;
-  // Credits go back in halves of the window: fewer messages, and the node never runs dry.
-  if (node.open && ++node.owed >= (options_.credits + 1) / 2) {
+  // Credits go back in halves of the window: fewer messages, and the node never runs dry. All of them when nothing is
+  // left here: the node cuts the window up among its scan threads, and the last one at work may have less than half.
+  ++node.owed;
+  if (node.open && (node.waiting == 0 || node.owed >= (options_.credits + 1) / 2)) {
     node.link->tell_about(node.sequence, wire::ScanCredit{std::exchange(node.owed, 0)});
   }
   LOAM_RETURN_IF_ERROR(merger_.add(arrived.chunk));
@@ -165,7 +241,8 @@ Result<std::shared_ptr<const Chunk>> ScanRun::next() {
     } else if (open_ == 0) {
       ended_ = true;
       lease_.reset();
-      statistics_.elapsed_ns = engine_.worker().now_ns() - started_ns_;
+      ended_ns_ = engine_.worker().now_ns();
+      if (options_.explain) continue;
       if (Status status = merger_.finish(); !status.ok()) {
         status_ = {status.code(), "scan of table " + table_.name() + ": " + std::string(status.message())};
       }
@@ -229,6 +306,12 @@ ScanStatistics ScanStream::statistics() const {
   ScanStatistics statistics;
   impl_->engine().worker().call([&] { statistics = impl_->run().statistics(); });
   return statistics;
+}
+
+std::string ScanStream::plan() const {
+  std::string plan;
+  impl_->engine().worker().call([&] { plan = impl_->run().plan(); });
+  return plan;
 }
 
 }  // namespace loam::client

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include <loam/client/scan.h>
@@ -12,6 +14,7 @@
 #include "client-lib/src/driver/link.h"
 #include "common/fiber/wait.h"
 #include "common/schema/merge.h"
+#include "common/wire/storage.h"
 
 namespace loam::client {
 
@@ -31,7 +34,9 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
   void cancel();
 
   const std::shared_ptr<const ResultSchema>& result_schema() const { return merger_.result_schema(); }
-  const ScanStatistics& statistics() const { return statistics_; }
+  /// What has been told so far, by those that have ended and those that have not.
+  ScanStatistics statistics() const;
+  const std::string& plan() const { return plan_; }
 
  private:
   struct Node {
@@ -40,6 +45,8 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
     bool open = false;
     uint32_t waiting = 0;  // chunks received and not yet taken
     uint32_t owed = 0;     // credits to give back
+    Link::Offer offer{};   // a slot for each credit
+    wire::ScanStatistics told{};
   };
   struct Arrived {
     std::shared_ptr<const Chunk> chunk;
@@ -48,7 +55,12 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
 
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
   void on_failure(uint64_t token, const Status& status, bool sent) override;
+  bool expects_rows() const { return !query_.aggregating() && query_.limit == 0 && !options_.explain; }
+  Status connect(const std::set<NodeId>& nodes);
+  Status ask(Link& link, wire::Scan& message, uint32_t number);
+  Result<Bytes> bytes_of(const wire::ScanChunk& message, const Node& node) const;
   Status on_chunk(uint32_t number, ByteReader& body);
+  Status on_progress(uint32_t number, ByteReader& body);
   void on_done(uint32_t number, const Status& status);
   void fail(const Status& status);
   void cancel_nodes();
@@ -71,7 +83,9 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
   Status status_;
   fiber::WaitPoint changed_;
   uint64_t started_ns_ = 0;
-  ScanStatistics statistics_;
+  uint64_t ended_ns_ = 0;
+  ScanStatistics received_;  // what the client itself counts
+  std::string plan_;
   std::shared_ptr<ScanRun> self_;
 };
 

@@ -1,9 +1,13 @@
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <set>
+#include <thread>
 
 #include <loam/client/scan.h>
 
 #include "client-lib/src/api/cluster_test_fixture.h"
+#include "common/base/env.h"
 
 namespace loam::client {
 namespace {
@@ -56,6 +60,78 @@ TEST_F(ScanTest, ProjectsSelectedRowsOnce) {
   EXPECT_GE(statistics.records, 5'000u);
   EXPECT_GT(statistics.bytes, 0u);
   EXPECT_GT(statistics.elapsed_ns, 0u);
+}
+
+TEST_F(ScanTest, ExplainsAndLimitsTime) {
+  const Table table = accounts();
+  fill_mixed(*client_, table, 5'000);
+  Query query;
+  query.with_key = true;
+  query.where.where(1, PredicateOp::kContains, {Value::text("1")});
+  ScanOptions options;
+  options.explain = true;
+  auto explained = client_->scan(table, query, options).value();
+  EXPECT_EQ(explained.next().value(), nullptr);
+  EXPECT_NE(explained.plan().find("through the text"), std::string::npos) << explained.plan();
+  EXPECT_EQ(explained.statistics().records, 0u);
+
+  options = {};
+  options.credits = 1;
+  options.time_limit_ns = 1;
+  auto late = client_->scan(table, query, options).value();
+  EXPECT_EQ(late.collect().status().code(), StatusCode::kTimeout);
+  options.time_limit_ns = 30'000'000'000;
+  auto in_time = client_->scan(table, query, options).value();
+  EXPECT_TRUE(in_time.collect().ok());
+  EXPECT_EQ(in_time.statistics().pages, in_time.statistics().pages_total);
+  EXPECT_GT(in_time.statistics().busy_ns, 0u);
+}
+
+TEST_F(ScanTest, TellsHowFarTheNodesAre) {
+  const Table table = accounts();
+  fill_mixed(*client_, table, 5'000);
+  Query query;
+  query.select.assign(100, 0);  // more chunks than credits: the nodes wait for this reader
+  std::atomic<uint64_t> told = 0;
+  ScanOptions options;
+  options.credits = 1;
+  options.progress_interval_ns = 1;  // as often as nodes tell
+  options.on_progress = [&told](const ScanStatistics& so_far) {
+    EXPECT_LE(so_far.pages, so_far.pages_total);
+    told.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count
+  };
+  auto stream = client_->scan(table, query, options).value();
+  const uint64_t deadline_ns = Env::now_ns() + 20'000'000'000;
+  while (told.load(std::memory_order_relaxed) < 3 && Env::now_ns() < deadline_ns) {  // relaxed: a count
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));                       // poll interval
+  }
+  EXPECT_GE(told.load(std::memory_order_relaxed), 3u);  // relaxed: a count
+  EXPECT_LT(stream.statistics().pages, stream.statistics().pages_total + 1);
+  EXPECT_TRUE(stream.collect().ok());
+}
+
+// All rows lie in one page, so one of the scan threads sends nearly everything, with its share of the credits.
+TEST(ScanThreads, TheLastOneAtWorkNeverRunsOutOfCredits) {
+  for (const uint32_t credits : {3u, 8u}) {
+    TestCluster cluster(1, uint64_t{96} << 20, 4);
+    const auto client = cluster.client();
+    const Table table =
+        client
+            ->create_table(
+                "accounts", TableKind::kTransactional,
+                Schema::make({{"balance", FieldType::kInt64, false}, {"note", FieldType::kText, true}}).value())
+            .value();
+    fill_mixed(*client, table, 5'000);
+    Query query;
+    query.select.assign(200, 0);
+    ScanOptions options;
+    options.credits = credits;
+    options.time_limit_ns = 20'000'000'000;
+    auto stream = client->scan(table, query, options).value();
+    const auto chunks = stream.collect();
+    ASSERT_TRUE(chunks.ok()) << chunks.status().to_string();
+    EXPECT_GT(chunks->size(), 20u);
+  }
 }
 
 TEST_F(ScanTest, MergesAggregatesAndGroupsOverNodes) {

@@ -49,20 +49,17 @@ class PendingRecord final : public Pending<Record> {
 
 // ---- Transaction::Impl ---------------------------------------------------------------------------------------------
 
-Result<Transaction> Transaction::Impl::begin(Engine& engine, bool read_only) {
+Result<Transaction> Transaction::Impl::begin(Client::Impl& client, bool read_only) {
+  Engine& engine = client.engine();
   engine.counters().round_trips.add(1);
   if (read_only) {
     LOAM_ASSIGN_OR_RETURN(std::shared_ptr<SnapshotLease> lease, engine.lease_snapshot());
     engine.counters().read_only.add(1);
-    auto snapshot = lease->snapshot();
-    auto session = lease->session();
-    return Transaction(
-        std::make_unique<Impl>(engine, std::move(session), TransactionId(), std::move(snapshot), std::move(lease)));
+    return Transaction(std::make_unique<Impl>(client, lease->session(), lease->begun(), lease));
   }
   LOAM_ASSIGN_OR_RETURN(Engine::Begun begun, engine.begin(false));
   engine.counters().begun.add(1);
-  return Transaction(std::make_unique<Impl>(engine, std::move(begun.session), begun.answer.id,
-                                            std::move(begun.answer.snapshot), nullptr));
+  return Transaction(std::make_unique<Impl>(client, std::move(begun.session), begun.answer, nullptr));
 }
 
 Transaction::Impl::~Impl() {
@@ -144,20 +141,29 @@ Status Transaction::Impl::commit() {
     leave();
     return session_->status();
   }
-  Status status = CommitRun::commit(engine_, session_, {id_, session_->id(), snapshot_, engine_.catalog().catalog()},
-                                    std::move(writes_));
+  auto changes = index_changes(index_user(), writes_);
+  if (!changes.ok()) {
+    give_back();
+    return changes.status();
+  }
+  Status status =
+      CommitRun::commit(engine_, session_, {id_, session_->id(), snapshot_, engine_.catalog().catalog(), seen_by_all_},
+                        std::move(writes_), std::move(changes).value());
   leave();
   return status;
+}
+
+void Transaction::Impl::give_back() {
+  session_->manager().give_back(id_);
+  engine_.counters().aborted.add(1);
+  leave();
 }
 
 void Transaction::Impl::abort() {
   if (std::exchange(finished_, true)) return;
   lease_.reset();
   if (read_only()) return;
-  // Nothing was sent yet: the id is all there is to give back.
-  session_->manager().give_back(id_);
-  engine_.counters().aborted.add(1);
-  leave();
+  give_back();
 }
 
 void Transaction::Impl::leave() { engine_.admission().leave(); }

@@ -5,8 +5,10 @@
 
 #include <loam/client/transaction.h>
 
+#include "client-lib/src/api/client_impl.h"
 #include "client-lib/src/core/write_buffer.h"
 #include "client-lib/src/driver/engine.h"
+#include "client-lib/src/index/index_changes.h"
 
 namespace loam::client {
 
@@ -15,14 +17,20 @@ namespace loam::client {
 class Transaction::Impl {
  public:
   /// In a fiber.
-  static Result<Transaction> begin(Engine& engine, bool read_only);
+  static Result<Transaction> begin(Client::Impl& client, bool read_only);
 
-  Impl(Engine& engine, std::shared_ptr<Session> session, TransactionId id, std::shared_ptr<const Snapshot> snapshot,
+  /// `lease`: of a read-only one.
+  Impl(Client::Impl& client, std::shared_ptr<Session> session, const BeginAnswer& begun,
        std::shared_ptr<SnapshotLease> lease)
-      : engine_(engine),
+      : engine_(client.engine()),
+        apart_(client.trees().of_transaction(begun.id)),
+        trees_(apart_ ? *apart_ : client.trees()),
         session_(std::move(session)),
-        id_(id),
-        snapshot_(std::move(snapshot)),
+        id_(begun.id),
+        snapshot_(begun.snapshot),
+        catalog_version_(begun.catalog_version),
+        seen_by_all_(begun.seen_by_all),
+        indexes_(client.engine().catalog().indexes()),
         lease_(std::move(lease)) {}
   ~Impl();
 
@@ -39,6 +47,9 @@ class Transaction::Impl {
   Status check_read(const Table& table) const;
   /// The same for writing.
   Status check_write(const Table& table) const;
+  /// And of an index.
+  Status check_read(const Index& index) const;
+  IndexUser index_user() { return {engine_, trees_, session_, snapshot_, *indexes_, seen_by_all_}; }
   /// The record, if the own writes tell all of it that is asked for.
   std::optional<Result<Record>> own(const Table& table, Key key) const;
   /// The own write of some fields that what is read is to be shown with.
@@ -52,13 +63,20 @@ class Transaction::Impl {
   void abort();
 
  private:
+  /// Nothing was sent yet: the id is all there is to give back.
+  void give_back();
   /// Gives the place among the open transactions back.
   void leave();
 
   Engine& engine_;
+  const std::shared_ptr<Trees> apart_;
+  Trees& trees_;
   const std::shared_ptr<Session> session_;  // that it began under
   const TransactionId id_;
   std::shared_ptr<const Snapshot> snapshot_;
+  const wire::CatalogVersion catalog_version_;  // at its begin
+  const Version seen_by_all_;                   // at its begin
+  const std::shared_ptr<const IndexCatalog> indexes_;
   std::shared_ptr<SnapshotLease> lease_;  // of read-only ones
   WriteBuffer writes_;
   bool finished_ = false;

@@ -18,6 +18,7 @@ void BeginGroup::answer(const wire::Begun& begun) const {
   BeginAnswer answer;
   answer.snapshot = std::make_shared<const Snapshot>(begun.snapshot);
   answer.catalog_version = begun.catalog_version;
+  answer.seen_by_all = begun.seen_by_all;
   for (uint64_t i = 0; i < count; ++i) {
     answer.id = TransactionId(first + i);
     read_write[i]->on_begun(answer);

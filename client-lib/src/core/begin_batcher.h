@@ -19,6 +19,7 @@ struct BeginAnswer {
   std::shared_ptr<const Snapshot> snapshot;
   uint64_t snapshot_number = 0;  ///< of read-only ones: what is released in the end
   wire::CatalogVersion catalog_version = 0;
+  Version seen_by_all{};  ///< every open and later snapshot sees versions up to here (R13)
 };
 
 /// Who waits for a begin; lies with the waiter until on_begun.

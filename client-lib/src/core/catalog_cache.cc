@@ -26,7 +26,36 @@ Status check_table_name(std::string_view name) {
   return ok_status();
 }
 
-CatalogCache::CatalogCache() : catalog_(std::make_shared<const wire::Catalog>()) {}
+namespace {
+
+/// kMalformed: one of no table, or of no field.
+Result<std::shared_ptr<const IndexCatalog>> find_indexes(const wire::Catalog& catalog,
+                                                         const std::map<std::string, Table, std::less<>>& tables) {
+  auto indexes = std::make_shared<IndexCatalog>();
+  for (const wire::TableInfo& info : catalog.tables) {
+    const wire::IndexDefinition& definition = info.index;
+    if (!definition) continue;
+    const auto of =
+        std::ranges::find_if(tables, [&](const auto& entry) { return entry.second.id() == definition.table; });
+    if (of == tables.end()) return Status(StatusCode::kMalformed, "index " + info.name + " is of no table");
+    Index::Description description{info.id, info.name, of->second, {}, definition.unique, definition.ready_since};
+    for (const wire::IndexPart& part : definition.parts) {
+      if (part.field >= of->second.schema().size()) {
+        return Status(StatusCode::kMalformed, "index " + info.name + " is of no field");
+      }
+      description.parts.push_back({part.field, part.descending});
+    }
+    const Index index(std::make_shared<const Index::Description>(std::move(description)));
+    indexes->by_name.emplace(info.name, index);
+    indexes->of_table[definition.table].push_back(index);
+  }
+  return std::shared_ptr<const IndexCatalog>(std::move(indexes));
+}
+
+}  // namespace
+
+CatalogCache::CatalogCache()
+    : catalog_(std::make_shared<const wire::Catalog>()), indexes_(std::make_shared<const IndexCatalog>()) {}
 
 Status CatalogCache::install(wire::Catalog catalog, uint64_t manager_epoch) {
   const bool same_epoch = manager_epoch == manager_epoch_ && !by_name_.empty();
@@ -50,6 +79,7 @@ Status CatalogCache::install(wire::Catalog catalog, uint64_t manager_epoch) {
       return {StatusCode::kMalformed, "a catalog that lists table " + info.name + " twice"};
     }
   }
+  LOAM_ASSIGN_OR_RETURN(indexes_, find_indexes(catalog, by_name));
   by_name_ = std::move(by_name);
   // A commit manager that remembers nothing counts its versions anew.
   newest_ = same_epoch ? std::max(newest_, catalog.version) : catalog.version;
@@ -75,7 +105,7 @@ std::optional<Table> CatalogCache::find(TableId id) const {
 std::vector<Table> CatalogCache::tables() const {
   std::vector<Table> tables;
   for (const auto& [name, table] : by_name_) {
-    if (!wire::is_system_name(name)) tables.push_back(table);
+    if (!wire::is_system_name(name) && !indexes_->by_name.contains(name)) tables.push_back(table);
   }
   return tables;
 }

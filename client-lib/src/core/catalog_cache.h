@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <loam/client/index.h>
 #include <loam/client/table.h>
 
 #include "common/base/ids.h"
@@ -15,6 +16,18 @@
 #include "common/wire/catalog.h"
 
 namespace loam::client {
+
+/// The indexes of one version of the catalog. Immutable, shared.
+struct IndexCatalog {
+  std::map<std::string, Index, std::less<>> by_name;
+  std::map<TableId, std::vector<Index>> of_table;  ///< by the table that they are of
+
+  /// Null: it has none.
+  const std::vector<Index>* of(TableId table) const {
+    const auto found = of_table.find(table);
+    return found == of_table.end() ? nullptr : &found->second;
+  }
+};
 
 /// Tables, nodes and the shard map at one version. One thread; shared out as immutable catalogs, so
 /// that a commit that is under way keeps the map that it began with.
@@ -31,10 +44,11 @@ class CatalogCache {
   bool stale() const { return newest_ > catalog_->version; }
 
   const std::shared_ptr<const wire::Catalog>& catalog() const { return catalog_; }
-  /// System tables are found too; whoever serves applications hides them.
+  const std::shared_ptr<const IndexCatalog>& indexes() const { return indexes_; }
+  /// System tables, and those of indexes, are found too; whoever serves applications hides them.
   std::optional<Table> find(std::string_view name) const;
   std::optional<Table> find(TableId id) const;
-  /// In the order of names, without those of the system.
+  /// In the order of names, without those of the system and of indexes.
   std::vector<Table> tables() const;
   const wire::NodeInfo* node(NodeId id) const;
   /// Whether another id would serve a read-write transaction better: this one's undo record belongs on a node that is
@@ -44,6 +58,7 @@ class CatalogCache {
  private:
   std::shared_ptr<const wire::Catalog> catalog_;
   std::map<std::string, Table, std::less<>> by_name_;
+  std::shared_ptr<const IndexCatalog> indexes_;
   wire::CatalogVersion newest_ = 0;
   uint64_t manager_epoch_ = 0;  // of the catalog
 };

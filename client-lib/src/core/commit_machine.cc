@@ -23,8 +23,8 @@ bool passing(StatusCode code) {
 
 }  // namespace
 
-CommitMachine::CommitMachine(Context context, WriteBuffer writes)
-    : context_(std::move(context)), writes_(std::move(writes)) {}
+CommitMachine::CommitMachine(Context context, WriteBuffer writes, std::vector<IndexChange> index_changes)
+    : context_(std::move(context)), writes_(std::move(writes)), index_changes_(std::move(index_changes)) {}
 
 std::string CommitMachine::describe_id() const { return "transaction " + std::to_string(context_.id.value); }
 
@@ -58,7 +58,7 @@ void CommitMachine::push_mark(UndoState state) { push_undo_write(WriteKind::kMar
 void CommitMachine::start() {
   LOAM_CHECK(phase_ == Phase::kIdle && !writes_.empty(), "a commit starts once, and with something to write");
   const wire::ShardMap& shards = context_.catalog->shards;
-  UndoRecord undo{context_.session, UndoState::kPending, {}, {}};
+  UndoRecord undo{context_.session, UndoState::kPending, {}, index_changes_};
   undo.records.reserve(writes_.size());
   items_.reserve(writes_.size());
   undo_node_ = shards.owner(wire::kTransactionTableId, Key(context_.id.value));
@@ -108,6 +108,13 @@ void CommitMachine::send_writes() {
   }
 }
 
+void CommitMachine::change_indexes() {
+  if (index_changes_.empty()) return send_mark();
+  phase_ = Phase::kIndex;
+  indexed_ = true;
+  push(NodeId(), kSingle).message = IndexWork{};
+}
+
 void CommitMachine::send_mark() {
   phase_ = Phase::kMark;
   push_mark(UndoState::kCommitted);
@@ -134,6 +141,20 @@ void CommitMachine::send_revert(uint32_t batch, uint64_t delay_ns) {
 }
 
 void CommitMachine::begin_undo() {
+  repeats_ = 0;
+  if (indexed_) return undo_indexes(0);
+  undo_records();
+}
+
+/// Before the records: while they are claimed, nobody else changes their entries (R27).
+void CommitMachine::undo_indexes(uint64_t delay_ns) {
+  phase_ = Phase::kUndoIndex;
+  Outgoing& out = push(NodeId(), kSingle);
+  out.delay_ns = delay_ns;
+  out.message = IndexWork{true};
+}
+
+void CommitMachine::undo_records() {
   phase_ = Phase::kUndo;
   for (uint32_t batch = 0; batch < batches_.size(); ++batch) send_revert(batch, 0);
   if (open_ == 0) complete(false);
@@ -236,7 +257,22 @@ void CommitMachine::after_write(Batch& batch, std::span<const WriteResult> resul
 
 void CommitMachine::writes_answered() {
   if (open_ != 0) return;
-  if (failure_.ok()) return send_mark();
+  if (failure_.ok()) return change_indexes();
+  begin_undo();
+}
+
+void CommitMachine::on_indexed(const Status& status) {
+  if (phase_ == Phase::kIndex && status.ok()) return send_mark();
+  if (phase_ == Phase::kUndoIndex && status.ok()) return undo_records();
+  if (phase_ != Phase::kIndex && phase_ != Phase::kUndoIndex) return;
+  if (status == StatusCode::kFenced) return give_up(status);
+  if (status == StatusCode::kUnknownOutcome) {  // late, it would come after its undo
+    return give_up({StatusCode::kFenced, describe_id() + " was given up: " + std::string(status.message())});
+  }
+  if (phase_ == Phase::kUndoIndex) {
+    return repeat_or_give_up(repeats_, status, [this](uint64_t delay_ns) { undo_indexes(delay_ns); });
+  }
+  fail(status);
   begin_undo();
 }
 

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "client-lib/src/core/index_change.h"
 #include "client-lib/src/core/undo_record.h"
 #include "client-lib/src/core/write_buffer.h"
 #include "common/base/ids.h"
@@ -31,37 +32,56 @@ inline constexpr size_t kWriteBatchBytes = 1 << 20;
 inline constexpr uint32_t kMaxRepeats = 9;
 inline constexpr uint64_t kFirstRepeatNs = 10'000'000;
 
+/// The transaction's index changes are to be made, or undone: a walk through trees, which the driver makes. All or
+/// some of them may have been made before.
+struct IndexWork {
+  bool undo = false;
+};
+
 /// A message that a machine wants sent.
 struct Outgoing {
   uint32_t token = 0;     ///< comes back with the answer
-  NodeId node;            ///< NodeId(0): the commit manager
+  NodeId node;            ///< NodeId(0): the commit manager, or several
   uint64_t delay_ns = 0;  ///< send it so much later
-  std::variant<wire::PlainWrite, wire::Write, wire::Revert, wire::Complete, wire::Cleared> message;
+  std::variant<wire::PlainWrite, wire::Write, wire::Revert, wire::Complete, wire::Cleared, IndexWork> message;
 };
 
 /// One transaction from commit() to its end.
 ///
-///     undo record → every write, all answers in → mark → complete at the CM → *answered* → clear → tell the CM → over
-///          │                 │                       │ refused          │
-///          │                 └──── any failed ───────┴──→ undo → complete as aborted → clear → tell the CM → over
-///          └─ refused ──────────────────────────────────────────┘   (answered when all is undone)
+///     undo record → every write, all answers in → indexes → mark → complete → *answered* → clear → tell the CM → over
+///          │                 │                       │        │ refused
+///          │                 └──── any failed ───────┴────────┴─→ undo indexes, then records → complete as aborted →
+///          └─ refused ────────────────────────────────────────────────────────────────┘   clear → tell the CM → over
+///     (answered when all is undone)
 ///     a write's answer lost, or a session fenced: the machine gives up, recovery finishes (R2)
 ///     the mark's answer lost: swap pending → aborted by exact version; the swap's result decides (R4)
 ///
 /// The driver calls start() once, then next() until it gives none, and reports for every message but wire::Cleared
-/// (which has no answer) exactly one of on_answer, on_refused, on_lost; and again next() after each report.
+/// (which has no answer) exactly one of on_answer, on_refused, on_lost, and for IndexWork on_indexed; and again next()
+/// after each report.
 ///
 /// Owner: the driver, until finished(). One thread. Bytes of messages point into the machine. Allocates; no I/O, no
-/// clock, no randomness. Index entries (6/7) join the undo record and come between writes and mark, and first in an
-/// undo.
+/// clock, no randomness.
 ///
-/// Invariants: (1) no mark is sent before every write was answered kOk; (2) no revert is sent before every write sent
-/// has an answer; (3) the id is completed as committed only after the mark is known to stand, as aborted only when
-/// nothing of it remains and the mark can no longer be made; (4) result() is set exactly once; ok only after the CM's
-/// acknowledgement.
+/// Invariants: (1) no mark is sent before every write was answered kOk and every index change was made; (2) no revert
+/// is sent before every write sent has an answer, and the index changes are undone if any may have been made (R27); (3)
+/// the id is completed as committed only after the mark is known to stand, as aborted only when nothing of it remains
+/// and the mark can no longer be made; (4) result() is set exactly once; ok only after the CM's acknowledgement.
 class CommitMachine {
  public:
-  enum class Phase : uint8_t { kIdle, kUndoRecord, kWrite, kMark, kResolve, kUndo, kComplete, kClear, kOver };
+  enum class Phase : uint8_t {
+    kIdle,
+    kUndoRecord,
+    kWrite,
+    kIndex,
+    kMark,
+    kResolve,
+    kUndoIndex,
+    kUndo,
+    kComplete,
+    kClear,
+    kOver
+  };
 
   /// What the machine works for. `shards` lies in a catalog that may change: owners are looked up when needed.
   struct Context {
@@ -69,9 +89,10 @@ class CommitMachine {
     SessionId session;
     std::shared_ptr<const Snapshot> snapshot;
     std::shared_ptr<const wire::Catalog> catalog;
+    Version seen_by_all{};  ///< of its begin (R27)
   };
 
-  CommitMachine(Context context, WriteBuffer writes);
+  CommitMachine(Context context, WriteBuffer writes, std::vector<IndexChange> index_changes = {});
   CommitMachine(const CommitMachine&) = delete;
   CommitMachine& operator=(const CommitMachine&) = delete;
 
@@ -86,8 +107,13 @@ class CommitMachine {
   void on_refused(uint32_t token, const Status& status);
   /// The request was sent and its answer will not come: it may have had its effect, or still have it.
   void on_lost(uint32_t token, const Status& status);
+  /// kUnknownOutcome: some of it may still happen. Any other error: what was not made will never be.
+  void on_indexed(const Status& status);
   /// The session has ended, nothing can be sent any more: the rest is recovery's. At any time instead of another event.
   void abandon(const Status& status);
+
+  const Context& context() const { return context_; }
+  const std::vector<IndexChange>& index_changes() const { return index_changes_; }
 
   /// For the application. Nothing until it is known.
   const std::optional<Status>& result() const { return result_; }
@@ -134,9 +160,12 @@ class CommitMachine {
   // Steps, in the order of the picture above.
   void send_undo_record();
   void send_writes();
+  void change_indexes();
   void send_mark();
   void send_resolve();
   void begin_undo();
+  void undo_indexes(uint64_t delay_ns);
+  void undo_records();
   void send_revert(uint32_t batch, uint64_t delay_ns);
   void complete(bool committed);
   void send_complete(uint64_t delay_ns);
@@ -165,6 +194,7 @@ class CommitMachine {
 
   const Context context_;
   const WriteBuffer writes_;
+  const std::vector<IndexChange> index_changes_;
   NodeId undo_node_;
   Buffer undo_row_;
   std::vector<Item> items_;
@@ -176,6 +206,7 @@ class CommitMachine {
   bool undo_unknown_ = false;  // the undo record's insert was lost: there may be one
   uint32_t open_ = 0;          // messages sent and not yet answered
   uint32_t repeats_ = 0;       // of the present single-message step
+  bool indexed_ = false;       // index changes may have been made
   bool committed_ = false;     // the mark stands
   bool cleared_ = false;
   bool given_up_ = false;

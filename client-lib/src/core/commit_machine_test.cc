@@ -54,6 +54,8 @@ class Peer {
   UndoState undo_state{};
   std::vector<bool> completed;  // outcomes that the CM was told
   bool cleared = false;
+  bool has_index = false;  // the transaction changes one
+  bool indexed = false;    // some of its changes are made
   StatusCode refusal = StatusCode::kNoSpace;
   size_t messages = 0;
 
@@ -74,6 +76,7 @@ class Peer {
       for (const auto& operation : write->operations) results.push_back(apply_write(operation));
     } else if (const auto* revert = std::get_if<wire::Revert>(&out.message)) {
       reverted_ = true;
+      EXPECT_FALSE(indexed) << "records are free before their index entries are undone";
       for (const RecordId& record : revert->records) {
         const auto found = records.find(record);
         if (found != records.end() && found->second == kId.value) restore(record);
@@ -81,6 +84,8 @@ class Peer {
       }
     } else if (const auto* complete = std::get_if<wire::Complete>(&out.message)) {
       completed.push_back(complete->outcomes.at(0).committed);
+    } else if (const auto* index = std::get_if<IndexWork>(&out.message)) {
+      indexed = !index->undo;
     } else {
       EXPECT_FALSE(completed.empty()) << "cleared before it was complete";
       cleared = true;
@@ -112,6 +117,8 @@ class Peer {
     }
     if (undo_.state == UndoState::kCommitted) {
       EXPECT_EQ(written(), std::set<RecordId>(undo_.records.begin(), undo_.records.end())) << "marked too early";
+      EXPECT_EQ(indexed, has_index) << "marked before its index entries are there";
+      EXPECT_EQ(undo_.index_changes.empty(), !has_index) << "nobody else could undo them";
     }
     undo_state = undo_.state;
     undo_version = next_version_++;
@@ -148,8 +155,11 @@ class Peer {
 
 /// Runs one commit to its end; message number n meets fates[n], later ones are answered.
 struct CommitRun {
-  explicit CommitRun(WriteBuffer writes)
-      : machine({kId, kSession, std::make_shared<const Snapshot>(Version(49)), catalog()}, std::move(writes)) {}
+  explicit CommitRun(WriteBuffer writes, std::vector<IndexChange> index_changes = {})
+      : machine({kId, kSession, std::make_shared<const Snapshot>(Version(49)), catalog()}, std::move(writes),
+                index_changes) {
+    peer.has_index = !index_changes.empty();
+  }
 
   void go() {
     machine.start();
@@ -176,11 +186,19 @@ struct CommitRun {
       // A node that fails in the middle of a batch answers with one error: the machine must not trust it to mean that
       // nothing was written.
       if (std::holds_alternative<wire::Write>(message.message)) peer.apply(message);
+      if (const auto* index = std::get_if<IndexWork>(&message.message)) {
+        if (!index->undo) peer.apply(message);  // some of it
+        return machine.on_indexed({peer.refusal, "refused by the test"});
+      }
       if (!one_way) machine.on_refused(message.token, {peer.refusal, "refused by the test"});
       return;
     }
     std::vector<WriteResult> results;
     if (fate == Fate::kAnswered || fate == Fate::kLostAfter) results = peer.apply(message);
+    if (std::holds_alternative<IndexWork>(message.message)) {
+      return machine.on_indexed(fate == Fate::kAnswered ? ok_status()
+                                                        : Status(StatusCode::kUnknownOutcome, "lost by the test"));
+    }
     if (fate == Fate::kArrivesLate && !std::holds_alternative<wire::Write>(message.message)) late.push_back(message);
     if (one_way) return;
     if (fate == Fate::kAnswered) {
@@ -199,6 +217,7 @@ struct CommitRun {
       EXPECT_EQ(peer.completed, std::vector<bool>{true}) << "ok without the commit manager's acknowledgement";
     }
     for (const bool committed : peer.completed) {
+      EXPECT_EQ(peer.indexed, committed && peer.has_index) << "an index that says something else than the records";
       if (committed) {
         EXPECT_EQ(peer.written(), expected);
         EXPECT_TRUE(result.ok() || result == StatusCode::kUnknownOutcome) << result.to_string();
@@ -250,7 +269,9 @@ struct Case {
 };
 
 // Alternatives of Outgoing::message.
-constexpr size_t kPlain = 0, kWrite = 1, kRevert = 2, kComplete = 3, kCleared = 4;
+constexpr size_t kPlain = 0, kWrite = 1, kRevert = 2, kComplete = 3, kCleared = 4, kIndex = 5;
+
+std::vector<IndexChange> index_changes() { return {{TableId(1030), Key(1), false, false, "key"}}; }
 
 TEST(CommitMachine, CommitsInTheOrderOfR1) {
   const Case c;
@@ -262,6 +283,41 @@ TEST(CommitMachine, CommitsInTheOrderOfR1) {
   EXPECT_EQ(run.sent, (std::vector<size_t>{kPlain, kWrite, kWrite, kPlain, kComplete, kPlain, kCleared}));
   EXPECT_TRUE(run.peer.cleared);
   run.check(c.records);
+}
+
+TEST(CommitMachine, ChangesIndexesBetweenWritesAndMark) {
+  const Case c;
+  CommitRun run(Case::writes(), index_changes());
+  Case::fill(run.peer);
+  run.go();
+  EXPECT_TRUE(run.machine.result()->ok()) << run.machine.result()->to_string();
+  EXPECT_EQ(run.sent, (std::vector<size_t>{kPlain, kWrite, kWrite, kIndex, kPlain, kComplete, kPlain, kCleared}));
+  run.check(c.records);
+}
+
+TEST(CommitMachine, AValueThatAnotherRecordHasTakesEverythingBack) {
+  CommitRun run(Case::writes(), index_changes());
+  Case::fill(run.peer);
+  run.peer.refusal = StatusCode::kAlreadyExists;
+  run.fates[3] = Fate::kRefused;
+  run.go();
+  EXPECT_EQ(run.machine.result()->code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(run.sent, (std::vector<size_t>{kPlain, kWrite, kWrite, kIndex, kIndex, kRevert, kRevert, kComplete, kPlain,
+                                           kCleared}));
+  run.check({});
+}
+
+// R2: late, it would come after its undo.
+TEST(CommitMachine, AnIndexChangeThatMayComeLateIsLeftToRecovery) {
+  for (const Fate fate : {Fate::kLostBefore, Fate::kLostAfter}) {
+    CommitRun run(Case::writes(), index_changes());
+    Case::fill(run.peer);
+    run.fates[3] = fate;
+    run.go();
+    EXPECT_TRUE(run.machine.session_given_up());
+    EXPECT_EQ(run.machine.doubt(), CommitMachine::Doubt::kNotCommitted);
+    EXPECT_TRUE(run.peer.completed.empty());
+  }
 }
 
 TEST(CommitMachine, AnswersOnlyAfterTheAcknowledgement) {
@@ -484,20 +540,22 @@ TEST(CommitMachine, LargeTransactionsTravelInSeveralMessages) {
             kRecords / kWriteBatchOperations + 1);
 }
 
-// Every fate for every message, and for every pair of messages, with and without a conflicting record.
+// Every fate for every message, and for every pair of messages: of a plain commit (0), of one with a conflicting record
+// (1), of one with an index (2).
 TEST(CommitMachine, SurvivesEveryPairOfFaults) {
   constexpr std::array kFates = {Fate::kAnswered, Fate::kRefused, Fate::kLostBefore, Fate::kLostAfter,
                                  Fate::kArrivesLate};
   constexpr std::array kRefusals = {StatusCode::kNoSpace, StatusCode::kOverloaded, StatusCode::kFenced};
   const Case c;
   size_t runs = 0, ok = 0, given_up = 0, resolved = 0;
-  for (const bool conflict : {false, true}) {
+  for (const int trait : {0, 1, 2}) {
+    const bool conflict = trait == 1;
     for (const StatusCode refusal : kRefusals) {
-      for (size_t first = 0; first < 9; ++first) {
-        for (size_t second = first; second < 10; ++second) {
+      for (size_t first = 0; first < 10; ++first) {
+        for (size_t second = first; second < 11; ++second) {
           for (const Fate a : kFates) {
             for (const Fate b : kFates) {
-              CommitRun run(Case::writes());
+              CommitRun run(Case::writes(), trait == 2 ? index_changes() : std::vector<IndexChange>());
               Case::fill(run.peer);
               if (conflict) run.peer.records[{TableId(1024), Key(1)}] = 60;
               run.peer.refusal = refusal;
@@ -506,9 +564,9 @@ TEST(CommitMachine, SurvivesEveryPairOfFaults) {
               run.go();
               run.check(c.records);
               if (HasFailure()) {
-                FAIL() << "conflict " << conflict << ", refusal " << to_string(refusal) << ", message " << first
-                       << " fate " << static_cast<int>(a) << ", message " << second << " fate " << static_cast<int>(b)
-                       << ": " << run.machine.result()->to_string();
+                FAIL() << "trait " << trait << ", refusal " << to_string(refusal) << ", message " << first << " fate "
+                       << static_cast<int>(a) << ", message " << second << " fate " << static_cast<int>(b) << ": "
+                       << run.machine.result()->to_string();
               }
               ++runs;
               ok += run.machine.result()->ok() ? 1 : 0;

@@ -46,8 +46,7 @@ bool RecoveryMachine::next(RecoveryMessage& out) {
   return true;
 }
 
-void RecoveryMachine::push(NodeId node, uint32_t token,
-                           std::variant<wire::PlainRead, wire::PlainWrite, wire::Revert> message) {
+void RecoveryMachine::push(NodeId node, uint32_t token, RecoveryMessage::Body message) {
   outgoing_.push_back({token, node, std::move(message)});
   ++open_;
 }
@@ -76,6 +75,7 @@ void RecoveryMachine::insert() {
   phase_ = Phase::kInsert;
   undo_version_ = Version();
   records_.clear();
+  index_changes_.clear();
   undo_row_ = UndoRecord{task_.session, UndoState::kAborted, {}, {}}.encode().value();
   wire::PlainWrite::Operation& operation = push_write(WriteKind::kInsert);
   operation.undo = true;  // the one step of recovery that needs room: a node may be full
@@ -87,9 +87,25 @@ void RecoveryMachine::swap() {
   push_write(WriteKind::kMark).mark = static_cast<uint8_t>(UndoState::kAborted);
 }
 
+/// Index entries first: while the records are claimed, nobody else changes theirs (R27).
 void RecoveryMachine::revert() {
-  phase_ = Phase::kRevert;
   undo_row_ = {};
+  if (index_changes_.empty()) return revert_records();
+  phase_ = Phase::kUndoIndexes;
+  push(NodeId(), kSingle, IndexUndo{task_.id, index_changes_});
+}
+
+void RecoveryMachine::on_index_undone(const Status& status) {
+  if (phase_ != Phase::kUndoIndexes) return;
+  --open_;
+  if (status == StatusCode::kFenced) return finish(End::kFenced, status);
+  if (status.ok()) Env::pause_point("recoverer.indexes_undone");
+  indexes_undone_ = status;
+  revert_records();
+}
+
+void RecoveryMachine::revert_records() {
+  phase_ = Phase::kRevert;
   const wire::ShardMap& shards = catalog_->shards;
   std::sort(records_.begin(), records_.end(), [&](const wire::RecordId& a, const wire::RecordId& b) {
     return shards.owner(a.table, a.key) < shards.owner(b.table, b.key);
@@ -104,7 +120,12 @@ void RecoveryMachine::revert() {
   for (uint32_t i = 0; i < batches_.size(); ++i) {
     push(batches_[i].node, i, wire::Revert{task_.id, batches_[i].records});
   }
-  if (batches_.empty()) report(false);
+  if (batches_.empty()) reverted_all();
+}
+
+void RecoveryMachine::reverted_all() {
+  if (indexes_undone_.ok()) return report(false);
+  postpone(NodeId(), indexes_undone_);
 }
 
 void RecoveryMachine::report(bool committed) {
@@ -147,9 +168,6 @@ void RecoveryMachine::after_read(const wire::ReadResult& result) {
   undo_version_ = result.version;
   if (task_.kind == Kind::kUncleared) return clear();
   auto undo = UndoRecord::decode(result.row);
-  if (undo.ok() && !undo->index_entries.empty()) {
-    undo = Status(StatusCode::kMalformed, "it names index entries, which this version does not know");
-  }
   if (!undo.ok() && unreadable_is_lost_) return report(false);
   if (!undo.ok()) {
     return finish(End::kUnreadable, {StatusCode::kMalformed, "the undo record of " + describe() + " cannot be read: " +
@@ -157,6 +175,7 @@ void RecoveryMachine::after_read(const wire::ReadResult& result) {
   }
   if (undo->state == UndoState::kCommitted) return report(true);
   records_ = std::move(undo->records);
+  index_changes_ = std::move(undo->index_changes);
   if (undo->state == UndoState::kAborted) return revert();
   swap();
 }
@@ -209,7 +228,7 @@ void RecoveryMachine::on_revert(uint32_t token, std::span<const WriteResult> res
   }
   --open_;
   reverted_ += results.size();
-  if (open_ == 0 && end_ == End::kNone) report(false);
+  if (open_ == 0 && end_ == End::kNone) reverted_all();
 }
 
 void RecoveryMachine::on_failure(uint32_t token, const Status& status) {

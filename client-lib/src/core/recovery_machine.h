@@ -23,17 +23,26 @@ namespace loam::client {
 /// Records of one Revert message: a node's batch stays short.
 inline constexpr size_t kRevertBatchRecords = 1'024;
 
+/// What the transaction did to indexes is to be undone: a walk through trees, which the driver makes. The changes lie
+/// in the machine.
+struct IndexUndo {
+  TransactionId transaction;
+  std::span<const IndexChange> changes;
+};
+
 /// A message that a recovery machine wants sent.
 struct RecoveryMessage {
+  using Body = std::variant<wire::PlainRead, wire::PlainWrite, wire::Revert, IndexUndo>;
   uint32_t token = 0;  ///< comes back with the answer
-  NodeId node;         ///< NodeId(0): nobody owns the record at present
-  std::variant<wire::PlainRead, wire::PlainWrite, wire::Revert> message;
+  NodeId node;         ///< NodeId(0): nobody owns the record at present, or it goes to several
+  Body message;
 };
 
 /// One attempt to end one transaction. Its session is fenced at every node, so that its client changes nothing any
 /// more.
 ///
-///     kRead ── pending ──▶ kSwap (to aborted, exact version) ──▶ kRevert ──▶ kReport ──▶ kClear ──▶ over: kDone
+///     kRead ── pending ──▶ kSwap (to aborted, exact version) ──▶ kUndoIndexes, kRevert ──▶ kReport ──▶ kClear ──▶
+///     over: kDone
 ///       │ ▲                  │ conflict: read again                ▲            ▲  acknowledged()
 ///       │ └──────────────────┴────────────────┐                    │            │
 ///       ├─ none (kOpen) ──▶ kInsert (aborted) ┘ exists             │            │
@@ -44,11 +53,12 @@ struct RecoveryMessage {
 ///       ├─ any (kUncleared) ──▶ kClear
 ///       └─ malformed ──▶ over: kUnreadable; if the operator has accepted that: ──▶ kReport (aborted, nothing reverted)
 ///     a message that is refused or has no answer: over: kPostponed, as soon as no answer is awaited any more (reverts
-///     at other nodes are completed first, R9); the next attempt is a new machine for rest(). kFenced: over: kFenced
+///     at other nodes are completed first, R9, also where an index cannot be reached, R27); the next attempt is a new
+///     machine for rest(). kFenced: over: kFenced
 ///
 /// The driver calls start() once, then next() until it gives none, and reports for every message exactly one of
-/// on_read, on_write, on_revert, on_failure; and again next() after each report. When reporting() turns true it reports
-/// committed() to the commit manager and calls acknowledged() when that has kept it.
+/// on_read, on_write, on_revert, on_index_undone, on_failure; and again next() after each report. When reporting()
+/// turns true it reports committed() to the commit manager and calls acknowledged() when that has kept it.
 ///
 /// Owner: the driver, until over(). One thread. Bytes of messages point into the machine. Allocates; no I/O, no clock,
 /// no randomness.
@@ -84,6 +94,8 @@ class RecoveryMachine {
   void on_read(std::span<const wire::ReadResult> results);
   void on_write(std::span<const wire::WriteResult> results);
   void on_revert(uint32_t token, std::span<const wire::WriteResult> results);
+  /// All of it, or why not all.
+  void on_index_undone(const Status& status);
   /// Refused as a whole, or never answered: which of the two makes no difference here.
   void on_failure(uint32_t token, const Status& status);
   /// The commit manager has kept the outcome.
@@ -105,7 +117,7 @@ class RecoveryMachine {
   size_t reverted() const { return reverted_; }
 
  private:
-  enum class Phase : uint8_t { kIdle, kRead, kInsert, kSwap, kRevert, kReport, kClear, kOver };
+  enum class Phase : uint8_t { kIdle, kRead, kInsert, kSwap, kUndoIndexes, kRevert, kReport, kClear, kOver };
   struct Batch {
     NodeId node;
     std::vector<wire::RecordId> records;
@@ -115,6 +127,8 @@ class RecoveryMachine {
   void insert();
   void swap();
   void revert();
+  void revert_records();
+  void reverted_all();
   void report(bool committed);
   void clear();
 
@@ -126,7 +140,7 @@ class RecoveryMachine {
   void finish(End end, Status status = ok_status());
   /// The attempt ends when the last answer is in.
   void postpone(NodeId node, Status status);
-  void push(NodeId node, uint32_t token, std::variant<wire::PlainRead, wire::PlainWrite, wire::Revert> message);
+  void push(NodeId node, uint32_t token, RecoveryMessage::Body message);
   wire::PlainWrite::Operation& push_write(wire::WriteKind kind);
   std::string describe() const;
 
@@ -145,6 +159,8 @@ class RecoveryMachine {
   Buffer undo_row_;
   Version undo_version_;
   std::vector<wire::RecordId> records_;
+  std::vector<IndexChange> index_changes_;
+  Status indexes_undone_;  // or why not all of them
   std::vector<Batch> batches_;
   size_t reverted_ = 0;
   bool committed_ = false;

@@ -468,11 +468,43 @@ TEST_F(ReadMachine, EndsWhatNobodyCanReadWhenThatIsAccepted) {
   EXPECT_EQ(clear.expected, Version(1));
 }
 
-TEST_F(ReadMachine, DoesNotGuessAtIndexEntries) {
-  UndoRecord record{kSession, UndoState::kAborted, some_records(), {}};
-  record.index_entries.emplace_back(3);
+UndoRecord with_index_change() {
+  return {kSession, UndoState::kAborted, some_records(), {{TableId(1030), Key(7), true, false, "key"}}};
+}
+
+// R27: index entries are undone before the records' claims are given back.
+TEST_F(ReadMachine, UndoesIndexEntriesBeforeRecords) {
+  const UndoRecord record = with_index_change();
   read(record.encode().value());
-  EXPECT_EQ(machine_.end(), End::kUnreadable);
+  ASSERT_TRUE(machine_.next(out_));
+  const auto& undo = std::get<IndexUndo>(out_.message);
+  EXPECT_EQ(std::vector(undo.changes.begin(), undo.changes.end()), record.index_changes);
+  RecoveryMessage none;
+  EXPECT_FALSE(machine_.next(none));
+  machine_.on_index_undone(ok_status());
+  size_t reverts = 0;
+  while (machine_.next(out_)) {
+    const auto& revert = std::get<wire::Revert>(out_.message);
+    machine_.on_revert(out_.token, std::vector<WriteResult>(revert.records.size(), {StatusCode::kOk, Version()}));
+    ++reverts;
+  }
+  EXPECT_EQ(reverts, kNodes);
+  EXPECT_TRUE(machine_.reporting());
+}
+
+// R9, R27: an index that cannot be reached holds nobody's records up, but the id stays open.
+TEST_F(ReadMachine, RevertsRecordsAndStaysOpenWhenAnIndexCannotBeReached) {
+  read(with_index_change().encode().value());
+  ASSERT_TRUE(machine_.next(out_));
+  machine_.on_index_undone({StatusCode::kUnavailable, "gone"});
+  while (machine_.next(out_)) {
+    EXPECT_FALSE(machine_.over());
+    const auto& revert = std::get<wire::Revert>(out_.message);
+    machine_.on_revert(out_.token, std::vector<WriteResult>(revert.records.size(), {StatusCode::kOk, Version()}));
+  }
+  EXPECT_FALSE(machine_.reporting());
+  EXPECT_EQ(machine_.end(), End::kPostponed);
+  EXPECT_EQ(machine_.rest().id, kId);
 }
 
 // R9: what one node does not answer does not hold up the reverts at the others; R30: a dropped table is done.

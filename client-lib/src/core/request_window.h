@@ -73,6 +73,8 @@ class RequestWindow {
 
   /// The first that waits to be sent, if the window lets it; null if there is none.
   Request* next_to_send();
+  /// The next request that is added would be sent at once.
+  bool sends_next() const { return sent_ + 1 == next_ && next_ - first_ < window_; }
   /// The number of what next_to_send() gave.
   uint64_t sending() const { return sent_ + 1; }
   /// It was handed to the connection. True if it was not the first time.

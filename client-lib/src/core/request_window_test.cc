@@ -55,6 +55,21 @@ class RequestWindowTest : public ::testing::Test {
 
 using Numbers = std::vector<uint64_t>;
 
+TEST_F(RequestWindowTest, TellsWhetherTheNextOneWouldLeaveAtOnce) {
+  EXPECT_TRUE(window_.sends_next());
+  add();
+  EXPECT_FALSE(window_.sends_next()) << "one waits before it";
+  send();
+  EXPECT_TRUE(window_.sends_next());
+  for (int i = 0; i < 3; ++i) add();
+  send();
+  EXPECT_FALSE(window_.sends_next()) << "the window is full";
+  window_.finish(1);
+  EXPECT_TRUE(window_.sends_next());
+  lose();
+  EXPECT_FALSE(window_.sends_next()) << "those that are repeated go first";
+}
+
 TEST_F(RequestWindowTest, NothingIsSentThatIsAWindowBeyondTheOldest) {
   for (int i = 0; i < 7; ++i) add();
   EXPECT_EQ(send(), (Numbers{1, 2, 3, 4}));

@@ -6,6 +6,8 @@ namespace loam::client {
 namespace {
 
 constexpr uint8_t kFormat = 1;
+constexpr uint8_t kTake = 1;
+constexpr uint8_t kShared = 2;
 using Fields = wire::TransactionTableFields;
 
 Buffer encode_body(const UndoRecord& record) {
@@ -24,8 +26,13 @@ Buffer encode_body(const UndoRecord& record) {
     out.put_varint(end - begin);
     for (size_t i = begin; i < end; ++i) out.put(record.records[i].key.value);
   }
-  out.put_varint(record.index_entries.size());
-  for (const Buffer& entry : record.index_entries) out.put_bytes(entry);
+  out.put_varint(record.index_changes.size());
+  for (const IndexChange& change : record.index_changes) {
+    out.put_varint(change.index.value);
+    out.put(change.record.value);
+    out.put(static_cast<uint8_t>((change.take ? kTake : 0) | (change.shared ? kShared : 0)));
+    out.put_bytes(as_bytes(change.key));
+  }
   return body;
 }
 
@@ -42,10 +49,16 @@ Status decode_body(Bytes body, UndoRecord& record) {
       record.records.push_back(id);
     }
   }
-  const size_t entries = in.get_count(1);
-  for (size_t i = 0; i < entries && !in.failed(); ++i) {
-    const Bytes entry = in.get_bytes();
-    record.index_entries.emplace_back(entry.begin(), entry.end());
+  const size_t changes = in.get_count(1 + sizeof(uint64_t) + 2);
+  for (size_t i = 0; i < changes && !in.failed(); ++i) {
+    IndexChange& change = record.index_changes.emplace_back();
+    change.index = TableId(in.get_varint());
+    change.record = Key(in.get<uint64_t>());
+    const auto flags = in.get<uint8_t>();
+    if (flags > (kTake | kShared)) in.fail();
+    change.take = (flags & kTake) != 0;
+    change.shared = (flags & kShared) != 0;
+    change.key = as_text(in.get_bytes());
   }
   return in.finish("body of an undo record");
 }
@@ -60,7 +73,8 @@ Result<Buffer> UndoRecord::encode() const {
   auto row = builder.finish();
   if (!row.ok()) {
     return Status(StatusCode::kInvalidArgument, "a transaction that writes " + std::to_string(records.size()) +
-                                                    " records is too large; split it (" +
+                                                    " records and " + std::to_string(index_changes.size()) +
+                                                    " index entries is too large; split it (" +
                                                     std::string(row.status().message()) + ")");
   }
   return Buffer(row->begin(), row->end());

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "client-lib/src/core/index_change.h"
 #include "common/base/bytes.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
@@ -17,15 +18,15 @@ namespace loam::client {
 ///
 /// The row's fields are those of wire::TransactionTableFields; the blob `body` is
 ///
-///     u8 format (1) | varint tables | each: varint table id, varint keys, u64 key … | varint index entries | each:
-///     bytes
+///     u8 format (1) | varint tables | each: varint table id, varint keys, u64 key …
+///                   | varint index changes | each: varint index, u64 record key, u8 flags, bytes key of the tree
 ///
-/// Tables are ascending, and so are the keys of each: a record is named once.
+/// Tables are ascending, and so are the keys of each: a record is named once. Flags: 1 take, 2 shared (IndexChange).
 struct UndoRecord {
   SessionId session;
   wire::UndoState state = wire::UndoState::kPending;
   std::vector<wire::RecordId> records;  ///< ascending, unique: everything that the transaction writes
-  std::vector<Buffer> index_entries;    ///< index entries that it adds or ends; their layout is the indexes' (R27)
+  std::vector<IndexChange> index_changes;
 
   bool operator==(const UndoRecord&) const = default;
 

@@ -12,7 +12,8 @@ UndoRecord sample() {
   for (uint64_t table : {1024, 1025, 9000}) {
     for (uint64_t key : {uint64_t{0}, uint64_t{7}, UINT64_MAX}) record.records.push_back({TableId(table), Key(key)});
   }
-  record.index_entries = {Buffer(3, std::byte{1}), Buffer()};
+  record.index_changes = {{TableId(1030), Key(7), true, false, std::string("a\0b", 3)},
+                          {TableId(1030), Key(UINT64_MAX), false, true, ""}};
   return record;
 }
 

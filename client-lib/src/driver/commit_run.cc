@@ -14,15 +14,16 @@ namespace loam::client {
 using Phase = CommitMachine::Phase;
 
 Status CommitRun::commit(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context,
-                         WriteBuffer writes) {
+                         WriteBuffer writes, std::vector<IndexChange> index_changes) {
   const TransactionId id = context.id;
-  auto run = std::make_shared<CommitRun>(engine, std::move(session), std::move(context), std::move(writes));
+  auto run = std::make_shared<CommitRun>(engine, std::move(session), std::move(context), std::move(writes),
+                                         std::move(index_changes));
   engine.clears().enter();
   engine.run_started();
   run->self_ = run;
   run->machine_.start();
   run->pump();
-  run->answered_.wait();
+  run->await_result();
   Status result = *run->machine_.result();
   if (run->machine_.doubt() != CommitMachine::Doubt::kNone) {
     result = engine.outcomes().settle(id, run->machine_.doubt(), result, engine.commit_deadline());
@@ -42,7 +43,10 @@ void CommitRun::reached() {
   if (phase == before) return;
   if (phase == Phase::kUndoRecord) Env::pause_point("client.commit.begun");
   if (phase == Phase::kWrite) Env::pause_point("client.commit.undo_written");
-  if (phase == Phase::kMark) Env::pause_point("client.commit.writes_applied");
+  const bool goes_on = phase == Phase::kIndex || phase == Phase::kMark;
+  if (before == Phase::kWrite && goes_on) Env::pause_point("client.commit.writes_applied");
+  if (before == Phase::kIndex && goes_on) Env::pause_point("client.commit.indexed");
+  if (before == Phase::kUndoIndex && phase == Phase::kUndo) Env::pause_point("client.abort.index_undone");
   if (phase == Phase::kUndo) Env::pause_point("client.abort.undo_decided");
   if (phase == Phase::kComplete && machine_.committed()) Env::pause_point("client.commit.marked");
   if (phase == Phase::kComplete && before == Phase::kUndo) Env::pause_point("client.abort.reverted");
@@ -86,6 +90,12 @@ void CommitRun::pump() {
   while (machine_.next(out)) {
     writes |= std::holds_alternative<wire::Write>(out.message);
     reverts |= std::holds_alternative<wire::Revert>(out.message);
+    if (std::holds_alternative<IndexWork>(out.message)) {
+      ++open_;
+      index_work_ = std::move(out);
+      woken_.notify();
+      continue;
+    }
     if (out.delay_ns != 0) {
       send_later(std::move(out));
       continue;
@@ -98,7 +108,7 @@ void CommitRun::pump() {
   const bool known = machine_.result().has_value();
   if (!waited && open_ > 0 && !known) engine_.counters().round_trips.add(1);
   if (machine_.session_given_up()) session_->give_up(*machine_.result());
-  if (known && !answered_.happened()) answered_.notify();
+  if (known) woken_.notify();
   if (machine_.finished() && open_ == 0 && self_ != nullptr) {
     engine_.clears().leave();
     engine_.run_ended();
@@ -131,11 +141,33 @@ void CommitRun::send(const Outgoing& out) {
           session_->manager().complete(message.outcomes[0].id, message.outcomes[0].committed, this);
         } else if constexpr (std::is_same_v<M, wire::Cleared>) {
           session_->manager().cleared(message.ids[0]);
-        } else {
+        } else if constexpr (!std::is_same_v<M, IndexWork>) {
           request(out, message);
         }
       },
       out.message);
+}
+
+void CommitRun::await_result() {
+  for (;;) {
+    if (auto work = std::exchange(index_work_, std::nullopt)) {
+      if (work->delay_ns != 0) engine_.worker().scheduler().sleep_for(work->delay_ns);
+      const bool undo = std::get<IndexWork>(work->message).undo;
+      Status done = session_->status();
+      if (done.ok()) {
+        done = engine_.index_writer().change(session_, machine_.context(), machine_.index_changes(), undo);
+        machine_.on_indexed(done);
+      } else {
+        machine_.abandon(done);
+      }
+      --open_;
+      pump();
+    } else if (machine_.result().has_value()) {
+      return;
+    } else {
+      woken_.wait();
+    }
+  }
 }
 
 template <wire::Message M>

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "client-lib/src/core/commit_machine.h"
 #include "client-lib/src/driver/engine.h"
@@ -19,10 +20,13 @@ class CommitRun final : public std::enable_shared_from_this<CommitRun>, private 
   /// In a fiber: commits, and waits for the answer that the application gets. What is left to do then goes on without
   /// a fiber. If the session ends meanwhile, the outcome is asked for through the next one (R4). Counts the outcome.
   static Status commit(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context,
-                       WriteBuffer writes);
+                       WriteBuffer writes, std::vector<IndexChange> index_changes);
 
-  CommitRun(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context, WriteBuffer writes)
-      : engine_(engine), session_(std::move(session)), machine_(std::move(context), std::move(writes)) {}
+  CommitRun(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context, WriteBuffer writes,
+            std::vector<IndexChange> index_changes)
+      : engine_(engine),
+        session_(std::move(session)),
+        machine_(std::move(context), std::move(writes), std::move(index_changes)) {}
 
  private:
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
@@ -34,6 +38,8 @@ class CommitRun final : public std::enable_shared_from_this<CommitRun>, private 
   void pump();
   void send(const Outgoing& out);
   void send_later(Outgoing out);
+  /// In the committing fiber, until the result is there: works on indexes meanwhile, which takes a fiber.
+  void await_result();
   template <wire::Message M>
   void request(const Outgoing& out, const M& message);
   void count(const Status& result);
@@ -44,8 +50,9 @@ class CommitRun final : public std::enable_shared_from_this<CommitRun>, private 
   Engine& engine_;
   const std::shared_ptr<Session> session_;
   CommitMachine machine_;
-  fiber::Event answered_;
-  uint32_t open_ = 0;  // requests under way, delayed ones included
+  fiber::WaitPoint woken_;                // the committing fiber: for work, or with the result
+  std::optional<Outgoing> index_work_{};  // that it is to do
+  uint32_t open_ = 0;                     // requests under way, delayed ones included
   bool pumping_ = false;
   CommitMachine::Phase reached_ = CommitMachine::Phase::kIdle;
   bool failure_reached_ = false;

@@ -131,6 +131,16 @@ TEST_F(DriverTest, GarbageClosesTheConnectionOnly) {
   EXPECT_EQ(cluster_.seen().connections, before + 1);
 }
 
+// One answer a request, whatever it is: nobody waits for more, and nothing that comes later may look for who did.
+TEST_F(DriverTest, AStreamThatNobodyAskedForEndsTheRequest) {
+  prepare();
+  auto tx = client_->begin().value();
+  at(Opcode::kRead, Fate::kWrongStream);
+  EXPECT_EQ(tx.get(*table_, Key(1)).code(), StatusCode::kMalformed);
+  EXPECT_EQ(tx.get(*table_, Key(1))->int64(0), 5) << "on a new connection";
+  EXPECT_EQ(cluster_.count(Opcode::kRead), 2u) << "the first one is not asked again";
+}
+
 TEST_F(DriverTest, WhatDoesNotFitIsAskedForAgain) {
   ASSERT_TRUE(client_
                   ->run_transaction([&](Transaction& tx) -> Status {

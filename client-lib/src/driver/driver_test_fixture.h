@@ -1,11 +1,8 @@
 // A client of a scripted cluster, for the driver's tests.
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -13,20 +10,13 @@
 #include <loam/client/client.h>
 
 #include "client-lib/src/driver/scripted_test_cluster.h"
+#include "common/testing/patience.h"
 
 namespace loam::client {
 
+using testing::eventually;
 using wire::Opcode;
 using wire::WriteKind;
-
-inline bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 class DriverTest : public ::testing::Test {
  protected:

@@ -138,6 +138,12 @@ Result<Engine::Begun> Engine::begin(bool read_only) {
     begun.answer = manager.begin(read_only);
     if (begun.answer.status.ok()) {
       const TransactionId id = begun.answer.id;
+      if (Status known = know_catalog(begun); !known.ok()) {
+        if (!read_only) manager.give_back(id);
+        if (read_only) manager.release(begun.answer.snapshot_number);
+        if (begun.session->status().ok() || worker_.now_ns() >= deadline_ns) return refused(known);
+        continue;
+      }
       if (read_only || !catalog_.undo_record_out_of_reach(id) || drawn++ == kMaxDrawnIds) return begun;
       Env::probe("client.begin.drawn_again");
       manager.give_back(id);
@@ -145,6 +151,24 @@ Result<Engine::Begun> Engine::begin(bool read_only) {
     }
     if (begun.session->status().ok() || worker_.now_ns() >= deadline_ns) return refused(begun.answer.status);
   }
+}
+
+Status Engine::know_catalog(const Begun& begun) {
+  while (catalog_.catalog()->version < begun.answer.catalog_version) {
+    if (asking_catalog_) {  // one of all that begin now is enough
+      fiber::Event asked;
+      awaiting_catalog_.push_back(&asked);
+      asked.wait();
+      continue;
+    }
+    Env::probe("client.begin.older_catalog");
+    asking_catalog_ = true;
+    const Status known = begun.session->manager().refresh_catalog();
+    asking_catalog_ = false;
+    for (fiber::Event* waiting : std::exchange(awaiting_catalog_, {})) waiting->notify();
+    return known;
+  }
+  return ok_status();
 }
 
 Result<std::shared_ptr<SnapshotLease>> Engine::lease_snapshot() {

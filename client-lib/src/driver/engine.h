@@ -16,6 +16,7 @@
 #include "client-lib/src/core/catalog_cache.h"
 #include "client-lib/src/driver/counters.h"
 #include "client-lib/src/driver/gate.h"
+#include "client-lib/src/driver/index_writer.h"
 #include "client-lib/src/driver/outcomes.h"
 #include "client-lib/src/driver/session.h"
 #include "client-lib/src/driver/worker.h"
@@ -70,6 +71,9 @@ class Engine final : private RoundHook {
     }
   }
   Status refresh_catalog();
+  /// Who changes indexes for commits: set before the first one, outlives the last.
+  void set_index_writer(IndexWriter& writer) { index_writer_ = &writer; }
+  IndexWriter& index_writer() { return *index_writer_; }
   /// A newer catalog is needed, whenever it may come.
   void refresh_soon() { present_->manager().refresh_soon(); }
 
@@ -125,14 +129,20 @@ class Engine final : private RoundHook {
   void reopen();
   void on_session_end(const Session& session);
 
+  /// The transaction knows every table and index that was there before its id was given (R29).
+  Status know_catalog(const Begun& begun);
+
   Worker& worker_;
   const std::string manager_address_;
   const ClientOptions options_;
   EngineCounters counters_;
   CatalogCache catalog_;
+  IndexWriter* index_writer_ = nullptr;
   std::shared_ptr<Session> present_;
   std::vector<std::shared_ptr<Session>> sessions_;  // all with something under way, the present one among them
   std::vector<fiber::Event*> awaiting_session_;     // in the frames of the waiting fibers
+  bool asking_catalog_ = false;                     // know_catalog() does
+  std::vector<fiber::Event*> awaiting_catalog_;     // in the frames of the waiting fibers
   Status last_failure_;                             // of opening a session
   std::weak_ptr<Session> opening_;                  // the newest attempt to open one again
   bool reopening_ = false;

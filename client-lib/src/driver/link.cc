@@ -59,6 +59,7 @@ void Link::connect() {
       address.ok() ? transport_.connect(*address, *this) : Result<net::Connection*>(address.status());
   if (!connection.ok()) return lost(connection.status());
   connection_ = *connection;
+  ++connections_;
   if (options_.greeting) {
     Buffer message = window_.take_buffer();
     options_.greeting(message);
@@ -93,6 +94,16 @@ void Link::pump() {
     }
   }
   if (!notes_.empty() && !pump_notes()) blocked_ = true;
+}
+
+Link::Offer Link::offer(size_t bytes) {
+  if (!greeted_ || blocked_ || !window_.sends_next()) return {};
+  const auto region = connection_->offer_region(bytes);
+  return region.ok() ? Offer{*region, connections_} : Offer{};
+}
+
+void Link::withdraw(const Offer& offer) {
+  if (connection_ != nullptr && offer.connection == connections_) connection_->withdraw_region(offer.region.remote);
 }
 
 void Link::on_writable(net::Connection&) {
@@ -141,7 +152,9 @@ Status Link::dispatch(Bytes message) {
   if (found == nullptr) return ok_status();  // forgotten, or too late
   Asker* const asker = found->asker;
   const uint64_t token = found->token;
-  if (envelope.opcode != wire::Opcode::kScanChunk) window_.finish(envelope.sequence);
+  // Whoever did not ask for a stream gets one answer: it is gone afterwards, whatever the server makes of it.
+  const bool more = wire::more_follow(envelope.opcode) && found->kind == RequestWindow::Kind::kStream;
+  if (!more) window_.finish(envelope.sequence);
   ByteReader body = reader;
   LOAM_RETURN_IF_ERROR(asker->on_reply(token, envelope.opcode, body));
   failures_ = 0;

@@ -30,8 +30,8 @@ inline constexpr uint64_t kMaxReconnectNs = 500'000'000;
 /// Who asks. Lives until every request of its is answered, failed, or forgotten.
 class Asker {
  public:
-  /// An answer (kScanChunk: one of several), a kError among them. Bytes die when the call returns. An error says that
-  /// the bytes are no valid answer: the connection is then closed.
+  /// An answer (wire::more_follow(): one of several), a kError among them. Bytes die when the call returns. An error
+  /// says that the bytes are no valid answer: the connection is then closed.
   virtual Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) = 0;
   /// There will be no answer. `sent`: the request may have reached the server.
   virtual void on_failure(uint64_t token, const Status& status, bool sent) = 0;
@@ -54,6 +54,8 @@ template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::GetCatalog> = RequestWindow::Kind::kOnce;
 template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::CreateTable> = RequestWindow::Kind::kOnce;
+template <>
+inline constexpr RequestWindow::Kind kRequestKind<wire::FinishIndex> = RequestWindow::Kind::kOnce;
 template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::DropTable> = RequestWindow::Kind::kOnce;
 
@@ -134,6 +136,17 @@ class Link final : private net::Handler {
     notes_.push_back(std::move(note));
     pump();
   }
+  /// Memory that the server may write into over the connection that stands now.
+  struct Offer {
+    net::OfferedRegion region;
+    uint64_t connection = 0;  ///< 0: none was to be had
+  };
+  /// For a request that would be sent at once: on another connection the server would not know the region.
+  Offer offer(size_t bytes);
+  /// Ends the server's leave, if the connection still stands.
+  void withdraw(const Offer& offer);
+  /// Whether that request was sent.
+  bool has_sent(uint64_t sequence) const { return window_.may_have_arrived(sequence); }
   /// Nobody waits for that request any more.
   void forget(uint64_t sequence) { window_.finish(sequence); }
 
@@ -193,7 +206,8 @@ class Link final : private net::Handler {
   Status closed_;           // not ok: for good
   Status last_loss_;
   uint64_t retry_at_ns_ = 0;
-  uint32_t failures_ = 0;  // connections that brought no answer, in a row
+  uint64_t connections_ = 0;  // made so far
+  uint32_t failures_ = 0;     // connections that brought no answer, in a row
   uint64_t resent_ = 0;
   RequestWindow window_;
   std::deque<Note> notes_;

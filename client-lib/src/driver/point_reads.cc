@@ -36,6 +36,15 @@ PointReads::PointReads(Engine& engine, std::shared_ptr<Session> session, Table t
       session_(std::move(session)),
       table_(std::move(table)),
       snapshot_(std::move(snapshot)),
+      under_(UnderSession::kOne),
+      batch_limit_(batch_limit(table_.schema())),
+      deadline_ns_(engine.request_deadline()) {}
+
+PointReads::PointReads(Engine& engine, std::shared_ptr<Session> session, Table table, UnderSession under)
+    : engine_(engine),
+      session_(std::move(session)),
+      table_(std::move(table)),
+      under_(under),
       batch_limit_(batch_limit(table_.schema())),
       deadline_ns_(engine.request_deadline()) {}
 
@@ -88,7 +97,7 @@ void PointReads::send(NodeId node, Batch batch) {
 }
 
 bool PointReads::passing(StatusCode code) const {
-  if (code == StatusCode::kFenced) return snapshot_ == nullptr;  // under another session
+  if (code == StatusCode::kFenced) return under_ == UnderSession::kAny;
   return code == StatusCode::kUnavailable || code == StatusCode::kWrongShard;
 }
 
@@ -163,7 +172,7 @@ bool PointReads::prepare_retry() {
   const uint64_t wait_ns = backoff_ns(kReadRetry, retries_++, engine_.random());
   if (engine_.worker().now_ns() + wait_ns >= deadline_ns_) return false;
   engine_.worker().scheduler().sleep_for(wait_ns);
-  if (snapshot_ == nullptr && !session_->status().ok()) {
+  if (under_ == UnderSession::kAny && !session_->status().ok()) {
     auto session = engine_.session(deadline_ns_);
     if (!session.ok()) return false;
     session_ = std::move(session).value();
@@ -200,23 +209,26 @@ Result<Record> PointReads::take(size_t index) {
 
 // ---- writes --------------------------------------------------------------------------------------------------------
 
-Result<Version> PlainWriteOnce::write(Engine& engine, const Table& table, Key key, wire::WriteKind kind,
-                                      Version expected, Bytes row) {
+Result<Version> PlainWriteOnce::write(Engine& engine, const Terms& terms, const Table& table, Key key,
+                                      wire::WriteKind kind, Version expected, Bytes row) {
   const auto named = [&](const Status& status) {
     return Status(status.code(), describe(table, key) + ": " + std::string(status.message()));
   };
   if (kind == wire::WriteKind::kUpdate && table.projected()) kind = wire::WriteKind::kUpdateFields;
   wire::PlainWrite message;
-  message.operations.push_back({kind, false, {table.id(), key}, expected, row, table.projection()});
+  message.operations.push_back({kind, terms.undo, {table.id(), key}, expected, row, table.projection()});
   const uint64_t deadline_ns = engine.request_deadline();
-  auto result = attempt(engine, message, deadline_ns);
-  for (uint32_t retry = 0; !result.ok() && passing(engine, result.code()); ++retry) {
+  const auto again = [&](StatusCode code) {
+    return passing(engine, code) && (terms.session == nullptr || terms.session->status().ok());
+  };
+  auto result = attempt(engine, terms, message, deadline_ns);
+  for (uint32_t retry = 0; !result.ok() && again(result.code()); ++retry) {
     const uint64_t wait_ns = backoff_ns(kReadRetry, retry, engine.random());
     if (engine.worker().now_ns() + wait_ns >= deadline_ns) break;
     engine.worker().scheduler().sleep_for(wait_ns);
     const std::shared_ptr<Session> session = engine.present();
     static_cast<void>(session->manager().refresh_catalog());  // if it does not come, the old one has to do
-    result = attempt(engine, message, deadline_ns);
+    result = attempt(engine, terms, message, deadline_ns);
   }
   if (!result.ok()) return named(result.status());
   StatusCode code = result->code;
@@ -227,10 +239,14 @@ Result<Version> PlainWriteOnce::write(Engine& engine, const Table& table, Key ke
   return refused(table, key, code);
 }
 
-Result<wire::WriteResult> PlainWriteOnce::attempt(Engine& engine, const wire::PlainWrite& message,
+Result<wire::WriteResult> PlainWriteOnce::attempt(Engine& engine, const Terms& terms, const wire::PlainWrite& message,
                                                   uint64_t deadline_ns) {
   const wire::RecordId& record = message.operations[0].record;
-  LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session, engine.session(deadline_ns));
+  std::shared_ptr<Session> session = terms.session;
+  if (session == nullptr) {
+    LOAM_ASSIGN_OR_RETURN(session, engine.session(deadline_ns));
+  }
+  LOAM_RETURN_IF_ERROR(session->status());
   LOAM_ASSIGN_OR_RETURN(Link* const link, session->owner(record.table, record.key));
   PlainWriteOnce write;
   const auto sent = link->request(message, &write, 0, deadline_ns);

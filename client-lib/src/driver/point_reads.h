@@ -21,12 +21,16 @@ namespace loam::client {
 /// Some records of one table, read at once: one message to each node that owns some of them (more where one would be
 /// too large). Held by who asks, and by itself while requests are under way, so that it may be dropped. Worker's thread
 /// only. Reads have no effects: where a node does not answer, or not for these records any more, they are asked for
-/// again until the deadline, where the catalog says then. Without a snapshot also under the client's next session.
+/// again until the deadline, where the catalog says then; with UnderSession::kAny also under the client's next session.
 class PointReads final : public std::enable_shared_from_this<PointReads>, private Asker {
  public:
-  /// With a snapshot (of a transaction of `session`) for a transactional table, without one for the other kind. Of a
-  /// projection its fields.
+  /// kOne: whoever asks holds a snapshot, which ends with its session; what is read later is not what it held.
+  enum class UnderSession : uint8_t { kOne, kAny };
+
+  /// With a snapshot (of a transaction of `session`, kOne) for a transactional table.
   PointReads(Engine& engine, std::shared_ptr<Session> session, Table table, std::shared_ptr<const Snapshot> snapshot);
+  /// For the other kind.
+  PointReads(Engine& engine, std::shared_ptr<Session> session, Table table, UnderSession under);
 
   /// Sends. Once.
   void start(std::span<const Key> keys);
@@ -66,6 +70,7 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
   std::shared_ptr<Session> session_;
   const Table table_;
   const std::shared_ptr<const Snapshot> snapshot_;
+  const UnderSession under_;
   const size_t batch_limit_;
   std::vector<Slot> slots_;
   std::vector<Batch> batches_;
@@ -80,17 +85,27 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
 /// Exact-version writes of non-transactional tables, one at a time.
 class PlainWriteOnce final : private Asker {
  public:
-  /// `row` is of `table`; the update of a projection changes its fields. In a fiber, under the client's present
-  /// session; what was not sent is tried again until the deadline. The new version; kConflict, kAlreadyExists,
-  /// kNotFound and so on name the record. kUnknownOutcome if the answer was lost.
-  static Result<Version> write(Engine& engine, const Table& table, Key key, wire::WriteKind kind, Version expected,
-                               Bytes row);
+  /// On whose behalf.
+  struct Terms {
+    /// The only one that may write, so that nothing is written once it is fenced (then kFenced); null: the client's
+    /// present one, whichever that is.
+    std::shared_ptr<Session> session{};
+    /// It undoes something: it may use the room that is kept for that (R6).
+    bool undo = false;
+  };
+
+  /// `row` is of `table`; the update of a projection changes its fields. In a fiber; what was not sent is tried again
+  /// until the deadline. The new version; kConflict, kAlreadyExists, kNotFound and so on name the record.
+  /// kUnknownOutcome if the answer was lost.
+  static Result<Version> write(Engine& engine, const Terms& terms, const Table& table, Key key, wire::WriteKind kind,
+                               Version expected, Bytes row);
 
  private:
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
   void on_failure(uint64_t token, const Status& status, bool sent) override;
 
-  static Result<wire::WriteResult> attempt(Engine& engine, const wire::PlainWrite& message, uint64_t deadline_ns);
+  static Result<wire::WriteResult> attempt(Engine& engine, const Terms& terms, const wire::PlainWrite& message,
+                                           uint64_t deadline_ns);
 
   fiber::Event answered_;
   wire::WriteResult result_;

@@ -96,6 +96,11 @@ bool ScriptedCluster::second_owns(TableId table, Key key) {
   return shard % 2 != 0 && shard != wire::shard_of(kTable, Key(1));
 }
 
+void ScriptedCluster::set_scan_slot(uint32_t slot) {
+  const std::lock_guard lock(mutex_);
+  scan_slot_ = slot;
+}
+
 void ScriptedCluster::set_lease(uint64_t lease_ns) {
   const std::lock_guard lock(mutex_);
   lease_ns_ = lease_ns;
@@ -176,6 +181,9 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
       return true;
     case Fate::kGarbage:
       static_cast<void>(connection.send(as_bytes("\xff nonsense")));
+      return true;
+    case Fate::kWrongStream:
+      static_cast<void>(connection.send(encoded(wire::ScanProgress{}, envelope.sequence)));
       return true;
     case Fate::kClose:
     case Fate::kApplyAndClose:
@@ -268,7 +276,10 @@ Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& read
       }
       return encoded(reply, envelope.sequence);
     }
+    case Opcode::kPing:
+      return encoded(wire::Pong{}, envelope.sequence);
     case Opcode::kScan:
+      if (scan_slot_.has_value()) return encoded(wire::ScanChunk{{}, *scan_slot_, 64}, envelope.sequence);
       return encoded(wire::ScanDone{{StatusCode::kOverloaded, "too many scans"}, {}, kScanRetryNs}, envelope.sequence);
     default:
       return encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted node does not do that"}},

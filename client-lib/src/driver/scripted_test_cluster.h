@@ -32,6 +32,7 @@ enum class Fate : uint8_t {
   kApplyAndClose,  ///< executed; the connection is closed instead of an answer
   kError,          ///< answered with kOverloaded as a whole, not executed
   kGarbage,        ///< answered with bytes that are no message
+  kWrongStream,    ///< answered with a piece of a stream that nobody asked for
   kLoseManager,    ///< answered; all connections to the commit manager are closed
   kFence,          ///< not executed: the session is fenced
 };
@@ -67,6 +68,8 @@ class ScriptedCluster final : private net::Handler {
   static bool at_second_node(TransactionId id) { return second_owns(wire::kTransactionTableId, Key(id.value)); }
   /// What scans are told, all of which are refused with kOverloaded.
   static constexpr uint64_t kScanRetryNs = 150'000'000;
+  /// Scans are answered with a chunk in that slot of the memory that they offered.
+  void set_scan_slot(uint32_t slot);
   /// With the next sessions.
   void set_lease(uint64_t lease_ns);
 
@@ -130,6 +133,7 @@ class ScriptedCluster final : private net::Handler {
   wire::Outcome outcome_ = wire::Outcome::kAborted;
   size_t refuse_opens_ = 0;
   uint64_t lease_ns_ = 0;
+  std::optional<uint32_t> scan_slot_;
   wire::NodeState node_state_ = wire::NodeState::kLive;
   Incarnation incarnation_{1};
   std::optional<wire::NodeState> second_;

@@ -101,6 +101,7 @@ class SnapshotLease {
 
   const std::shared_ptr<const Snapshot>& snapshot() const { return answer_.snapshot; }
   const std::shared_ptr<Session>& session() const { return session_; }
+  const BeginAnswer& begun() const { return answer_; }
 
  private:
   Worker& worker_;

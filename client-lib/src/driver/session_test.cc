@@ -417,6 +417,17 @@ TEST_F(SessionTest, AScanThatIsTurnedAwayWaitsAsLongAsItIsTold) {
   EXPECT_EQ(client_->statistics().overloaded, 2u);
 }
 
+TEST_F(SessionTest, AChunkOutsideOfWhatAScanOffersEndsTheConnection) {
+  Query all;
+  all.with_key = true;
+  cluster_.set_scan_slot(ScanOptions().credits);
+  auto stream = client_->scan(*table_, all);
+  ASSERT_TRUE(stream.ok()) << stream.status().to_string();
+  const Status status = stream->collect().status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find("slot 8, which it was not offered"), std::string_view::npos) << status.to_string();
+}
+
 TEST_F(SessionTest, AManagerThatStaysAwayIsReported) {
   connect(hasty());
   cluster_.fence();

@@ -48,6 +48,7 @@ void Worker::run() {
   if (!ready) return;
   scheduler_->run();
   own_.store(nullptr, std::memory_order_relaxed);  // relaxed: see on_worker()
+  told_to_stop_.wait();
   scheduler_.reset();
   transport_.reset();
 }
@@ -117,6 +118,7 @@ void Worker::spawn(fiber::Task body) {
 void Worker::stop() {
   if (!thread_.joinable()) return;
   scheduler_->stop();
+  told_to_stop_.happen();
   thread_.join();
 }
 

@@ -76,7 +76,8 @@ class Worker {
   const WorkerOptions options_;
   Thread thread_;
   Happening started_;
-  Status set_up_;  // how it went; written before started_
+  Status set_up_;           // how it went; written before started_
+  Happening told_to_stop_;  // stop() touches scheduler and transport no more
   // The worker's thread only; the pointers do not change between start() and stop().
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<fiber::FiberScheduler> scheduler_;

@@ -6,12 +6,13 @@
 #include <utility>
 
 #include "common/base/assert.h"
+#include "common/testing/patience.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::client {
 namespace {
 
-constexpr uint64_t kPatienceNs = 10'000'000'000;
+constexpr uint64_t kPatienceNs = std::chrono::nanoseconds(testing::kPatience).count();
 
 std::unique_ptr<Link> make_link(Worker& worker, std::string address, const wire::Attach* attach) {
   Link::Options options;

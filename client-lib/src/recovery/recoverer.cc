@@ -10,7 +10,8 @@
 namespace loam::client {
 namespace {
 
-constexpr size_t kMaxFibers = 64;  // one closes; nothing else of a recoverer is a fiber
+/// Besides those that undo index changes, one for each transaction: one closes.
+constexpr size_t kOwnFibers = 4;
 constexpr size_t kStackBytes = 64 * 1024;
 
 }  // namespace
@@ -55,7 +56,7 @@ Result<std::unique_ptr<Recoverer>> Recoverer::start(RecovererOptions options) {
   LOAM_CHECK(options.parallel > 0, "a recoverer that may not work on anything");
   WorkerOptions worker;
   worker.scheme = options.scheme;
-  worker.max_fibers = kMaxFibers;
+  worker.max_fibers = options.parallel + kOwnFibers;
   worker.stack_bytes = kStackBytes;
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<Worker> thread, Worker::start(worker));
   auto impl = std::make_unique<Impl>(std::move(thread));

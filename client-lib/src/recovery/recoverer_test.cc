@@ -15,6 +15,7 @@
 #include <loam/client/recoverer.h>
 
 #include "client-lib/src/recovery/scripted_test_nodes.h"
+#include "common/testing/patience.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::client {
@@ -27,7 +28,6 @@ using Kind = RecoveryTask::Kind;
 
 constexpr uint64_t kNodes = 3;
 constexpr TableId kTable{1024};
-constexpr auto kPatience = std::chrono::seconds(20);
 
 /// The commit manager, as far as the recoverer sees it, and one recoverer after another.
 class Manager {
@@ -80,7 +80,7 @@ class Manager {
   template <class Condition>
   bool wait_for(Condition condition) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kPatience, condition);
+    return changed_.wait_for(lock, testing::kPatience, condition);
   }
   bool wait_until_cleared(size_t count) {
     return wait_for([&] { return heard.cleared.size() >= count; });
@@ -247,11 +247,8 @@ TEST_F(RecovererTest, CanBeStoppedAnywhere) {
     Manager manager(nodes_);
     manager.start();
     manager.add(first, 4);
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (seen.load(std::memory_order_relaxed) <= victim && manager.cleared() < 4 &&
-           std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::yield();
-    }
+    EXPECT_TRUE(
+        testing::eventually([&] { return seen.load(std::memory_order_relaxed) > victim || manager.cleared() >= 4; }));
     const bool all = seen.load(std::memory_order_relaxed) <= victim;
     manager.stop();
     nodes_.set_script({});
@@ -300,9 +297,7 @@ TEST_F(RecovererTest, DoesNotWaitForOneNodeWithWhatOthersCanDo) {
       const auto found = statistics.waiting.find(kGone);
       return found == statistics.waiting.end() ? 0 : found->second;
     };
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (waiting() < 200 - free - 8 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-    EXPECT_GE(waiting(), 200 - free - 8);
+    EXPECT_TRUE(testing::eventually([&] { return waiting() >= 200 - free - 8; }));
     ASSERT_TRUE(manager.wait_for([&] { return !manager.heard.notes.empty(); })) << "operators are told";
     EXPECT_NE(manager.heard.notes[0].find("storage node 2"), std::string::npos) << manager.heard.notes[0];
     EXPECT_LT(asked.load(std::memory_order_relaxed), 100u) << "it is asked again and again, and by one at a time";
@@ -359,12 +354,7 @@ TEST_F(RecovererTest, LeavesWhatNobodyCanReadAndSaysSo) {
 
   // Given up, it ends, and a scan finds nothing that would be in the way.
   const auto listed = [&](const std::vector<TransactionId>& ids) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (manager_.recoverer().statistics().unreadable_ids != ids) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return testing::eventually([&] { return manager_.recoverer().statistics().unreadable_ids == ids; });
   };
   EXPECT_TRUE(listed({TransactionId(200)}));
   manager_.heard.scanned.reset();

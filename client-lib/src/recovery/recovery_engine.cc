@@ -89,6 +89,7 @@ void RecoveryEngine::accept_unreadable(TransactionId id) {
 
 void RecoveryEngine::close() {
   drop_all({StatusCode::kCancelled, "the recoverer was stopped"});
+  index_work_.wait();
   while (!nodes_.empty() || !retired_.empty()) worker_.scheduler().sleep_for(1'000'000);
   worker_.set_hook(nullptr);
 }
@@ -100,7 +101,21 @@ RecovererStatistics RecoveryEngine::statistics() const {
 
 // ---- what runs and scans say ---------------------------------------------------------------------------------------
 
+Status RecoveryEngine::undo_indexes(const IndexUndo& undo) {
+  const std::vector<IndexChange> changes(undo.changes.begin(), undo.changes.end());
+  index_work_.add();
+  Status spawned = worker_.scheduler().spawn([this, id = undo.transaction, changes] {
+    const Status undone = undo_index_changes(*this, id, changes);
+    const auto found = runs_.find(id);
+    if (found != runs_.end()) found->second->indexes_undone(undone);
+    index_work_.done();
+  });
+  if (!spawned.ok()) index_work_.done();
+  return spawned;
+}
+
 RecoveryNode* RecoveryEngine::node(NodeId id) {
+  if (closed_) return nullptr;
   const auto found = nodes_.find(id);
   if (found != nodes_.end()) return found->second.get();
   for (const wire::NodeInfo& info : catalog_->nodes) {
@@ -135,7 +150,7 @@ uint64_t RecoveryEngine::before_poll() {
     start_runs();
   }
   update_levels();
-  return next_deadline_ns();
+  return worker_.scheduler().has_ready_fibers() ? worker_.now_ns() : next_deadline_ns();
 }
 
 void RecoveryEngine::settle_nodes() {
@@ -268,6 +283,7 @@ void RecoveryEngine::drop_all(const Status& status) {
   closed_ = true;
   scan_.reset();
   scan_wanted_ = false;
+  for (RecoveryCall* const call : calls_) call->fail(status);
   for (auto& [id, node] : nodes_) {
     node->close(status);
     retired_.push_back(std::move(node));

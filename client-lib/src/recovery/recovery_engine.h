@@ -14,6 +14,7 @@
 #include "client-lib/src/driver/worker.h"
 #include "client-lib/src/recovery/recovery_node.h"
 #include "client-lib/src/recovery/recovery_run.h"
+#include "client-lib/src/recovery/recovery_tree.h"
 #include "client-lib/src/recovery/transaction_scan.h"
 #include "common/base/thread.h"
 
@@ -54,6 +55,14 @@ class RecoveryEngine final : private RoundHook {
   /// The attempt will come to nothing, because of a node; answers may still be awaited.
   void run_blocked(const RecoveryRun& run);
   void run_ended(const RecoveryRun& run) { ended_.push_back(run.machine().id()); }
+  /// In a fiber of its own, which tells the run.
+  Status undo_indexes(const IndexUndo& undo);
+
+  // For the fibers that undo index changes.
+  NodeId owner(TableId table, Key key) const { return catalog_->shards.owner(table, key); }
+  /// Those that wait for a node.
+  std::unordered_set<RecoveryCall*>& calls() { return calls_; }
+  void sleep_for(uint64_t duration_ns) { worker_.scheduler().sleep_for(duration_ns); }
 
  private:
   uint64_t before_poll() override;
@@ -95,6 +104,8 @@ class RecoveryEngine final : private RoundHook {
   std::unordered_set<TransactionId> scan_left_;
   Status scan_result_;
 
+  std::unordered_set<RecoveryCall*> calls_;
+  fiber::WaitGroup index_work_;  // fibers that undo index changes
   Status failed_;
   bool closed_ = false;
   RecovererStatistics counted_;

@@ -35,7 +35,7 @@ Status RecoveryNode::on_reply(uint64_t call, wire::Opcode opcode, ByteReader& bo
   const auto found = calls_.find(call);
   if (found == calls_.end()) return ok_status();  // forgotten
   const Call known = found->second;
-  if (opcode != wire::Opcode::kScanChunk) calls_.erase(found);
+  if (!wire::more_follow(opcode)) calls_.erase(found);
   Status valid = known.caller->on_reply(known.token, opcode, body);
   // Unless that very answer led to a pause: a node whose records are lost answers, too, that it is unavailable.
   if (valid.ok() && opcode != wire::Opcode::kError && !paused()) note_answer();

@@ -18,6 +18,11 @@ void RecoveryRun::acknowledged() {
   pump();
 }
 
+void RecoveryRun::indexes_undone(const Status& status) {
+  machine_.on_index_undone(status);
+  pump();
+}
+
 void RecoveryRun::pump() {
   RecoveryMessage message;
   while (machine_.next(message)) {
@@ -29,6 +34,7 @@ void RecoveryRun::pump() {
 }
 
 Status RecoveryRun::send(const RecoveryMessage& message) {
+  if (const auto* undo = std::get_if<IndexUndo>(&message.message)) return engine_.undo_indexes(*undo);
   RecoveryNode* const node = engine_.node(message.node);
   if (node == nullptr) {
     return {StatusCode::kUnavailable, message.node == NodeId()
@@ -36,8 +42,12 @@ Status RecoveryRun::send(const RecoveryMessage& message) {
                                           : "no storage node has number " + std::to_string(message.node.value)};
   }
   return std::visit(
-      [&](const auto& body) {
-        return node->request(body, this, message.token, engine_.options().request_timeout_ns).status();
+      [&](const auto& body) -> Status {
+        if constexpr (wire::Message<std::decay_t<decltype(body)>>) {
+          return node->request(body, this, message.token, engine_.options().request_timeout_ns).status();
+        } else {
+          return ok_status();  // no message: above
+        }
       },
       message.message);
 }

@@ -21,6 +21,7 @@ class RecoveryRun final : private NodeCaller {
 
   void start();
   void acknowledged();
+  void indexes_undone(const Status& status);
 
   const RecoveryMachine& machine() const { return machine_; }
   uint32_t attempts() const { return attempts_; }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <loam/client/counter.h>
+#include <loam/client/index.h>
 #include <loam/client/options.h>
 #include <loam/client/plain_table.h>
 #include <loam/client/scan.h>
@@ -109,10 +110,31 @@ class Client {
   Result<Table> create_table(std::string_view name, TableKind kind, const Schema& schema);
   /// kNoSuchTable names the table.
   Result<Table> open_table(std::string_view name);
-  /// Its records are gone for everyone at once. kNoSuchTable (also if the connection was lost after the table was).
+  /// Its records are gone for everyone at once, and so are its indexes. kNoSuchTable (also if the connection was lost
+  /// after the table was).
   Status drop_table(std::string_view name);
-  /// In the order of names; without the system's own tables.
+  /// In the order of names; without the system's own tables and indexes.
   Result<std::vector<Table>> list_tables();
+
+  // ---- indexes --------------------------------------------------------------------------------------------------
+
+  /// An index of some fields of a transactional table, in this order. Returns when it can be read: transactions
+  /// maintain it from the beginning, and the records that are there already are entered meanwhile, by this client,
+  /// while others read and write (R29). It waits first for the transactions that are open now. If the client dies or
+  /// fails before the end, the index stays as it is, maintained and not readable, and the same call goes on with it.
+  ///
+  /// kAlreadyExists: a table or index of that name and another definition; or the records there are not unique, which
+  /// the message names two of, and the index is dropped again. kInvalidArgument: no field, one that does not exist or
+  /// comes twice, a value that is too long for a key. kWrongTableKind. The other errors are those of scans and plain
+  /// writes.
+  Result<Index> create_index(std::string_view name, const Table& table, const std::vector<IndexField>& fields,
+                             const IndexOptions& options = {});
+  /// kNoSuchTable names the index.
+  Result<Index> open_index(std::string_view name);
+  /// kNoSuchTable.
+  Status drop_index(std::string_view name);
+  /// In the order of names, those that are being built too.
+  Result<std::vector<Index>> list_indexes();
 
   // ---- transactions ---------------------------------------------------------------------------------------------
 
@@ -152,6 +174,8 @@ class Client {
   ClientStatistics statistics() const;
 
   class Impl;
+  /// What the library's own parts share; nothing for applications.
+  Impl& impl() { return *impl_; }
 
  private:
   explicit Client(std::unique_ptr<Impl> impl);

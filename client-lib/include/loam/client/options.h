@@ -9,6 +9,8 @@
 
 namespace loam::client {
 
+struct ScanStatistics;
+
 /// Writes of one transaction: its undo record names each of them and has to stay well inside one row (kMaxRowBytes).
 inline constexpr size_t kMaxTransactionWrites = 65'536;
 /// Bytes of rows that one transaction buffers.
@@ -39,6 +41,15 @@ struct ClientOptions {
   size_t fiber_stack_bytes = 128 * 1024;
   /// The worker looks for events so long before it sleeps (TransportOptions::spin_ns).
   uint64_t spin_ns = 20'000;
+  /// Of a node of an index's tree, 128 to 16,384: an insert reads one, and sends a part of one. The storage nodes'
+  /// pages must be larger.
+  size_t index_node_bytes = 4'096;
+  /// Of inner nodes kept in this process, for each index.
+  size_t index_cache_bytes = size_t{16} << 20;
+  /// False, for comparison: every transaction begins with an empty cache, as TellStore's did (thesis 3.3).
+  bool index_cache_shared = true;
+  /// Changes of one index node by several transactions travel in one message.
+  bool index_combine = true;
   /// Told, on the worker's thread, what an operator should know: a fiber that held the thread for over 10 ms, at most
   /// once a second. Empty: written to the log (stderr).
   std::function<void(std::string_view)> on_warning{};
@@ -63,6 +74,14 @@ struct TransactionOptions {
 struct ScanOptions {
   /// Chunks that each node may have on their way to this client. A slow reader slows its own query only.
   uint32_t credits = 8;
+  /// Beyond, the stream ends with kTimeout. 0: none.
+  uint64_t time_limit_ns = 0;
+  /// Called on the client's worker thread when a node tells how far it has come, about once per progress_interval_ns
+  /// and node. It must neither block nor call the client.
+  std::function<void(const ScanStatistics&)> on_progress{};
+  uint64_t progress_interval_ns = 100'000'000;
+  /// Reads nothing; ScanStream::plan() says what would be done.
+  bool explain = false;
 };
 
 }  // namespace loam::client

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <loam/client/options.h>
@@ -20,16 +21,20 @@ struct ScanRequest {
   Query query;
 };
 
-/// What a query cost, summed over the storage nodes; complete when the stream has ended.
+/// What a query cost, summed over the storage nodes; complete when the stream has ended. Before that it is what the
+/// nodes have told, if the scan's options ask for progress.
 struct ScanStatistics {
   uint64_t nodes = 0;
-  uint64_t pages = 0;        ///< pages read
-  uint64_t pages_total = 0;  ///< pages of the table when the query joined
-  uint64_t records = 0;      ///< entries looked at
-  uint64_t rows = 0;         ///< rows that matched
-  uint64_t chunks = 0;       ///< received from the nodes
-  uint64_t bytes = 0;        ///< of those chunks
-  uint64_t elapsed_ns = 0;   ///< from the call to the end of the stream
+  uint64_t pages = 0;          ///< pages read
+  uint64_t pages_skipped = 0;  ///< pages that could hold nothing that the query selects
+  uint64_t pages_total = 0;    ///< pages of the table when the query joined
+  uint64_t records = 0;        ///< entries looked at
+  uint64_t rows = 0;           ///< rows that matched
+  uint64_t chunks = 0;         ///< received from the nodes
+  uint64_t bytes = 0;          ///< of those chunks
+  uint64_t busy_ns = 0;        ///< time of the nodes' scan threads; of what queries share, each has an equal part
+  uint64_t queued_ns = 0;      ///< from a node's receipt to its first page, the longest of the nodes
+  uint64_t elapsed_ns = 0;     ///< from the call to the end of the stream
 };
 
 /// The result of one query, as column-wise chunks in the Arrow layout (common/schema/arrow.h hands them out without a
@@ -56,6 +61,9 @@ class ScanStream {
   void cancel();
 
   ScanStatistics statistics() const;
+  /// After the end of a scan that was only to be explained (ScanOptions::explain): how a node would evaluate it, in
+  /// lines of text.
+  std::string plan() const;
 
   class Impl;
   explicit ScanStream(std::unique_ptr<Impl> impl);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <loam/client/future.h>
+#include <loam/client/index.h>
 #include <loam/client/options.h>
 #include <loam/client/record.h>
 #include <loam/client/scan.h>
@@ -25,6 +26,10 @@ namespace loam::client {
 /// began, and its own writes; of two concurrent ones that write the same record, at most one commits, the other gets
 /// kConflict. Write skew is possible: two transactions may each read what the other writes. get_for_update() is the
 /// tool against it, for records that exist.
+///
+/// **Indexes** of the tables that it writes are changed with it, by commit(): all or nothing, and nobody sees one
+/// without the other. Of a unique index, a value that another record has is commit()'s kAlreadyExists, one that another
+/// transaction gives or takes at the same time kConflict.
 ///
 /// **When errors show.** Writes are checked at once against the schema and against the transaction's own writes, and
 /// sent by commit(); so a conflict, a duplicate key (kAlreadyExists), a missing key (kNotFound) or a full node
@@ -58,6 +63,23 @@ class Transaction {
   /// get(), and a promise that the record is not changed by another transaction that overlaps this one and commits:
   /// this transaction writes the record (of a projection, its fields) back as it was, unless it writes it anyway.
   Result<Record> get_for_update(const Table& table, Key key);
+
+  // By index. What an index finds is what a get of each record would give: all that the snapshot holds and no more,
+  // with the transaction's own writes. kUnavailable: the index was not ready when the transaction began, begin another;
+  // kNoSuchTable: it did not exist then, or was dropped; kInvalidArgument: values of other types than the index's
+  // fields. Otherwise as get().
+
+  /// The record that has these values, all of a unique index and none of them NULL: kNotFound.
+  Result<Record> get(const Index& index, const std::vector<Value>& values);
+  /// Many at once; their round trips are made together.
+  std::vector<Result<Record>> get_many(const Index& index, std::span<const std::vector<Value>> values);
+  /// get(), with the promise of get_for_update().
+  Result<Record> get_for_update(const Index& index, const std::vector<Value>& values);
+  /// In the index's order; the limit bounds what is read, too.
+  Result<std::vector<Record>> range(const Index& index, const IndexRange& range);
+  /// Buffers the same update, or a remove, for each record of the range, and tells how many there are.
+  Result<size_t> update(const Index& index, const IndexRange& range, std::initializer_list<FieldValue> values);
+  Result<size_t> remove(const Index& index, const IndexRange& range);
 
   /// Buffered writes. kInvalidArgument names the table, key and field: wrong type, NULL in a field that has none, row
   /// over the limit, another table's record; also for a read-only or finished transaction, or beyond

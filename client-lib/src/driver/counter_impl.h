@@ -43,6 +43,8 @@ class Counter::Impl {
   uint64_t next_ = 0;  // of the block; next_ == end_: used up
   uint64_t end_ = 0;
   fiber::FiberMutex drawing_;
+  uint64_t draws_ = 0;  // that have ended
+  Status last_draw_;
 };
 
 }  // namespace loam::client

@@ -1,0 +1,142 @@
+#include "client-lib/src/api/index_build.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client-lib/src/api/scan_impl.h"
+#include "client-lib/src/driver/point_reads.h"
+#include "client-lib/src/index/index_entries.h"
+#include "common/base/env.h"
+#include "common/fiber/wait.h"
+#include "common/schema/row.h"
+
+namespace loam::client {
+namespace {
+
+/// Between looks at whether older transactions have ended, and at an undecided one.
+constexpr uint64_t kLookAgainNs = 5'000'000;
+/// An undecided transaction ends, or is ended, long before.
+constexpr uint32_t kMaxLooks = 60'000;
+/// Records entered at once: their changes of one leaf travel together.
+constexpr size_t kFibers = 64;
+
+}  // namespace
+
+Status IndexBuild::run() {
+  LOAM_ASSIGN_OR_RETURN(keys_, client_.trees().keys(index_));
+  LOAM_RETURN_IF_ERROR(wait_for_older());
+  LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, client_.engine().lease_snapshot());
+  session_ = lease->session();
+  LOAM_RETURN_IF_ERROR(client_.trees().open(session_, index_.id()).status());  // of no records, too, there is a tree
+  LOAM_RETURN_IF_ERROR(scan(lease));
+  const auto finished = client_.engine().ask_manager<wire::IndexFinished>(wire::FinishIndex{index_.id()});
+  return finished.status();
+}
+
+Status IndexBuild::wait_for_older() {
+  Engine& engine = client_.engine();
+  LOAM_ASSIGN_OR_RETURN(const Engine::Begun mark, engine.begin(false));
+  mark.session->manager().give_back(mark.answer.id);
+  engine.admission().leave();
+  for (;;) {
+    if (options_.on_progress) options_.on_progress(0, 0);
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, engine.lease_snapshot());
+    if (lease->snapshot()->base().value >= mark.answer.id.value) return ok_status();
+    Env::probe("client.index.waited_for_older");
+    engine.worker().scheduler().sleep_for(kLookAgainNs);
+  }
+}
+
+void IndexBuild::note_progress() {
+  if (options_.on_progress) options_.on_progress(done_, std::max(done_, total_));
+}
+
+Status IndexBuild::scan(const std::shared_ptr<SnapshotLease>& lease) {
+  Engine& engine = client_.engine();
+  const auto start = [&](const Query& query) {
+    return ScanStream::Impl::start(engine, session_, index_.table(), query, {}, lease->snapshot(), lease);
+  };
+  Query count;
+  count.aggregates = {{AggregateOp::kCountAll, 0}};
+  LOAM_ASSIGN_OR_RETURN(ScanStream counted, start(count));
+  LOAM_ASSIGN_OR_RETURN(const auto totals, counted.collect());
+  total_ = static_cast<uint64_t>(totals.at(0)->view().get<int64_t>(0, 0));
+  Query all;
+  all.with_key = true;
+  for (const Index::Part& part : index_.parts()) all.select.push_back(part.field);
+  LOAM_ASSIGN_OR_RETURN(ScanStream records, start(all));
+  const Schema& schema = keys_->fields().schema();
+  for (;;) {
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<const Chunk> chunk, records.next());
+    if (chunk == nullptr) return ok_status();
+    const ChunkView& view = chunk->view();
+    Status failed;
+    const auto enter_some = [&](size_t first) {
+      for (size_t row = first; row < view.rows() && failed.ok(); row += kFibers) {
+        RowBuilder builder(schema);
+        Status entered;
+        for (size_t i = 0; i < schema.size() && entered.ok(); ++i) entered = builder.set(i, view.value(i + 1, row));
+        const auto bytes = builder.finish();
+        if (entered.ok()) entered = bytes.status();
+        if (entered.ok()) {
+          const Key record(view.get<uint64_t>(0, row));
+          entered = enter(record, RowView(schema, *bytes), *lease->snapshot());
+          // The tree's own kConflict, of a leaf that others keep changing, is mended by time, too.
+          if (entered.code() == StatusCode::kConflict) entered = enter_again(record);
+        }
+        if (!entered.ok() && failed.ok()) failed = std::move(entered);
+        ++done_;
+      }
+    };
+    fiber::WaitGroup others;
+    for (size_t first = 1; first < std::min(kFibers, view.rows()); ++first) {
+      others.add();
+      const Status spawned = engine.worker().scheduler().spawn([&, first] {
+        enter_some(first);
+        others.done();
+      });
+      if (spawned.ok()) continue;
+      others.done();
+      enter_some(first);
+    }
+    enter_some(0);
+    others.wait();
+    LOAM_RETURN_IF_ERROR(failed);
+    note_progress();
+  }
+}
+
+Status IndexBuild::enter(Key record, const RowView& row, const Snapshot& snapshot) {
+  LOAM_ASSIGN_OR_RETURN(const IndexKeys::TreeKey key, keys_->key_of(row, record));
+  LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, client_.trees().open(session_, index_.id()));
+  const std::optional<Key> named = key.shared ? std::nullopt : std::optional(record);
+  return tree->tree->update(key.bytes, [&](auto payload) -> Result<bdtree::Edit> {
+    LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, named));
+    const size_t before = entries.entries().size();
+    LOAM_RETURN_IF_ERROR(entries.backfill(record, snapshot, key.shared));
+    return entries.entries().size() == before ? bdtree::Edit::keep() : bdtree::Edit::put(entries.encode());
+  });
+}
+
+Status IndexBuild::enter_again(Key record) {
+  Engine& engine = client_.engine();
+  for (uint32_t look = 0; look < kMaxLooks; ++look) {
+    Env::probe("client.index.build_met_undecided");
+    engine.worker().scheduler().sleep_for(kLookAgainNs);
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, engine.lease_snapshot());
+    auto reads = std::make_shared<PointReads>(engine, lease->session(), keys_->fields(), lease->snapshot());
+    reads->start(std::span(&record, 1));
+    reads->wait();
+    const Result<Record> now = reads->take(0);
+    if (now.code() == StatusCode::kNotFound) return ok_status();
+    if (!now.ok()) return now.status();
+    Status entered = enter(record, now->view(), *lease->snapshot());
+    if (entered.code() != StatusCode::kConflict) return entered;
+  }
+  return {StatusCode::kTimeout, "index " + index_.name() + ": a transaction was not decided for too long"};
+}
+
+}  // namespace loam::client

@@ -1,0 +1,459 @@
+// Indexes on a real cluster: what they find is what the records are.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <loam/client/client.h>
+
+#include "client-lib/src/api/client_impl.h"
+#include "client-lib/src/api/cluster_test_fixture.h"
+#include "common/testing/random.h"
+
+namespace loam::client {
+namespace {
+
+class IndexTest : public ClusterTest {
+ protected:
+  static std::string index_name(const std::string& suffix = "") {
+    return "by." + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) + suffix;
+  }
+  Status commit(const std::function<Status(Transaction&)>& body) { return client_->run_transaction(body); }
+  Status put(const Table& table, uint64_t key, int64_t balance, const Value& note = Value::null()) {
+    return commit([&](Transaction& tx) { return tx.insert(table, Key(key), {Value::int64(balance), note}); });
+  }
+  static std::vector<uint64_t> keys(const Result<std::vector<Record>>& records) {
+    EXPECT_TRUE(records.ok()) << records.status().to_string();
+    std::vector<uint64_t> found;
+    if (!records.ok()) return found;
+    for (const Record& record : *records) found.push_back(record.key().value);
+    return found;
+  }
+  std::vector<uint64_t> range(const Index& index, const IndexRange& range) {
+    auto tx = client_->begin({.read_only = true});
+    EXPECT_TRUE(tx.ok());
+    return keys(tx->range(index, range));
+  }
+  static IndexRange balance(int64_t value) { return IndexRange::equal({Value::int64(value)}); }
+};
+
+using Keys = std::vector<uint64_t>;
+
+TEST_F(IndexTest, FindsWhatIsThereAndFollowsChanges) {
+  const Table table = accounts();
+  const auto index = client_->create_index(index_name(), table, {{"balance"}});
+  ASSERT_TRUE(index.ok()) << index.status().to_string();
+  EXPECT_TRUE(index->ready());
+  ASSERT_TRUE(put(table, 1, 50).ok());
+  ASSERT_TRUE(put(table, 2, 50).ok());
+  ASSERT_TRUE(put(table, 3, 70).ok());
+  EXPECT_EQ(range(*index, balance(50)), (Keys{1, 2}));
+  EXPECT_EQ(range(*index, {}), (Keys{1, 2, 3}));
+  ASSERT_TRUE(commit([&](Transaction& tx) { return tx.update(table, Key(1), {{"balance", Value::int64(90)}}); }).ok());
+  ASSERT_TRUE(commit([&](Transaction& tx) { return tx.remove(table, Key(2)); }).ok());
+  EXPECT_EQ(range(*index, balance(50)), Keys{});
+  EXPECT_EQ(range(*index, {}), (Keys{3, 1}));
+  EXPECT_EQ(range(*index, {.backward = true}), (Keys{1, 3}));
+  EXPECT_EQ(range(*index, {.limit = 1}), Keys{3});
+}
+
+TEST_F(IndexTest, AnOldSnapshotFindsWhatItHolds) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
+  ASSERT_TRUE(put(table, 1, 10).ok());
+  auto old = client_->begin({.read_only = true});
+  ASSERT_TRUE(commit([&](Transaction& tx) { return tx.update(table, Key(1), {{"balance", Value::int64(20)}}); }).ok());
+  ASSERT_TRUE(put(table, 2, 10).ok());
+  EXPECT_EQ(keys(old->range(index, balance(10))), Keys{1});
+  EXPECT_EQ(keys(old->range(index, balance(20))), Keys{});
+  EXPECT_EQ(range(index, balance(10)), Keys{2});
+  EXPECT_EQ(range(index, balance(20)), Keys{1});
+}
+
+TEST_F(IndexTest, ShowsTheTransactionsOwnWrites) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
+  for (uint64_t key = 1; key <= 4; ++key) ASSERT_TRUE(put(table, key, static_cast<int64_t>(10 * key)).ok());
+  auto tx = client_->begin();
+  ASSERT_TRUE(tx->update(table, Key(1), {{"balance", Value::int64(35)}}).ok());
+  ASSERT_TRUE(tx->remove(table, Key(2)).ok());
+  ASSERT_TRUE(tx->insert(table, Key(9), {Value::int64(5), Value::null()}).ok());
+  ASSERT_TRUE(tx->update(table, Key(4), {{"note", Value::text("mine")}}).ok());
+  const auto all = tx->range(index, {});
+  EXPECT_EQ(keys(all), (Keys{9, 3, 1, 4}));
+  EXPECT_EQ(all->back().text("note"), "mine");
+  EXPECT_EQ(keys(tx->range(index, {.backward = true, .limit = 2})), (Keys{4, 1}));
+  EXPECT_EQ(keys(tx->range(index, balance(10))), Keys{});
+  ASSERT_TRUE(tx->abort().ok());
+  EXPECT_EQ(range(index, {}), (Keys{1, 2, 3, 4}));
+}
+
+TEST_F(IndexTest, AUniqueOneHasEachValueOnce) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"note"}}, {.unique = true}).value();
+  ASSERT_TRUE(put(table, 1, 1, Value::text("ada")).ok());
+  const Status twice = put(table, 2, 2, Value::text("ada"));
+  EXPECT_EQ(twice.code(), StatusCode::kAlreadyExists) << twice.to_string();
+  EXPECT_NE(twice.message().find(index.name()), std::string::npos) << twice.to_string();
+  EXPECT_EQ(client_->begin()->get(table, Key(2)).code(), StatusCode::kNotFound) << "all or nothing";
+  auto tx = client_->begin();
+  EXPECT_EQ(tx->get(index, {Value::text("ada")})->key(), Key(1));
+  EXPECT_EQ(tx->get(index, {Value::text("bob")}).code(), StatusCode::kNotFound);
+  EXPECT_EQ(tx->get(index, {Value::null()}).code(), StatusCode::kInvalidArgument);
+  // NULLs are equal to nothing.
+  ASSERT_TRUE(put(table, 3, 3).ok());
+  ASSERT_TRUE(put(table, 4, 4).ok());
+  EXPECT_EQ(range(index, IndexRange::equal({Value::null()})), (Keys{3, 4}));
+  // A value changes hands within a transaction.
+  ASSERT_TRUE(commit([&](Transaction& move) -> Status {
+                LOAM_RETURN_IF_ERROR(move.update(table, Key(1), {{"note", Value::text("eve")}}));
+                return move.update(table, Key(3), {{"note", Value::text("ada")}});
+              }).ok());
+  EXPECT_EQ(client_->begin()->get(index, {Value::text("ada")})->key(), Key(3));
+  EXPECT_EQ(client_->begin()->get(index, {Value::text("eve")})->key(), Key(1));
+  // And back, from the record with the higher key to the one with the lower.
+  ASSERT_TRUE(commit([&](Transaction& move) -> Status {
+                LOAM_RETURN_IF_ERROR(move.update(table, Key(1), {{"note", Value::text("ada")}}));
+                return move.update(table, Key(3), {{"note", Value::text("eve")}});
+              }).ok());
+  EXPECT_EQ(client_->begin()->get(index, {Value::text("ada")})->key(), Key(1));
+  EXPECT_EQ(client_->begin()->get(index, {Value::text("eve")})->key(), Key(3));
+  // Removed and given again.
+  ASSERT_TRUE(commit([&](Transaction& gone) { return gone.remove(table, Key(1)); }).ok());
+  ASSERT_TRUE(put(table, 7, 7, Value::text("ada")).ok());
+}
+
+TEST_F(IndexTest, OfTwoThatGiveOneValueOneCommits) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"note"}}, {.unique = true}).value();
+  auto first = client_->begin();
+  auto second = client_->begin();
+  ASSERT_TRUE(first->insert(table, Key(1), {Value::int64(1), Value::text("x")}).ok());
+  ASSERT_TRUE(second->insert(table, Key(2), {Value::int64(2), Value::text("x")}).ok());
+  ASSERT_TRUE(first->commit().ok());
+  EXPECT_EQ(second->commit().code(), StatusCode::kConflict);
+  EXPECT_EQ(range(index, {}), Keys{1});
+}
+
+TEST_F(IndexTest, IsOfSeveralFieldsInBothDirections) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"note", true}, {"balance"}}).value();
+  ASSERT_TRUE(put(table, 1, 5, Value::text("b")).ok());
+  ASSERT_TRUE(put(table, 2, 4, Value::text("b")).ok());
+  ASSERT_TRUE(put(table, 3, 9, Value::text("a")).ok());
+  ASSERT_TRUE(put(table, 4, 1).ok());
+  EXPECT_EQ(range(index, {}), (Keys{2, 1, 3, 4}));
+  EXPECT_EQ(range(index, {.from = IndexBound{{Value::text("b"), Value::int64(4)}, false}}), (Keys{1, 3, 4}));
+  EXPECT_EQ(range(index, {.to = IndexBound{{Value::text("b")}}}), (Keys{2, 1}));
+  EXPECT_EQ(range(index, {.to = IndexBound{{Value::text("a")}, false}}), (Keys{2, 1}));
+  const auto wrong = client_->begin()->range(index, IndexRange::equal({Value::int64(1)}));
+  EXPECT_EQ(wrong.code(), StatusCode::kInvalidArgument) << wrong.status().to_string();
+}
+
+TEST_F(IndexTest, ATransactionCanHaveACacheOfItsOwn) {
+  const Table table = accounts();
+  ClientOptions options{.index_node_bytes = 128};
+  const auto shared = cluster_->client(options);
+  options.index_cache_shared = false;
+  const auto apart = cluster_->client(options);
+  const Index index = shared->create_index(index_name(), table, {{"balance"}}, {.unique = true}).value();
+  constexpr int64_t kRecords = 100;  // a tree of three levels at least
+  for (int64_t i = 0; i < kRecords; ++i) {
+    Client& writer = i % 2 == 0 ? *shared : *apart;
+    ASSERT_TRUE(writer
+                    .run_transaction([&](Transaction& tx) {
+                      return tx.insert(table, Key(static_cast<uint64_t>(i)), {Value::int64(i), {}});
+                    })
+                    .ok());
+  }
+  const auto trips = [&](Client& client) {
+    const Index known = client.open_index(index_name()).value();
+    const auto look = [&](Transaction& tx, int64_t value) {
+      EXPECT_EQ(tx.get(known, {Value::int64(value)})->key().value, static_cast<uint64_t>(value));
+    };
+    for (int64_t i = 0; i < kRecords; ++i) {
+      auto warm = client.begin({.read_only = true});
+      look(*warm, i);
+    }
+    auto tx = client.begin({.read_only = true});
+    const uint64_t before = client.statistics().round_trips;
+    look(*tx, 42);
+    const uint64_t first = client.statistics().round_trips;
+    look(*tx, 42);
+    return std::pair(first - before, client.statistics().round_trips - first);
+  };
+  EXPECT_EQ(trips(*shared), std::pair(uint64_t{2}, uint64_t{2})) << "a leaf, a record";
+  const auto [first, second] = trips(*apart);
+  EXPECT_GE(first, 4u) << "from the root";
+  EXPECT_EQ(second, 2u) << "what the transaction has seen before";
+}
+
+TEST_F(IndexTest, WhatACommitChangesIsReadForAllIndexesAtOnce) {
+  constexpr int kUpdates = 40;
+  const Table table = accounts();
+  ASSERT_TRUE(put(table, 1, 50, Value::text("a")).ok());
+  const auto trips = [&] {
+    const uint64_t before = client_->statistics().round_trips;
+    for (int i = 0; i < kUpdates; ++i) {
+      // Nothing changes in an index.
+      EXPECT_TRUE(
+          commit([&](Transaction& tx) { return tx.update(table, Key(1), {Value::int64(50), Value::text("a")}); }).ok());
+    }
+    return client_->statistics().round_trips - before;
+  };
+  ASSERT_TRUE(client_->create_index(index_name("1"), table, {{"balance"}}).ok());
+  const uint64_t with_one = trips();
+  ASSERT_TRUE(client_->create_index(index_name("2"), table, {{"note"}}).ok());
+  ASSERT_TRUE(client_->create_index(index_name("3"), table, {{"note"}, {"balance"}}).ok());
+  // One by one they would take 80 more; answers do not always come together.
+  EXPECT_LT(trips(), with_one + kUpdates);
+}
+
+// What a storage node has lost is neither an answer nor made again as if nothing had been there.
+TEST_F(IndexTest, ALostPartIsAnError) {
+  const Table table = accounts();
+  for (const std::string part : {"root", "leaf"}) {
+    SCOPED_TRACE(part);
+    const auto maker = cluster_->client({.index_node_bytes = 128});
+    const Index index = maker->create_index(index_name(part), table, {{"balance"}}, {.unique = true}).value();
+    const auto fill = [&](Client& client, uint64_t from, uint64_t to) {
+      return client.run_transaction([&](Transaction& tx) -> Status {
+        for (uint64_t key = from; key < to; ++key) {
+          LOAM_RETURN_IF_ERROR(tx.insert(table, Key(key), {Value::int64(static_cast<int64_t>(key)), {}}));
+        }
+        return ok_status();
+      });
+    };
+    ASSERT_TRUE(fill(*maker, 0, 60).ok());
+    maker->run([&] {
+      Engine& engine = maker->impl().engine();
+      bdtree::Store& nodes = *maker->impl().trees().open(engine.present(), index.id()).value()->store;
+      for (uint64_t id = part == "root" ? 1 : 2; id < 200; ++id) {
+        const bdtree::TreeNodeId node(id);
+        const auto stored = nodes.get(std::span(&node, 1))[0];
+        if (stored.ok()) {
+          EXPECT_TRUE(nodes.remove(node, stored->version).ok());
+        }
+        if (part == "root") break;
+      }
+    });
+    const auto expect_advice = [](const Status& status) {
+      EXPECT_EQ(status.code(), StatusCode::kMalformed);
+      EXPECT_NE(status.message().find("drop the index and create it again"), std::string_view::npos)
+          << status.to_string();
+    };
+    const auto other = cluster_->client();
+    auto tx = other->begin({.read_only = true});
+    expect_advice(tx->get(index, {Value::int64(30)}).status());
+    expect_advice(tx->range(index, {}).status());
+    expect_advice(fill(*other, 100, 101));
+    EXPECT_TRUE(other->session_open()) << "its undo has ended";
+    ASSERT_TRUE(other->drop_index(index.name()).ok());
+    EXPECT_TRUE(other->create_index(index.name(), table, {{"balance"}}, {.unique = true}).ok());
+    EXPECT_EQ(range(other->open_index(index.name()).value(), {}).size(), 60u);
+    ASSERT_TRUE(other->drop_index(index.name()).ok());
+    ASSERT_TRUE(commit([&](Transaction& remove) -> Status {
+                  for (uint64_t key = 0; key < 60; ++key) LOAM_RETURN_IF_ERROR(remove.remove(table, Key(key)));
+                  return ok_status();
+                }).ok());
+  }
+}
+
+// A snapshot ends with its session: what is read under the next one may be collected since.
+TEST_F(IndexTest, NodesAreReadUnderTheTransactionsSessionAlone) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
+  ASSERT_TRUE(put(table, 1, 10).ok());
+  const auto reader = cluster_->client();
+  reader->run([&] {
+    Engine& engine = reader->impl().engine();
+    StatusCode code = StatusCode::kOk;
+    // Given up with the read on its way; an answer that came before that is good, and the next session has its turn.
+    for (int turn = 0; turn < 100 && code == StatusCode::kOk; ++turn) {
+      const std::shared_ptr<Session> session = engine.session(engine.request_deadline()).value();
+      bdtree::Store& nodes = *reader->impl().trees().open(session, index.id()).value()->store;
+      EXPECT_TRUE(nodes.get(std::span(&bdtree::kRoot, 1))[0].ok());
+      Task end = reader->spawn([&] { session->give_up({StatusCode::kFenced, "given up"}); });
+      code = nodes.get(std::span(&bdtree::kRoot, 1))[0].code();
+      end.join();
+    }
+    EXPECT_EQ(code, StatusCode::kFenced);
+  });
+}
+
+TEST_F(IndexTest, PagesBeginBehindARecord) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
+  for (uint64_t key = 1; key <= 7; ++key) ASSERT_TRUE(put(table, key, 5).ok());
+  Keys all;
+  IndexRange page{.limit = 3};
+  for (Keys found = range(index, page); !found.empty(); found = range(index, page)) {
+    all.insert(all.end(), found.begin(), found.end());
+    page.from = IndexBound{{Value::int64(5)}, false, Key(all.back())};
+  }
+  EXPECT_EQ(all, (Keys{1, 2, 3, 4, 5, 6, 7}));
+  const IndexBound third{{Value::int64(5)}, true, Key(3)};
+  EXPECT_EQ(range(index, {.from = third}), (Keys{3, 4, 5, 6, 7}));
+  EXPECT_EQ(range(index, {.to = third}), (Keys{1, 2, 3}));
+  EXPECT_EQ(range(index, {.to = IndexBound{{Value::int64(5)}, false, Key(3)}, .backward = true}), (Keys{2, 1}));
+  EXPECT_EQ(client_->begin()->range(index, {.from = IndexBound{{}, true, Key(3)}}).code(),
+            StatusCode::kInvalidArgument);
+}
+
+TEST_F(IndexTest, UpdatesAndRemovesByIndex) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
+  for (uint64_t key = 1; key <= 6; ++key) ASSERT_TRUE(put(table, key, static_cast<int64_t>(key % 2)).ok());
+  ASSERT_TRUE(commit([&](Transaction& tx) -> Status {
+                LOAM_ASSIGN_OR_RETURN(const size_t updated,
+                                      tx.update(index, balance(1), {{"balance", Value::int64(7)}}));
+                EXPECT_EQ(updated, 3u);
+                LOAM_ASSIGN_OR_RETURN(const size_t removed, tx.remove(index, balance(0)));
+                EXPECT_EQ(removed, 3u);
+                return ok_status();
+              }).ok());
+  EXPECT_EQ(range(index, {}), (Keys{1, 3, 5}));
+  EXPECT_EQ(range(index, balance(7)), (Keys{1, 3, 5}));
+}
+
+TEST_F(IndexTest, IsBuiltOfWhatIsThere) {
+  const Table table = accounts();
+  for (uint64_t from = 0; from < 3'000; from += 100) {
+    ASSERT_TRUE(commit([&](Transaction& tx) -> Status {
+                  for (uint64_t key = from; key < from + 100; ++key) {
+                    LOAM_RETURN_IF_ERROR(
+                        tx.insert(table, Key(key), {Value::int64(static_cast<int64_t>(key % 10)), {}}));
+                  }
+                  return ok_status();
+                }).ok());
+  }
+  uint64_t done = 0, total = 0;
+  IndexOptions options;
+  options.on_progress = [&](uint64_t now, uint64_t all) {
+    EXPECT_GE(now, done);
+    done = now;
+    total = all;
+  };
+  const auto index = client_->create_index(index_name(), table, {{"balance"}}, options);
+  ASSERT_TRUE(index.ok()) << index.status().to_string();
+  EXPECT_EQ(done, 3'000u);
+  EXPECT_EQ(total, 3'000u);
+  EXPECT_EQ(range(*index, balance(3)).size(), 300u);
+  EXPECT_EQ(range(*index, {}).size(), 3'000u);
+}
+
+TEST_F(IndexTest, ABuildOfWhatIsNotUniqueNamesTwoAndLeavesNothing) {
+  const Table table = accounts();
+  ASSERT_TRUE(put(table, 1, 5).ok());
+  ASSERT_TRUE(put(table, 2, 5).ok());
+  const auto index = client_->create_index(index_name(), table, {{"balance"}}, {.unique = true});
+  EXPECT_EQ(index.code(), StatusCode::kAlreadyExists) << index.status().to_string();
+  EXPECT_NE(index.status().message().find("record 1"), std::string::npos) << index.status().to_string();
+  EXPECT_EQ(client_->open_index(index_name()).code(), StatusCode::kNoSuchTable);
+  EXPECT_TRUE(put(table, 3, 5).ok());
+}
+
+// R29: while records are entered, others change them.
+TEST_F(IndexTest, IsBuiltBesideWriters) {
+  const Table table = accounts();
+  constexpr uint64_t kKeys = 400;
+  for (uint64_t key = 0; key < kKeys; ++key) ASSERT_TRUE(put(table, key, static_cast<int64_t>(key % 7)).ok());
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> writers;
+  for (uint64_t number = 0; number < 2; ++number) {
+    writers.emplace_back([&, number] {
+      testing::Random random(testing::test_seed(40 + number));
+      const auto client = cluster_->client();
+      const Table own = client->open_table(table.name()).value();
+      while (!stop.load(std::memory_order_relaxed)) {  // relaxed: seen soon is early enough
+        const Key key(random.below(kKeys));
+        const auto value = static_cast<int64_t>(random.below(7));
+        const Status status = client->run_transaction([&](Transaction& tx) -> Status {
+          const auto there = tx.get(own, key);
+          if (there.code() == StatusCode::kNotFound) return tx.insert(own, key, {Value::int64(value), Value::null()});
+          LOAM_RETURN_IF_ERROR(there.status());
+          return value == 0 ? tx.remove(own, key) : tx.update(own, key, {{"balance", Value::int64(value)}});
+        });
+        EXPECT_TRUE(status.ok() || status == StatusCode::kConflict || status == StatusCode::kAlreadyExists ||
+                    status == StatusCode::kNotFound)
+            << status.to_string();
+      }
+    });
+  }
+  const auto index = client_->create_index(index_name(), table, {{"balance"}});
+  EXPECT_TRUE(index.ok()) << index.status().to_string();
+  for (int look = 0; look < 20 && index.ok(); ++look) {
+    auto tx = client_->begin({.read_only = true});
+    std::multimap<int64_t, uint64_t> by_scan, by_index;
+    Query query;
+    query.with_key = true;
+    query.select = {0};
+    auto stream = tx->scan(table, query);
+    ASSERT_TRUE(stream.ok());
+    const auto chunks = stream->collect();
+    ASSERT_TRUE(chunks.ok());
+    for (const auto& chunk : *chunks) {
+      for (size_t row = 0; row < chunk->rows(); ++row) {
+        by_scan.emplace(chunk->view().get<int64_t>(1, row), chunk->view().get<uint64_t>(0, row));
+      }
+    }
+    const auto found = tx->range(*index, {});
+    ASSERT_TRUE(found.ok()) << found.status().to_string();
+    for (const Record& record : *found) by_index.emplace(record.int64(0), record.key().value);
+    const std::set scanned(by_scan.begin(), by_scan.end()), indexed(by_index.begin(), by_index.end());
+    EXPECT_EQ(scanned, indexed);
+    EXPECT_EQ(by_scan.size(), by_index.size());
+  }
+  stop.store(true, std::memory_order_relaxed);  // as above
+  for (std::thread& writer : writers) writer.join();
+}
+
+TEST_F(IndexTest, RefusesWhatIsNoIndex) {
+  const Table table = accounts();
+  const auto code = [&](const Table& of, std::vector<IndexField> fields) {
+    return client_->create_index(index_name(), of, std::move(fields)).code();
+  };
+  EXPECT_EQ(code(table, {}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(table, {{"nothing"}}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(table, {{"note"}, {"note"}}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(client_->create_index(table.name(), table, {{"note"}}).code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(client_->open_index(table.name()).code(), StatusCode::kNoSuchTable);
+  EXPECT_EQ(client_->drop_index(table.name()).code(), StatusCode::kNoSuchTable);
+  const Index index = client_->create_index(index_name(), table, {{"note"}}).value();
+  EXPECT_EQ(client_->open_table(index.name()).code(), StatusCode::kWrongTableKind);
+  EXPECT_EQ(client_->drop_table(index.name()).code(), StatusCode::kWrongTableKind);
+  EXPECT_EQ(client_->create_index(index_name(), table, {{"balance"}}).code(), StatusCode::kAlreadyExists);
+  EXPECT_TRUE(client_->create_index(index_name(), table, {{"note"}}).ok()) << "the same again";
+  const std::string longest(2'000, 'x');
+  const Status too_long = put(table, 1, 1, Value::text(longest));
+  EXPECT_EQ(too_long.code(), StatusCode::kInvalidArgument) << too_long.to_string();
+}
+
+TEST_F(IndexTest, IsListedAndDropped) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
+  const auto listed = [&] {
+    const auto all = client_->list_indexes().value();
+    return std::ranges::any_of(all, [&](const Index& one) { return one.id() == index.id(); });
+  };
+  EXPECT_TRUE(listed());
+  ASSERT_TRUE(put(table, 1, 1).ok());
+  auto before = client_->begin();
+  ASSERT_TRUE(before->insert(table, Key(2), {Value::int64(2), Value::null()}).ok());
+  ASSERT_TRUE(client_->drop_index(index.name()).ok());
+  EXPECT_FALSE(listed());
+  EXPECT_TRUE(before->commit().ok()) << "R30: an index that is gone needs no entry";
+  EXPECT_EQ(client_->begin()->range(index, {}).code(), StatusCode::kNoSuchTable);
+  const Index again = client_->create_index(index_name(), table, {{"balance"}}).value();
+  EXPECT_NE(again.id(), index.id());
+  EXPECT_EQ(range(again, {}), (Keys{1, 2}));
+  ASSERT_TRUE(client_->drop_table(table.name()).ok());
+  EXPECT_EQ(client_->open_index(index.name()).code(), StatusCode::kNoSuchTable);
+}
+
+}  // namespace
+}  // namespace loam::client

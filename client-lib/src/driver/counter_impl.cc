@@ -1,0 +1,106 @@
+#include "client-lib/src/driver/counter_impl.h"
+
+#define XXH_INLINE_ALL
+#include <mutex>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "client-lib/src/core/backoff.h"
+#include "client-lib/src/core/catalog_cache.h"
+#include "client-lib/src/driver/point_reads.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::client {
+namespace {
+
+using Fields = wire::CounterTableFields;
+
+/// Part of the data: changing it loses every counter.
+uint64_t hash_of(std::string_view name) { return XXH3_64bits(name.data(), name.size()); }
+
+constexpr uint64_t kLastNumber = INT64_MAX;
+constexpr RetryOptions kDrawRetry{kMaxDraws, 20'000, 5'000'000};
+
+Result<Record> read(Engine& engine, const Table& table, Key key) {
+  auto reads = std::make_shared<PointReads>(engine, engine.present(), table, PointReads::UnderSession::kAny);
+  reads->start(std::span(&key, 1));
+  reads->wait();
+  return reads->take(0);
+}
+
+}  // namespace
+
+Counter::Impl::Impl(Engine& engine, std::string name, uint64_t block_size)
+    : engine_(engine), table_(make_table(wire::system_tables()[1])), name_(std::move(name)), block_size_(block_size) {}
+
+Result<Version> Counter::Impl::write(wire::WriteKind kind, Version expected, uint64_t next) {
+  LOAM_ASSIGN_OR_RETURN(const Record record,
+                        Record::make(table_, {Value::text(name_), Value::int64(static_cast<int64_t>(next))}));
+  return PlainWriteOnce::write(engine_, {}, table_, key_, kind, expected, record.bytes());
+}
+
+Status Counter::Impl::open() {
+  const uint64_t hash = hash_of(name_);
+  for (uint64_t probe = 0; probe < kMaxCounterProbes;) {
+    key_ = Key(hash + probe);
+    const auto record = read(engine_, table_, key_);
+    if (record.ok()) {
+      if (record->text(Fields::kName) == name_) return ok_status();
+      ++probe;
+      continue;
+    }
+    if (record.code() != StatusCode::kNotFound) return record.status();
+    const auto made = write(wire::WriteKind::kInsert, Version(), 1);
+    if (made.ok()) return ok_status();
+    // Somebody else made one here, perhaps this very counter: look again.
+    if (made.code() != StatusCode::kAlreadyExists && made.code() != StatusCode::kConflict) return made.status();
+  }
+  return {StatusCode::kInternal, "counter " + name_ + ": its place is taken by others; choose another name"};
+}
+
+Status Counter::Impl::try_draw() {
+  const auto record = read(engine_, table_, key_);
+  if (!record.ok()) return record.status();
+  const auto first = static_cast<uint64_t>(record->int64(Fields::kNext));
+  if (first == 0 || first > kLastNumber || kLastNumber - first < block_size_) {
+    return {StatusCode::kOverflow, "counter " + name_ + " has given out all its numbers"};
+  }
+  const auto drawn = write(wire::WriteKind::kUpdate, record->version(), first + block_size_);
+  // An unknown outcome costs a block that nobody uses, at worst: a new draw is safe.
+  if (drawn.code() == StatusCode::kUnknownOutcome) return {StatusCode::kConflict, "lost"};
+  if (!drawn.ok()) return drawn.status();
+  next_ = first;
+  end_ = first + block_size_;
+  return ok_status();
+}
+
+Status Counter::Impl::draw_block() {
+  // No longer than for a commit: what does not answer may do so 64 times.
+  const uint64_t deadline_ns = engine_.commit_deadline();
+  for (uint32_t attempt = 0;; ++attempt) {
+    Status status = try_draw();
+    const bool last = attempt + 1 == kMaxDraws || engine_.worker().now_ns() >= deadline_ns;
+    if (status.ok() || last || !worth_retrying(status.code())) return status;
+    engine_.worker().scheduler().sleep_for(backoff_ns(kDrawRetry, attempt, engine_.random()));
+  }
+}
+
+Result<uint64_t> Counter::Impl::next() {
+  const uint64_t draws = draws_;
+  while (next_ == end_) {
+    const std::lock_guard lock(drawing_);
+    if (next_ != end_) break;
+    if (draws_ == draws || last_draw_.ok()) {
+      last_draw_ = draw_block();
+      ++draws_;
+    }
+    // Whoever has waited for a draw that failed fails with it: one after the other would each wait as long.
+    if (!last_draw_.ok()) {
+      return Status(last_draw_.code(), "counter " + name_ + ": " + std::string(last_draw_.message()));
+    }
+  }
+  return next_++;
+}
+
+}  // namespace loam::client

@@ -1,0 +1,116 @@
+#include "client-lib/src/index/index_changes.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "client-lib/src/driver/point_reads.h"
+
+namespace loam::client {
+namespace {
+
+using wire::WriteKind;
+using Writes = std::vector<std::pair<Key, const WriteBuffer::Write*>>;
+
+bool touches(const WriteBuffer::Write& write, const Table& fields) {
+  if (write.kind != WriteKind::kUpdateFields) return true;
+  const FieldNumbers written = write.table.projection();
+  for (size_t i = 0; i < fields.schema().size(); ++i) {
+    for (size_t j = 0; j < write.table.schema().size(); ++j) {
+      if (written[j] == fields.projection()[i]) return true;
+    }
+  }
+  return false;
+}
+
+/// The writes to a table that may change its index's fields.
+Writes writes_of(const WriteBuffer& buffer, const Table& fields) {
+  Writes writes;
+  const auto& all = buffer.writes();
+  for (auto at = all.lower_bound({fields.id(), Key(0)}); at != all.end() && at->first.table == fields.id(); ++at) {
+    if (touches(at->second, fields)) writes.emplace_back(at->first.key, &at->second);
+  }
+  return writes;
+}
+
+/// Writes, and the reading of what they change.
+struct Reading {
+  Writes writes;
+  std::shared_ptr<PointReads> reads{};  // nothing: they insert
+};
+
+Reading start_reading(const IndexUser& user, const IndexKeys& keys, const WriteBuffer& buffer) {
+  Reading reading{writes_of(buffer, keys.fields())};
+  std::vector<Key> old;
+  for (const auto& [record, write] : reading.writes) {
+    if (write->kind != WriteKind::kInsert) old.push_back(record);
+  }
+  if (old.empty()) return reading;
+  reading.reads = std::make_shared<PointReads>(user.engine, user.session, keys.fields(), user.snapshot);
+  reading.reads->start(old);
+  return reading;
+}
+
+Result<std::vector<WrittenRecord>> finish_reading(const IndexKeys& keys, const Reading& reading) {
+  const auto& [writes, reads] = reading;
+  if (reads != nullptr) reads->wait();
+  std::vector<WrittenRecord> written;
+  size_t next = 0;
+  for (const auto& [record, write] : writes) {
+    WrittenRecord made{record, {}, {}};
+    std::optional<Record> before;
+    if (write->kind != WriteKind::kInsert) {
+      Result<Record> read = reads->take(next++);
+      if (read.code() == StatusCode::kNotFound) continue;  // its write is commit's error
+      if (!read.ok()) return read.status();
+      before.emplace(std::move(read).value());
+      LOAM_ASSIGN_OR_RETURN(made.before, keys.key_of(before->view(), record));
+    }
+    if (write->kind != WriteKind::kRemove) {
+      const std::optional<RowView> view = before ? std::optional(before->view()) : std::nullopt;
+      LOAM_ASSIGN_OR_RETURN(const Buffer row, WriteBuffer::own_row(*write, keys.fields(), view ? &*view : nullptr));
+      LOAM_ASSIGN_OR_RETURN(made.after, keys.key_of(RowView(keys.fields().schema(), row), record));
+    }
+    written.push_back(std::move(made));
+  }
+  return written;
+}
+
+}  // namespace
+
+Result<std::vector<WrittenRecord>> written_records(const IndexUser& user, const IndexKeys& keys,
+                                                   const WriteBuffer& writes) {
+  return finish_reading(keys, start_reading(user, keys, writes));
+}
+
+Result<std::vector<IndexChange>> index_changes(const IndexUser& user, const WriteBuffer& writes) {
+  struct OfIndex {
+    TableId index;
+    std::shared_ptr<const IndexKeys> keys;
+    Reading reading;
+  };
+  std::vector<OfIndex> all;  // read in one round trip
+  for (const auto& [table, indexes] : user.indexes.of_table) {
+    if (!writes.writes_to(table)) continue;
+    for (const Index& index : indexes) {
+      LOAM_ASSIGN_OR_RETURN(const auto keys, user.trees.keys(index));
+      all.push_back({index.id(), keys, start_reading(user, *keys, writes)});
+    }
+  }
+  std::vector<IndexChange> changes;
+  for (const OfIndex& of : all) {
+    LOAM_ASSIGN_OR_RETURN(std::vector<WrittenRecord> written, finish_reading(*of.keys, of.reading));
+    for (WrittenRecord& record : written) {
+      if (record.before && record.after && record.before->bytes == record.after->bytes) continue;
+      if (record.before) {
+        changes.push_back({of.index, record.record, true, record.before->shared, std::move(record.before->bytes)});
+      }
+      if (record.after) {
+        changes.push_back({of.index, record.record, false, record.after->shared, std::move(record.after->bytes)});
+      }
+    }
+  }
+  return changes;
+}
+
+}  // namespace loam::client

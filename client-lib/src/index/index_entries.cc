@@ -1,0 +1,137 @@
+#include "client-lib/src/index/index_entries.h"
+
+#include <algorithm>
+
+#include "common/base/bytes.h"
+
+namespace loam::client {
+namespace {
+
+bool before(const IndexEntry& a, const IndexEntry& b) { return a.key != b.key ? a.key < b.key : a.from < b.from; }
+
+bool has(const IndexEntry& entry, const Snapshot& snapshot) {
+  return snapshot.visible(entry.from) && (entry.to == Version() || !snapshot.visible(entry.to));
+}
+
+}  // namespace
+
+Result<IndexEntries> IndexEntries::decode(std::optional<std::string_view> payload, std::optional<Key> record) {
+  IndexEntries entries;
+  entries.record_ = record;
+  if (!payload) return entries;
+  ByteReader in(as_bytes(*payload));
+  while (!in.at_end() && !in.failed()) {
+    const Key key = record ? *record : Key(in.get_varint());
+    const Version from(in.get_varint());
+    const Version to(in.get_varint());
+    const IndexEntry entry{key, from, to};
+    if (!entries.entries_.empty() && !before(entries.entries_.back(), entry)) in.fail();
+    entries.entries_.push_back(entry);
+  }
+  LOAM_RETURN_IF_ERROR(in.status("index entries"));
+  return entries;
+}
+
+std::string IndexEntries::encode() const {
+  Buffer bytes;
+  ByteWriter out(bytes);
+  for (const IndexEntry& entry : entries_) {
+    if (!record_) out.put_varint(entry.key.value);
+    out.put_varint(entry.from.value);
+    out.put_varint(entry.to.value);
+  }
+  return std::string(as_text(bytes));
+}
+
+Status IndexEntries::give(Key key, TransactionId me, const Snapshot& snapshot, bool unique) {
+  const Version mine = version_of(me);
+  bool taken = false;
+  for (IndexEntry& entry : entries_) {
+    if (entry.key == key && entry.from == mine) {
+      entry.to = Version();  // given, taken, and given again
+      return ok_status();
+    }
+    if (!unique) continue;
+    const bool foreign_from = entry.from != mine && !snapshot.visible(entry.from);
+    const bool foreign_to = entry.to != Version() && entry.to != mine && !snapshot.visible(entry.to);
+    if (foreign_from || foreign_to) {
+      return {StatusCode::kConflict, "another transaction has just given or taken the value of a unique index"};
+    }
+    taken |= entry.to == Version() && entry.key != key;
+  }
+  if (taken) return {StatusCode::kAlreadyExists, "another record has the value in a unique index"};
+  if (entries_.size() >= kMaxEntries) {
+    return {StatusCode::kOverloaded, "a value of an index came and went too often while a snapshot is open; try later"};
+  }
+  put({key, mine, Version()});
+  return ok_status();
+}
+
+Status IndexEntries::take(Key key, TransactionId me, const Snapshot& snapshot, bool building) {
+  const Version mine = version_of(me);
+  bool found = false;
+  bool taken = false;
+  for (IndexEntry& entry : entries_) {
+    if (entry.key != key) continue;
+    if (entry.to == Version()) entry.to = mine;
+    found |= entry.to == mine;
+    taken |= entry.to != mine && !snapshot.visible(entry.to);
+  }
+  if (found) return ok_status();
+  if (taken) return {StatusCode::kConflict, "another transaction has just taken the value from an index"};
+  if (!building) return {StatusCode::kInternal, "an index has no entry of the value that a record has"};
+  put({key, Version(), mine});
+  return ok_status();
+}
+
+Status IndexEntries::backfill(Key key, const Snapshot& snapshot, bool unique) {
+  const auto holds = [&](const IndexEntry& entry) { return entry.to == Version() || !snapshot.visible(entry.to); };
+  for (const IndexEntry& entry : entries_) {
+    if (entry.key == key && snapshot.visible(entry.from)) return ok_status();
+  }
+  for (const IndexEntry& entry : entries_) {
+    if (!unique || entry.key == key || !holds(entry)) continue;
+    if (snapshot.visible(entry.from) && entry.to == Version()) {
+      return {StatusCode::kAlreadyExists, "record " + std::to_string(entry.key.value) + " and record " +
+                                              std::to_string(key.value) + " have the same value"};
+    }
+    return {StatusCode::kConflict, "another transaction has just given or taken the value of a unique index"};
+  }
+  put({key, Version(), Version()});
+  return ok_status();
+}
+
+void IndexEntries::put(const IndexEntry& entry) {
+  entries_.insert(std::ranges::upper_bound(entries_, entry, before), entry);
+}
+
+void IndexEntries::undo(Key key, TransactionId me) {
+  const Version mine = version_of(me);
+  std::erase_if(entries_, [&](const IndexEntry& entry) { return entry.key == key && entry.from == mine; });
+  for (IndexEntry& entry : entries_) {
+    if (entry.key == key && entry.to == mine) entry.to = Version();
+  }
+}
+
+bool IndexEntries::collect(Version seen_by_all) {
+  bool changed =
+      std::erase_if(entries_, [&](const IndexEntry& e) { return e.to != Version() && e.to <= seen_by_all; }) > 0;
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    const bool first = entry == entries_.begin() || std::prev(entry)->key != entry->key;
+    if (first && entry->from != Version() && entry->from <= seen_by_all) {
+      entry->from = Version();
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+std::vector<Key> IndexEntries::visible(const Snapshot& snapshot) const {
+  std::vector<Key> keys;
+  for (const IndexEntry& entry : entries_) {
+    if (has(entry, snapshot) && (keys.empty() || keys.back() != entry.key)) keys.push_back(entry.key);
+  }
+  return keys;
+}
+
+}  // namespace loam::client

@@ -1,0 +1,75 @@
+// What an index keeps of a value: which records had it, from which version to which.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/snapshot/snapshot.h"
+
+namespace loam::client {
+
+/// A record had the value from the transaction `from` on, until `to` took it away; 0: nobody has yet. `from` is 0 when
+/// every open and every later snapshot sees it.
+struct IndexEntry {
+  Key key;
+  Version from;
+  Version to;
+
+  bool operator==(const IndexEntry&) const = default;
+};
+
+/// The entries that lie under one key of an index's tree: all of a value in a unique index (R28), those of a value and
+/// a record in another. What a change of the tree makes of them (bdtree::Change) is made here, without the network.
+///
+/// An entry is (key, from); `to` is its only part that changes. Each call of a transaction may be repeated. A
+/// transaction holds the claims of the records whose entries it changes (R1: entries come after the writes), so of one
+/// record no two of them change entries at a time. [R27]
+///
+/// Value type. Invariants: entries rise by (key, from); no two are equal in both.
+class IndexEntries {
+ public:
+  /// Entries that one key of a tree may hold: beyond it givers get kOverloaded until old ones may go.
+  static constexpr size_t kMaxEntries = 128;
+
+  IndexEntries() = default;
+  /// Of a tree's payload; nothing: no entries. `record`: the tree's key names the record, the entries do not.
+  /// kMalformed.
+  static Result<IndexEntries> decode(std::optional<std::string_view> payload, std::optional<Key> record);
+  std::string encode() const;
+
+  const std::vector<IndexEntry>& entries() const { return entries_; }
+  bool empty() const { return entries_.empty(); }
+
+  /// `me`, which sees `snapshot`, gives the record the value: an entry of its own, whatever is there. In a unique index
+  /// kConflict, if a transaction that it does not see has given or taken the value, and kAlreadyExists, if another
+  /// record has it.
+  Status give(Key key, TransactionId me, const Snapshot& snapshot, bool unique);
+  /// `me` takes the value from the record. kConflict: a transaction that it does not see, or that has not been undone
+  /// here yet, has taken it. `building` (R29): the record's entry may not be there yet, and is made with its end;
+  /// otherwise kInternal if there is none.
+  Status take(Key key, TransactionId me, const Snapshot& snapshot, bool building);
+  /// The build of an index found the value in `snapshot`: an entry of every snapshot, unless there is one. Of a unique
+  /// index kAlreadyExists: another record has the value, too; kConflict: that is not decided yet (R29).
+  Status backfill(Key key, const Snapshot& snapshot, bool unique);
+  /// `me` undoes what it did to the record's entries, if it did anything.
+  void undo(Key key, TransactionId me);
+  /// Forgets what nobody can see any more: entries whose end every open and later snapshot sees. True: something went,
+  /// or got shorter.
+  bool collect(Version seen_by_all);
+
+  /// The records that have the value in the snapshot, each once, rising.
+  std::vector<Key> visible(const Snapshot& snapshot) const;
+
+ private:
+  void put(const IndexEntry& entry);
+
+  std::optional<Key> record_;
+  std::vector<IndexEntry> entries_;
+};
+
+}  // namespace loam::client

@@ -1,0 +1,304 @@
+#include "client-lib/src/index/index_entries.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/testing/random.h"
+
+namespace loam::client {
+namespace {
+
+using testing::Random;
+
+Snapshot sees(uint64_t high, std::vector<Version> open = {}) {
+  return Snapshot::make(Version(0), Version(high), open).value();
+}
+
+Status take(IndexEntries& entries, Key key, TransactionId me, bool building = false) {
+  return entries.take(key, me, sees(me.value - 1), building);
+}
+
+TEST(IndexEntries, AValueIsGivenAndTaken) {
+  IndexEntries entries;
+  ASSERT_TRUE(entries.give(Key(7), TransactionId(10), sees(9), true).ok());
+  EXPECT_TRUE(entries.visible(sees(9)).empty());
+  EXPECT_EQ(entries.visible(sees(10)), std::vector{Key(7)});
+  ASSERT_TRUE(take(entries, Key(7), TransactionId(12)).ok());
+  EXPECT_EQ(entries.visible(sees(11)), std::vector{Key(7)});
+  EXPECT_TRUE(entries.visible(sees(12)).empty());
+  EXPECT_EQ(take(entries, Key(8), TransactionId(12)).code(), StatusCode::kInternal);
+}
+
+TEST(IndexEntries, AUniqueValueHasOneRecord) {
+  IndexEntries entries;
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
+  EXPECT_EQ(entries.give(Key(2), TransactionId(11), sees(9), true).code(), StatusCode::kConflict) << "10 is open";
+  EXPECT_EQ(entries.give(Key(2), TransactionId(12), sees(11), true).code(), StatusCode::kAlreadyExists);
+  EXPECT_EQ(entries.give(Key(2), TransactionId(10), sees(9), true).code(), StatusCode::kAlreadyExists) << "its own";
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(13)).ok());
+  EXPECT_EQ(entries.give(Key(2), TransactionId(14), sees(12), true).code(), StatusCode::kConflict) << "13 is open";
+  EXPECT_TRUE(entries.give(Key(2), TransactionId(13), sees(12), true).ok()) << "it took the value itself";
+  EXPECT_EQ(entries.visible(sees(13)), std::vector{Key(2)});
+  EXPECT_EQ(entries.visible(sees(12)), std::vector{Key(1)});
+}
+
+TEST(IndexEntries, WhatGivesAgainAddsAnEntryOfItsOwn) {
+  IndexEntries entries;
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(20), sees(19), false).ok());
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(20), sees(19), false).ok()) << "a call that was repeated";
+  EXPECT_EQ(entries.entries().size(), 2u);
+  IndexEntries old = entries;
+  EXPECT_TRUE(old.collect(Version(25)));
+  EXPECT_EQ(IndexEntries::decode(old.encode(), std::nullopt).value().entries(), old.entries()) << "two alike";
+  entries.undo(Key(1), TransactionId(20));
+  EXPECT_EQ(entries.visible(sees(30)), std::vector{Key(1)}) << "the undo took away another's entry";
+}
+
+TEST(IndexEntries, UndoTouchesOnlyItsOwnMarks) {
+  IndexEntries entries;
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(12)).ok());
+  entries.undo(Key(1), TransactionId(11));
+  EXPECT_TRUE(entries.visible(sees(12)).empty());
+  entries.undo(Key(1), TransactionId(12));
+  EXPECT_EQ(entries.visible(sees(12)), std::vector{Key(1)});
+  entries.undo(Key(1), TransactionId(10));
+  EXPECT_TRUE(entries.empty());
+}
+
+// R9: the records may be free before the index's node can be reached to undo what was done there.
+TEST(IndexEntries, WhatAnotherHasTakenAndNotUndoneIsAConflict) {
+  IndexEntries entries;
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(12)).ok());
+  const Snapshot open = sees(13, {Version(12)});
+  EXPECT_EQ(entries.take(Key(1), TransactionId(14), open, false).code(), StatusCode::kConflict);
+  entries.undo(Key(1), TransactionId(12));
+  EXPECT_TRUE(entries.take(Key(1), TransactionId(14), open, false).ok());
+}
+
+// R29: while an index is built, a value may be taken that has no entry yet, and is entered later.
+TEST(IndexEntries, ABuildEntersWhatHasNoEntry) {
+  IndexEntries entries;
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(12), true).ok());
+  EXPECT_EQ(entries.visible(sees(11)), std::vector{Key(1)});
+  EXPECT_TRUE(entries.visible(sees(12)).empty());
+  ASSERT_TRUE(entries.backfill(Key(1), sees(11), true).ok());
+  EXPECT_TRUE(entries.visible(sees(12)).empty()) << "its end stays";
+  ASSERT_TRUE(entries.backfill(Key(2), sees(13), true).ok());
+  ASSERT_TRUE(entries.backfill(Key(2), sees(14), true).ok()) << "twice";
+  EXPECT_EQ(entries.visible(sees(14)), std::vector{Key(2)});
+  EXPECT_EQ(entries.entries().size(), 2u);
+}
+
+TEST(IndexEntries, ABuildOfAUniqueIndexFindsTwo) {
+  IndexEntries entries;
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
+  EXPECT_EQ(entries.backfill(Key(2), sees(9), true).code(), StatusCode::kConflict) << "10 may still fail";
+  EXPECT_EQ(entries.backfill(Key(2), sees(10), true).code(), StatusCode::kAlreadyExists);
+  EXPECT_TRUE(entries.backfill(Key(2), sees(10), false).ok()) << "it need not be unique";
+}
+
+TEST(IndexEntries, WhatNobodySeesGoes) {
+  IndexEntries entries;
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(12)).ok());
+  ASSERT_TRUE(entries.give(Key(2), TransactionId(14), sees(13), true).ok());
+  EXPECT_TRUE(entries.collect(Version(11))) << "from becomes 0";
+  EXPECT_FALSE(entries.collect(Version(11)));
+  EXPECT_EQ(entries.visible(sees(11)), std::vector{Key(1)});
+  EXPECT_TRUE(entries.collect(Version(13)));
+  EXPECT_EQ(entries.entries(), (std::vector{IndexEntry{Key(2), Version(14), Version()}}));
+}
+
+TEST(IndexEntries, TooManyAreRefused) {
+  IndexEntries entries;
+  uint64_t id = 1;
+  Status status;
+  while (status.ok() && id < 1'000) {
+    status = entries.give(Key(1), TransactionId(id), sees(id - 1), true);
+    if (status.ok()) status = take(entries, Key(1), TransactionId(id + 1));
+    id += 2;
+  }
+  EXPECT_EQ(status.code(), StatusCode::kOverloaded);
+  EXPECT_EQ(entries.entries().size(), IndexEntries::kMaxEntries);
+  EXPECT_LE(entries.encode().size(), 4'096u) << "the payload of a tree";
+  EXPECT_TRUE(entries.collect(Version(id)));
+  EXPECT_TRUE(entries.give(Key(1), TransactionId(id), sees(id - 1), true).ok());
+}
+
+TEST(IndexEntries, BytesOfAnyKind) {
+  Random random(testing::test_seed(1));
+  for (const bool named : {false, true}) {
+    IndexEntries entries = IndexEntries::decode(std::nullopt, named ? std::optional(Key(5)) : std::nullopt).value();
+    for (uint64_t id = 1; id < 9; ++id) {
+      ASSERT_TRUE(
+          entries.give(named ? Key(5) : Key(id % 3), TransactionId(id << (8 * (id - 1))), sees(id), false).ok());
+    }
+    const std::string bytes = entries.encode();
+    const auto record = named ? std::optional(Key(5)) : std::nullopt;
+    EXPECT_EQ(IndexEntries::decode(bytes, record).value().entries(), entries.entries());
+    for (int i = 0; i < 5'000; ++i) {
+      std::string bad = bytes.substr(0, random.below(bytes.size() + 1));
+      if (!bad.empty()) bad[random.below(bad.size())] = static_cast<char>(random());
+      const auto decoded = IndexEntries::decode(bad, record);
+      if (!decoded.ok()) {
+        EXPECT_EQ(decoded.code(), StatusCode::kMalformed);
+      }
+    }
+  }
+}
+
+/// Transactions that move records between values, as many at once as may be, some aborted. Of each record the claim
+/// decides, as it does on the nodes; the index must say in every snapshot what the records say.
+class IndexModel : public ::testing::TestWithParam<bool> {
+ protected:
+  static constexpr uint64_t kRecords = 12;
+  static constexpr uint64_t kValues = 5;
+
+  struct Transaction {
+    TransactionId id;
+    Snapshot snapshot;
+    std::map<Key, std::pair<int, int>> writes;  // value taken and given; -1: none
+    bool failed = false;
+  };
+  struct Versions {
+    std::map<uint64_t, int> values;  // by transaction; aborted ones are taken out
+    uint64_t claimed_by = 0;
+  };
+
+  Snapshot now() const {
+    std::vector<Version> open;
+    for (const Transaction& t : open_) open.push_back(version_of(t.id));
+    return Snapshot::make(Version(open.empty() ? next_ - 1 : open.front().value - 1), Version(next_ - 1), open).value();
+  }
+  int value_in(Key key, const Snapshot& snapshot) const {
+    int value = -1;
+    for (const auto& [version, v] : records_[key.value].values) {
+      if (snapshot.visible(Version(version))) value = v;
+    }
+    return value;
+  }
+  Version seen_by_all() const {
+    uint64_t seen = next_ - 1;
+    for (const Transaction& t : open_) seen = std::min({seen, t.id.value - 1, t.snapshot.base().value});
+    return Version(seen);
+  }
+  IndexEntries& place(int value, Key key) { return index_[{value, unique_ ? Key() : key}]; }
+
+  void write(Transaction& t, Key key, int value) {
+    Versions& record = records_[key.value];
+    const bool newest_seen = record.values.empty() || t.snapshot.visible(Version(record.values.rbegin()->first));
+    if (t.writes.contains(key) || record.claimed_by != 0 || !newest_seen) return;
+    const int old = value_in(key, t.snapshot);
+    if (old == value) return;
+    record.claimed_by = t.id.value;
+    t.writes[key] = {old, value};
+    if (old >= 0) {
+      IndexEntries& entries = place(old, key);
+      ASSERT_TRUE(entries.take(key, t.id, t.snapshot, false).ok());
+      if (random_.one_in(3)) entries.collect(seen_by_all());
+      if (random_.one_in(5)) {
+        ASSERT_TRUE(entries.take(key, t.id, t.snapshot, false).ok());
+      }
+    }
+    if (value < 0) return;
+    const Status given = place(value, key).give(key, t.id, t.snapshot, unique_);
+    if (!given.ok()) {
+      EXPECT_TRUE(unique_) << given.to_string();
+      // A violation that the snapshot shows must be one.
+      if (given.code() == StatusCode::kAlreadyExists) {
+        bool there = false;
+        for (uint64_t other = 0; other < kRecords; ++other) {
+          const auto own = t.writes.find(Key(other));
+          const int has = own != t.writes.end() ? own->second.second : value_in(Key(other), t.snapshot);
+          there |= other != key.value && has == value;
+        }
+        EXPECT_TRUE(there) << "no other record has the value";
+      }
+      t.failed = true;
+    }
+  }
+  void end(Transaction& t, bool commit) {
+    for (const auto& [key, values] : t.writes) {
+      Versions& record = records_[key.value];
+      record.claimed_by = 0;
+      if (commit) record.values[t.id.value] = values.second;
+      if (commit) continue;
+      if (values.first >= 0) place(values.first, key).undo(key, t.id);
+      if (values.second >= 0) place(values.second, key).undo(key, t.id);
+    }
+  }
+  void check(const Snapshot& snapshot) {
+    for (int value = 0; value < static_cast<int>(kValues); ++value) {
+      std::set<Key> found;
+      for (auto& [at, entries] : index_) {
+        if (at.first != value) continue;
+        for (const Key key : entries.visible(snapshot)) found.insert(key);
+      }
+      std::set<Key> expected;
+      for (uint64_t key = 0; key < kRecords; ++key) {
+        if (value_in(Key(key), snapshot) == value) expected.insert(Key(key));
+      }
+      ASSERT_EQ(found.size(), expected.size()) << "value " << value << " in " << snapshot.to_string();
+      ASSERT_TRUE(found == expected);
+      if (unique_) {
+        ASSERT_LE(found.size(), 1u) << "two records have value " << value;
+      }
+    }
+  }
+
+  const bool unique_ = GetParam();
+  Random random_{testing::test_seed(1)};
+  std::vector<Versions> records_{kRecords};
+  std::map<std::pair<int, Key>, IndexEntries> index_;
+  std::vector<Transaction> open_;  // rising
+  uint64_t next_ = 1;
+};
+
+TEST_P(IndexModel, SaysInEverySnapshotWhatTheRecordsSay) {
+  uint64_t committed = 0;
+  for (int step = 0; step < 20'000 && !HasFailure(); ++step) {
+    const uint64_t what = random_.below(10);
+    if (open_.size() < 6 && (what < 2 || open_.empty())) {
+      const Snapshot snapshot = now();
+      open_.push_back({TransactionId(next_++), snapshot, {}, false});
+      continue;
+    }
+    const size_t i = random_.below(open_.size());
+    Transaction& t = open_[i];
+    if (what < 7 && !t.failed) {
+      write(t, Key(random_.below(kRecords)), static_cast<int>(random_.below(kValues + 1)) - 1);
+    } else {
+      const bool commit = !t.failed && !random_.one_in(4);
+      end(t, commit);
+      committed += commit && !t.writes.empty();
+      open_.erase(open_.begin() + static_cast<ptrdiff_t>(i));
+      check(now());
+      for (const Transaction& other : open_) check(other.snapshot);
+    }
+  }
+  EXPECT_GT(committed, 200u);
+  while (!open_.empty()) {
+    end(open_.back(), !open_.back().failed);
+    open_.pop_back();
+  }
+  for (auto& [at, entries] : index_) {
+    entries.collect(seen_by_all());
+    EXPECT_LE(entries.entries().size(), 1u) << "entries that nobody sees stay";
+  }
+  check(now());
+}
+
+INSTANTIATE_TEST_SUITE_P(, IndexModel, ::testing::Bool(),
+                         [](const auto& instance) { return instance.param ? "Unique" : "NonUnique"; });
+
+}  // namespace
+}  // namespace loam::client

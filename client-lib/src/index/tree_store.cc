@@ -1,0 +1,117 @@
+#include "client-lib/src/index/tree_store.h"
+
+#include <array>
+#include <utility>
+
+#include <loam/bdtree/tree.h>
+#include <loam/client/record.h>
+
+#include "client-lib/src/core/backoff.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::client {
+namespace {
+
+using bdtree::StoredNode;
+using bdtree::TreeNodeId;
+using Fields = wire::IndexNodeFields;
+
+/// Numbers that one draw takes: a node is split far more seldom than it is changed.
+constexpr uint64_t kNumbers = 256;
+/// Others' swaps take a round trip.
+constexpr RetryOptions kSwapRetry{.max_attempts = 0, .initial_backoff_ns = 20'000, .max_backoff_ns = 2'000'000};
+
+Buffer copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
+
+}  // namespace
+
+TreeStore::TreeStore(Engine& engine, const Table& nodes, Terms terms)
+    : engine_(engine),
+      nodes_(nodes),
+      deltas_(nodes.project(std::array{Fields::kDelta}).value()),
+      terms_(std::move(terms)),
+      numbers_(engine, "tree " + std::to_string(nodes.id().value), kNumbers) {}
+
+Result<std::shared_ptr<TreeStore>> TreeStore::open(Engine& engine, const std::string& name) {
+  LOAM_ASSIGN_OR_RETURN(const wire::TableCreated created,
+                        engine.ask_manager<wire::TableCreated>(
+                            wire::CreateTable{name, TableKind::kNonTransactional, wire::index_node_schema()}));
+  LOAM_RETURN_IF_ERROR(engine.refresh_catalog());
+  auto store = std::make_shared<TreeStore>(engine, make_table(created.table), Terms{});
+  LOAM_RETURN_IF_ERROR(store->prepare());
+  return store;
+}
+
+Status TreeStore::prepare() {
+  Status made = bdtree::Tree::create(*this);
+  return made.code() == StatusCode::kAlreadyExists ? ok_status() : made;
+}
+
+std::vector<Result<StoredNode>> TreeStore::get(std::span<const TreeNodeId> ids) {
+  std::vector<Key> keys;
+  keys.reserve(ids.size());
+  for (const TreeNodeId id : ids) keys.emplace_back(id.value);
+  const auto session = terms_.session != nullptr ? terms_.session : engine_.present();
+  // On behalf of a transaction: entries that its snapshot sees may be gone when its session is over.
+  const auto under = terms_.session != nullptr ? PointReads::UnderSession::kOne : PointReads::UnderSession::kAny;
+  auto reads = std::make_shared<PointReads>(engine_, session, nodes_, under);
+  reads->start(keys);
+  reads->wait();
+  std::vector<Result<StoredNode>> nodes;
+  nodes.reserve(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const Result<Record> record = reads->take(i);
+    if (record.ok()) {
+      nodes.emplace_back(
+          StoredNode{record->version(), copy(record->blob(Fields::kBase)), copy(record->blob(Fields::kDelta))});
+    } else {
+      nodes.emplace_back(record.status());
+    }
+  }
+  return nodes;
+}
+
+Result<Version> TreeStore::write(wire::WriteKind kind, TreeNodeId id, Version expected, Bytes base, Bytes delta) {
+  LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(nodes_, {Value::blob(base), Value::blob(delta)}));
+  return PlainWriteOnce::write(engine_, terms_, nodes_, Key(id.value), kind, expected, record.bytes());
+}
+
+Result<Version> TreeStore::insert(TreeNodeId id, Bytes base, Bytes delta) {
+  return write(wire::WriteKind::kInsert, id, Version(), base, delta);
+}
+
+Result<Version> TreeStore::replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) {
+  return write(wire::WriteKind::kUpdate, id, expected, base, delta);
+}
+
+Result<Version> TreeStore::replace_delta(TreeNodeId id, Version expected, Bytes delta) {
+  LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(deltas_, {Value::blob(delta)}));
+  return PlainWriteOnce::write(engine_, terms_, deltas_, Key(id.value), wire::WriteKind::kUpdate, expected,
+                               record.bytes());
+}
+
+Status TreeStore::remove(TreeNodeId id, Version expected) {
+  return PlainWriteOnce::write(engine_, terms_, nodes_, Key(id.value), wire::WriteKind::kRemove, expected, {}).status();
+}
+
+Result<TreeNodeId> TreeStore::new_id() {
+  if (!numbers_open_) LOAM_RETURN_IF_ERROR(numbers_.open());  // twice at once does no harm
+  numbers_open_ = true;
+  LOAM_ASSIGN_OR_RETURN(const uint64_t number, numbers_.next());
+  return TreeNodeId(bdtree::kRoot.value + number);
+}
+
+uint64_t TreeStore::owner() {
+  return terms_.session != nullptr ? terms_.session->id().value : engine_.session_id().value;
+}
+
+void TreeStore::defer(std::function<void()> work) {
+  if (engine_.closing()) return;
+  engine_.spawn_own([self = shared_from_this(), work = std::move(work)] { work(); }, [] {});
+}
+
+void TreeStore::back_off(uint32_t attempt) {
+  engine_.worker().scheduler().sleep_for(backoff_ns(kSwapRetry, attempt - 1, engine_.random()));
+}
+
+}  // namespace loam::client

@@ -1,0 +1,59 @@
+// The nodes of a Bd-tree as records of a plain table.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <loam/bdtree/store.h>
+#include <loam/client/table.h>
+
+#include "client-lib/src/driver/counter_impl.h"
+#include "client-lib/src/driver/engine.h"
+#include "client-lib/src/driver/point_reads.h"
+
+namespace loam::client {
+
+/// A non-transactional table with two blobs a record, keyed by the nodes' numbers, which a counter of the cluster
+/// gives.
+///
+/// Owner and life: shared by whoever opens the tree over it and by deferred work, which may end later; made and used in
+/// fibers of the engine's worker, which outlives it.
+class TreeStore final : public bdtree::Store, public std::enable_shared_from_this<TreeStore> {
+ public:
+  /// On whose behalf it writes.
+  using Terms = PlainWriteOnce::Terms;
+
+  /// The table of that name, made if it does not exist. kAlreadyExists: a table of another schema.
+  static Result<std::shared_ptr<TreeStore>> open(Engine& engine, const std::string& name);
+  /// `nodes` has the schema of wire::index_node_schema().
+  TreeStore(Engine& engine, const Table& nodes, Terms terms);
+
+  /// Makes an empty tree in it, if there is none.
+  Status prepare();
+
+  std::vector<Result<bdtree::StoredNode>> get(std::span<const bdtree::TreeNodeId> ids) override;
+  Result<Version> insert(bdtree::TreeNodeId id, Bytes base, Bytes delta) override;
+  Result<Version> replace(bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta) override;
+  Result<Version> replace_delta(bdtree::TreeNodeId id, Version expected, Bytes delta) override;
+  Status remove(bdtree::TreeNodeId id, Version expected) override;
+  Result<bdtree::TreeNodeId> new_id() override;
+  uint64_t owner() override;
+  void defer(std::function<void()> work) override;
+  void back_off(uint32_t attempt) override;
+
+ private:
+  Result<Version> write(wire::WriteKind kind, bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta);
+
+  Engine& engine_;
+  const Table nodes_;
+  const Table deltas_;  // the projection to what a small change replaces
+  const Terms terms_;
+  Counter::Impl numbers_;
+  bool numbers_open_ = false;
+};
+
+}  // namespace loam::client

@@ -1,0 +1,167 @@
+#include "client-lib/src/index/trees.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "client-lib/src/index/index_entries.h"
+#include "common/fiber/wait.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::client {
+namespace {
+
+using bdtree::Edit;
+
+/// Of a node, its delta at most.
+constexpr size_t kDeltaPart = 8;
+
+/// Of several, the one that says most: what may still happen, then what ends the session, then the first.
+void merge(Status& into, const Status& status) {
+  const auto weight = [](const Status& s) {
+    return s.ok() ? 0 : s == StatusCode::kUnknownOutcome ? 3 : s == StatusCode::kFenced ? 2 : 1;
+  };
+  if (weight(status) > weight(into)) into = status;
+}
+
+/// The entries in a tree are what they are, or nothing; `changed` tells whether to write.
+Edit edit_of(const IndexEntries& entries, bool changed) {
+  if (!changed) return Edit::keep();
+  return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
+}
+
+wire::IndexState state_of(const wire::Catalog& catalog, TableId index) {
+  const auto found = std::ranges::find(catalog.tables, index, &wire::TableInfo::id);
+  return found == catalog.tables.end() ? wire::IndexState::kReady : found->index.state();
+}
+
+}  // namespace
+
+Status of_index(const std::string& what, const Status& status) {
+  const bool damaged = status == StatusCode::kMalformed;
+  return {status.code(),
+          "index " + what + ": " + std::string(status.message()) +
+              (damaged ? "; a storage node has lost a part of it: drop the index and create it again" : "")};
+}
+
+Result<std::shared_ptr<IndexTree>> Trees::open(const std::shared_ptr<Session>& session, TableId index, bool undo) {
+  if (session_ != session && session == engine_.present()) {
+    trees_.clear();
+    session_ = session;
+  }
+  const std::pair place(index, undo);
+  if (const auto found = trees_.find(place); session_ == session && found != trees_.end()) return found->second;
+  LOAM_ASSIGN_OR_RETURN(std::shared_ptr<IndexTree> tree, make(session, index, undo));
+  if (session_ != session) return tree;  // an old session's last transactions
+  return trees_.try_emplace(place, std::move(tree)).first->second;
+}
+
+Result<std::shared_ptr<IndexTree>> Trees::make(const std::shared_ptr<Session>& session, TableId index, bool undo) {
+  const ClientOptions& options = engine_.options();
+  const bdtree::TreeOptions tree{.node_bytes = options.index_node_bytes,
+                                 .delta_bytes = options.index_node_bytes / kDeltaPart,
+                                 .cache_bytes = options.index_cache_bytes,
+                                 .combine = options.index_combine};
+  if (all_ != nullptr) {
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> known, all_->open(session, index, undo));
+    return std::make_shared<IndexTree>(known->store, tree);
+  }
+  const auto known = engine_.catalog().find(index);
+  const Table nodes = known ? *known
+                            : Table(std::make_shared<const Table::Description>(
+                                  Table::Description{index, "of index " + std::to_string(index.value),
+                                                     TableKind::kNonTransactional, wire::index_node_schema()}));
+  auto store = std::make_shared<TreeStore>(engine_, nodes, TreeStore::Terms{session, undo});
+  // Of a finished index the root is there; if a storage node has lost it, an empty one must not take its place.
+  if (state_of(*engine_.catalog().catalog(), index) == wire::IndexState::kBuilding) {
+    LOAM_RETURN_IF_ERROR(store->prepare());
+  }
+  return std::make_shared<IndexTree>(std::move(store), tree);
+}
+
+std::shared_ptr<Trees> Trees::of_transaction(TransactionId id) {
+  if (engine_.options().index_cache_shared) return nullptr;
+  std::shared_ptr<Trees> apart(new Trees(engine_, this));
+  std::erase_if(apart_, [](const auto& one) { return one.second.expired(); });
+  if (id != TransactionId()) apart_[id] = apart;
+  return apart;
+}
+
+Result<std::shared_ptr<const IndexKeys>> Trees::keys(const Index& index) {
+  if (all_ != nullptr) return all_->keys(index);
+  auto& known = keys_[index.id()];
+  if (known == nullptr) {
+    LOAM_ASSIGN_OR_RETURN(IndexKeys made, IndexKeys::make(index));
+    known = std::make_shared<const IndexKeys>(std::move(made));
+  }
+  return known;
+}
+
+Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
+                     std::span<const IndexChange> changes, bool undo) {
+  if (const auto apart = apart_.find(transaction.id); apart != apart_.end()) {
+    if (const std::shared_ptr<Trees> own = apart->second.lock())
+      return own->change(session, transaction, changes, undo);
+  }
+  std::map<std::pair<TableId, std::string_view>, Group> groups;
+  for (const IndexChange& change : changes) groups[{change.index, change.key}].push_back(&change);
+  Status all;
+  fiber::WaitGroup others;
+  size_t left = groups.size();
+  for (auto& [place, group] : groups) {
+    // What is taken is free for others.
+    std::ranges::stable_sort(group, std::ranges::greater(), [](const IndexChange* change) { return change->take; });
+    const auto work = [&, changed = &group] { merge(all, change(session, transaction, *changed, undo)); };
+    if (--left == 0) {
+      work();
+      continue;
+    }
+    others.add();
+    const Status spawned = engine_.worker().scheduler().spawn([&others, work] {
+      work();
+      others.done();
+    });
+    if (spawned.ok()) continue;
+    others.done();
+    work();
+  }
+  others.wait();
+  return all;
+}
+
+Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
+                     const Group& group, bool undo) {
+  const IndexChange& first = *group.front();
+  const bool building = state_of(*transaction.catalog, first.index) == wire::IndexState::kBuilding;
+  const auto edit = [&](std::optional<std::string_view> payload) -> Result<Edit> {
+    const std::optional<Key> record = first.shared ? std::nullopt : std::optional(first.record);
+    LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, record));
+    const std::vector<IndexEntry> before = entries.entries();
+    entries.collect(transaction.seen_by_all);
+    for (const IndexChange* change : group) {
+      if (undo) {
+        entries.undo(change->record, transaction.id);
+      } else if (change->take) {
+        LOAM_RETURN_IF_ERROR(entries.take(change->record, transaction.id, *transaction.snapshot, building));
+      } else {
+        LOAM_RETURN_IF_ERROR(entries.give(change->record, transaction.id, *transaction.snapshot, change->shared));
+      }
+    }
+    return edit_of(entries, entries.entries() != before);
+  };
+  const auto make = [&]() -> Status {
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, open(session, first.index, undo));
+    return tree->tree->update(first.key, edit);
+  };
+  const Status made = make();
+  if (made.ok() || made == StatusCode::kNoSuchTable) return ok_status();  // R30
+  // What a lost node has taken along needs no undo.
+  if (undo && made == StatusCode::kMalformed) return ok_status();
+  const auto named = engine_.catalog().find(first.index);
+  return of_index((named ? named->name() : "of number " + std::to_string(first.index.value)) + ", record " +
+                      std::to_string(first.record.value),
+                  made);
+}
+
+}  // namespace loam::client

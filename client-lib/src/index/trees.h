@@ -1,0 +1,71 @@
+// The trees of a client's indexes, and what commits change in them.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <loam/bdtree/tree.h>
+#include <loam/client/index.h>
+
+#include "client-lib/src/driver/engine.h"
+#include "client-lib/src/driver/index_writer.h"
+#include "client-lib/src/index/index_keys.h"
+#include "client-lib/src/index/tree_store.h"
+
+namespace loam::client {
+
+/// One index's tree, as one session reads and changes it.
+struct IndexTree {
+  IndexTree(std::shared_ptr<TreeStore> nodes, const bdtree::TreeOptions& options)
+      : store(std::move(nodes)), tree(bdtree::Tree::open(*store, options)) {}
+
+  std::shared_ptr<TreeStore> store;
+  std::unique_ptr<bdtree::Tree> tree;
+};
+
+/// An error of a tree, with the name of the index (and more of what was wanted), and what to do.
+Status of_index(const std::string& what, const Status& status);
+
+/// Opens each index's tree once a session, so that all transactions share its cache and their changes travel together.
+/// A session's end ends its trees: what one of its transactions writes late is refused at the nodes, as the undo by
+/// recovery needs it (R2, R27).
+///
+/// Owner: the client; the worker's thread, in fibers. Destroyed after the engine was closed.
+class Trees final : public IndexWriter {
+ public:
+  explicit Trees(Engine& engine) : engine_(engine) {}
+
+  /// With a cache of its own, that lives as long as what is given and serves the commit of `id` too; TransactionId()
+  /// for a transaction that only reads. Nothing if ClientOptions::index_cache_shared.
+  std::shared_ptr<Trees> of_transaction(TransactionId id);
+
+  /// kNoSuchTable: the index was dropped.
+  Result<std::shared_ptr<IndexTree>> open(const std::shared_ptr<Session>& session, TableId index, bool undo = false);
+  Result<std::shared_ptr<const IndexKeys>> keys(const Index& index);
+
+  Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
+                std::span<const IndexChange> changes, bool undo) override;
+
+ private:
+  Trees(Engine& engine, Trees* all) : engine_(engine), all_(all) {}
+
+  Result<std::shared_ptr<IndexTree>> make(const std::shared_ptr<Session>& session, TableId index, bool undo);
+  /// Changes under one key of one tree: one swap.
+  using Group = std::vector<const IndexChange*>;
+  Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction, const Group& group,
+                bool undo);
+
+  Engine& engine_;
+  Trees* const all_ = nullptr;                           // the client's, if these are one transaction's
+  std::map<TransactionId, std::weak_ptr<Trees>> apart_;  // of those that have trees of their own
+  std::shared_ptr<Session> session_;                     // of the trees below
+  std::map<std::pair<TableId, bool>, std::shared_ptr<IndexTree>> trees_;
+  std::map<TableId, std::shared_ptr<const IndexKeys>> keys_;
+};
+
+}  // namespace loam::client

@@ -1,0 +1,196 @@
+#include "client-lib/src/recovery/recovery_tree.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "client-lib/src/index/index_entries.h"
+#include "client-lib/src/recovery/recovery_engine.h"
+#include "common/schema/row.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::client {
+namespace {
+
+using bdtree::StoredNode;
+using bdtree::TreeNodeId;
+using Fields = wire::IndexNodeFields;
+
+/// Nodes as clients leave them are far smaller, so that an undo never has to split one.
+constexpr bdtree::TreeOptions kUndoing{.node_bytes = 16'384, .cache_bytes = 1 << 20, .combine = false};
+/// Others' swaps take a round trip.
+constexpr uint64_t kBackOffNs = 100'000;
+
+Buffer copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
+
+Result<Buffer> row_of(const Schema& schema, std::span<const Bytes> blobs) {
+  RowBuilder builder(schema);
+  for (size_t i = 0; i < blobs.size(); ++i) LOAM_RETURN_IF_ERROR(builder.set_blob(i, blobs[i]));
+  LOAM_ASSIGN_OR_RETURN(const Bytes row, builder.finish());
+  return copy(row);
+}
+
+}  // namespace
+
+// ---- one request ---------------------------------------------------------------------------------------------------
+
+RecoveryCall::RecoveryCall(RecoveryEngine& engine) : engine_(engine) { engine_.calls().insert(this); }
+
+RecoveryCall::~RecoveryCall() {
+  engine_.calls().erase(this);
+  if (RecoveryNode* const node = answered_.happened() ? nullptr : engine_.node(node_)) node->forget(this);
+}
+
+template <wire::Message M>
+void RecoveryCall::send(NodeId id, const M& message) {
+  node_ = id;
+  RecoveryNode* const node = engine_.node(id);
+  if (node == nullptr) return fail({StatusCode::kUnavailable, "no storage node owns a node of an index"});
+  const auto sent = node->request(message, this, 0, engine_.options().request_timeout_ns);
+  if (!sent.ok()) fail(sent.status());
+}
+
+Status RecoveryCall::wait() {
+  answered_.wait();
+  return status_;
+}
+
+void RecoveryCall::fail(const Status& status) {
+  if (answered_.happened()) return;
+  status_ = status;
+  answered_.notify();
+}
+
+Status RecoveryCall::on_reply(uint32_t, wire::Opcode opcode, ByteReader& body) {
+  Status valid;
+  if (opcode == wire::Opcode::kPlainReadReply) {
+    wire::PlainReadReply reply;
+    valid = wire::decode_body(body, reply);
+    for (const wire::ReadResult& result : reply.results) {
+      codes.push_back(result.code);
+      StoredNode& node = rows.emplace_back();
+      if (!valid.ok() || result.code != StatusCode::kOk) continue;
+      valid = validate_row(wire::index_node_schema(), result.row);
+      if (!valid.ok()) break;
+      const RowView row(wire::index_node_schema(), result.row);
+      node = {result.version, copy(row.blob(Fields::kBase)), copy(row.blob(Fields::kDelta))};
+    }
+  } else if (opcode == wire::Opcode::kPlainWriteReply) {
+    wire::PlainWriteReply reply;
+    valid = wire::decode_body(body, reply);
+    results = std::move(reply.results);
+  } else {
+    const Status status = unexpected_reply(opcode, body);
+    if (status == StatusCode::kMalformed) valid = status;
+    fail(status);
+  }
+  fail(valid.ok() ? valid : Status(StatusCode::kUnavailable, std::string(valid.message())));
+  return valid;
+}
+
+void RecoveryCall::on_failure(uint32_t, const Status& status) {
+  if (RecoveryNode* const node = engine_.node(node_); node != nullptr && !node->paused()) node->note_failure(status);
+  fail(status);
+}
+
+// ---- the store -----------------------------------------------------------------------------------------------------
+
+std::vector<Result<StoredNode>> RecoveryTreeStore::get(std::span<const TreeNodeId> ids) {
+  std::map<NodeId, std::vector<size_t>> by_node;
+  for (size_t i = 0; i < ids.size(); ++i) by_node[engine_.owner(nodes_, Key(ids[i].value))].push_back(i);
+  std::vector<std::pair<const std::vector<size_t>*, std::unique_ptr<RecoveryCall>>> calls;
+  for (const auto& [node, wanted] : by_node) {
+    wire::PlainRead read;
+    for (const size_t index : wanted) read.records.push_back({nodes_, Key(ids[index].value)});
+    calls.emplace_back(&wanted, std::make_unique<RecoveryCall>(engine_));
+    calls.back().second->send(node, read);
+  }
+  std::vector<Result<StoredNode>> nodes(ids.size(), Status(StatusCode::kUnavailable, "an answer was too short"));
+  for (auto& [wanted, call] : calls) {
+    const Status answered = call->wait();
+    for (size_t i = 0; i < wanted->size(); ++i) {
+      Result<StoredNode>& node = nodes[(*wanted)[i]];
+      if (!answered.ok()) {
+        node = answered;
+      } else if (i < call->codes.size() && call->codes[i] == StatusCode::kOk) {
+        node = std::move(call->rows[i]);
+      } else if (i < call->codes.size()) {
+        node = Status(call->codes[i], "a node of an index cannot be read");
+      }
+    }
+  }
+  return nodes;
+}
+
+Result<Version> RecoveryTreeStore::write(wire::WriteKind kind, TreeNodeId id, Version expected, Bytes row,
+                                         FieldNumbers fields) {
+  wire::PlainWrite message;
+  message.operations.push_back({kind, true, {nodes_, Key(id.value)}, expected, row, fields});
+  RecoveryCall call(engine_);
+  call.send(engine_.owner(nodes_, Key(id.value)), message);
+  LOAM_RETURN_IF_ERROR(call.wait());
+  if (call.results.size() != 1) return Status(StatusCode::kUnavailable, "an answer of another length");
+  StatusCode code = call.results[0].code;
+  if (code == StatusCode::kOk) return call.results[0].version;
+  if (kind == wire::WriteKind::kInsert && code == StatusCode::kConflict) code = StatusCode::kAlreadyExists;
+  if (kind != wire::WriteKind::kInsert && code == StatusCode::kNotFound) code = StatusCode::kConflict;
+  return Status(code, "a node of an index cannot be changed");
+}
+
+Result<Version> RecoveryTreeStore::insert(TreeNodeId id, Bytes base, Bytes delta) {
+  LOAM_ASSIGN_OR_RETURN(const Buffer row, row_of(wire::index_node_schema(), std::array{base, delta}));
+  return write(wire::WriteKind::kInsert, id, Version(), row);
+}
+
+Result<Version> RecoveryTreeStore::replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) {
+  LOAM_ASSIGN_OR_RETURN(const Buffer row, row_of(wire::index_node_schema(), std::array{base, delta}));
+  return write(wire::WriteKind::kUpdate, id, expected, row);
+}
+
+Result<Version> RecoveryTreeStore::replace_delta(TreeNodeId id, Version expected, Bytes delta) {
+  static const Schema schema = Schema::make({wire::index_node_schema().field(Fields::kDelta)}).value();
+  static constexpr std::array<uint16_t, 1> kNumbers = {Fields::kDelta};
+  LOAM_ASSIGN_OR_RETURN(const Buffer row, row_of(schema, std::array{delta}));
+  return write(wire::WriteKind::kUpdateFields, id, expected, row, FieldNumbers(kNumbers));
+}
+
+Status RecoveryTreeStore::remove(TreeNodeId id, Version expected) {
+  return write(wire::WriteKind::kRemove, id, expected, {}).status();
+}
+
+Result<TreeNodeId> RecoveryTreeStore::new_id() {
+  return Status(StatusCode::kInternal, "an undo does not make nodes of an index");
+}
+
+uint64_t RecoveryTreeStore::owner() { return engine_.options().session.value; }
+
+void RecoveryTreeStore::defer(std::function<void()>) {}
+
+void RecoveryTreeStore::back_off(uint32_t attempt) { engine_.sleep_for(kBackOffNs * attempt); }
+
+// ---- the undo ------------------------------------------------------------------------------------------------------
+
+Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction, std::span<const IndexChange> changes) {
+  using bdtree::Edit;
+  for (const IndexChange& change : changes) {
+    RecoveryTreeStore store(engine, change.index);
+    const std::optional<Key> record = change.shared ? std::nullopt : std::optional(change.record);
+    const auto tree = bdtree::Tree::open(store, kUndoing);
+    const Status undone = tree->update(change.key, [&](std::optional<std::string_view> payload) -> Result<Edit> {
+      LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, record));
+      const std::vector<IndexEntry> before = entries.entries();
+      entries.undo(change.record, transaction);
+      if (entries.entries() == before) return Edit::keep();
+      return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
+    });
+    // R30; and a tree that nobody has made yet, or that a lost node has taken along, needs no undo: kMalformed.
+    if (!undone.ok() && undone != StatusCode::kNoSuchTable && undone != StatusCode::kMalformed) return undone;
+  }
+  return ok_status();
+}
+
+}  // namespace loam::client

@@ -1,0 +1,80 @@
+// Indexes, as the recoverer sees them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <loam/bdtree/store.h>
+#include <loam/bdtree/tree.h>
+
+#include "client-lib/src/core/index_change.h"
+#include "client-lib/src/recovery/recovery_node.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/fiber/wait.h"
+#include "common/wire/storage.h"
+
+namespace loam::client {
+
+class RecoveryEngine;
+
+/// One request of a fiber to one node. Lies on the fiber's stack; registered with the engine, which fails it when it
+/// closes.
+class RecoveryCall final : public NodeCaller {
+ public:
+  explicit RecoveryCall(RecoveryEngine& engine);
+  ~RecoveryCall();
+  RecoveryCall(const RecoveryCall&) = delete;
+  RecoveryCall& operator=(const RecoveryCall&) = delete;
+
+  template <wire::Message M>
+  void send(NodeId node, const M& message);
+  /// In a fiber.
+  Status wait();
+  void fail(const Status& status);
+
+  std::vector<bdtree::StoredNode> rows;  ///< of a read, in its order
+  std::vector<wire::WriteResult> results;
+  std::vector<StatusCode> codes;  ///< of a read
+
+ private:
+  Status on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) override;
+  void on_failure(uint32_t token, const Status& status) override;
+
+  RecoveryEngine& engine_;
+  NodeId node_;
+  Status status_;
+  fiber::Event answered_;
+};
+
+/// The nodes of one index's tree over the recoverer's links. It undoes and no more: it gives no new numbers, and leaves
+/// structure changes to clients. Its writes may use the room that is kept for undo (R6).
+class RecoveryTreeStore final : public bdtree::Store {
+ public:
+  RecoveryTreeStore(RecoveryEngine& engine, TableId nodes) : engine_(engine), nodes_(nodes) {}
+
+  std::vector<Result<bdtree::StoredNode>> get(std::span<const bdtree::TreeNodeId> ids) override;
+  Result<Version> insert(bdtree::TreeNodeId id, Bytes base, Bytes delta) override;
+  Result<Version> replace(bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta) override;
+  Result<Version> replace_delta(bdtree::TreeNodeId id, Version expected, Bytes delta) override;
+  Status remove(bdtree::TreeNodeId id, Version expected) override;
+  Result<bdtree::TreeNodeId> new_id() override;
+  uint64_t owner() override;
+  void defer(std::function<void()> work) override;
+  void back_off(uint32_t attempt) override;
+
+ private:
+  Result<Version> write(wire::WriteKind kind, bdtree::TreeNodeId id, Version expected, Bytes row,
+                        FieldNumbers fields = {});
+
+  RecoveryEngine& engine_;
+  const TableId nodes_;
+};
+
+/// In a fiber: undoes what a transaction did to indexes, all of it, or tells why not. [R27]
+Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction, std::span<const IndexChange> changes);
+
+}  // namespace loam::client
