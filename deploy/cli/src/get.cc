@@ -7,13 +7,18 @@
 #include <fmt/format.h>
 
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/index/handles.h"
+#include "deploy/cli/src/index/index_reader.h"
+#include "deploy/cli/src/index/index_text.h"
 
 namespace loam::cli {
 namespace {
 
 struct Options {
   std::string table;
-  std::vector<std::string> keys;
+  std::vector<std::string> keys;  // or values of the index
+  std::string index;
+  std::vector<std::string> nulls;
   std::vector<std::string> fields;  // empty: all
   bool version = false;
 };
@@ -34,28 +39,41 @@ Result<client::Table> shown(const client::Table& table, const std::vector<std::s
   return table.project(std::vector<std::string_view>(fields.begin(), fields.end()));
 }
 
-int run(const Context& context, const Options& options) {
-  std::vector<Key> keys;
-  for (const std::string& text : options.keys) {
-    auto key = parse_key(text);
-    if (!key.ok()) return fail(context, kExitBadData, key.status());
-    keys.push_back(*key);
+/// The columns that were asked for, and rows in them. Fields are those of `shown`, a table or a projection of it.
+class RecordPrinter {
+ public:
+  RecordPrinter(const Context& context, const Options& options, const client::Table& shown)
+      : version_(options.version), shown_(shown) {
+    std::vector<OutputColumn> columns = {{"_key", FieldType::kUint64}};
+    if (version_) columns.push_back({"_version", FieldType::kUint64});
+    for (const Field& field : shown.schema().fields()) columns.push_back({field.name, field.type});
+    printer_ = make_printer(context.format(), std::move(columns), std::cout);
   }
-  int exit_code = 0;
-  auto client = connect(context, exit_code);
-  if (!client) return exit_code;
-  auto opened = client->open_table(options.table);
-  if (!opened.ok()) return fail(context, opened.status());
-  auto table = shown(*opened, options.fields);
-  if (!table.ok()) return fail(context, kExitUsage, table.status());
-  auto records = read(*client, *table, keys);
-  if (!records.ok()) return fail(context, records.status());
 
-  std::vector<OutputColumn> columns = {{"_key", FieldType::kUint64}};
-  if (options.version) columns.push_back({"_version", FieldType::kUint64});
-  for (const Field& field : table->schema().fields()) columns.push_back({field.name, field.type});
-  auto printer = make_printer(context.format(), columns, std::cout);
-  exit_code = kExitOk;
+  /// `record` is of the table that is shown, or of the whole of it.
+  void print(const client::Record& record) {
+    std::vector<Value> row = {Value::uint64(record.key().value)};
+    if (version_) row.push_back(Value::uint64(record.version().value));
+    const bool whole = !record.table().projected();
+    for (size_t i = 0; i < shown_.schema().size(); ++i) {
+      row.push_back(record.view().value(whole && shown_.projected() ? shown_.projection()[i] : i));
+    }
+    printer_->row(row);
+  }
+  void finish() { printer_->finish(); }
+
+ private:
+  const bool version_;
+  const client::Table shown_;
+  std::unique_ptr<RowPrinter> printer_;
+};
+
+int get_by_key(const Context& context, const Options& options, client::Client& client, const client::Table& table,
+               const std::vector<Key>& keys) {
+  auto records = read(client, table, keys);
+  if (!records.ok()) return fail(context, records.status());
+  RecordPrinter printer(context, options, table);
+  int exit_code = kExitOk;
   for (size_t i = 0; i < keys.size(); ++i) {
     const Result<client::Record>& record = (*records)[i];
     if (!record.ok()) {
@@ -65,22 +83,75 @@ int run(const Context& context, const Options& options) {
               : fail(context, record.status());
       continue;
     }
-    std::vector<Value> row = {Value::uint64(keys[i].value)};
-    if (options.version) row.push_back(Value::uint64(record->version().value));
-    for (size_t field = 0; field < table->schema().size(); ++field) row.push_back(record->view().value(field));
-    printer->row(row);
+    printer.print(*record);
   }
-  printer->finish();
+  printer.finish();
   return exit_code;
+}
+
+int get_by_index(const Context& context, const Options& options, client::Client& client, const client::Table& table) {
+  const auto index = open_index(client, table.whole(), options.index);
+  if (!index.ok()) return fail(context, index.status());
+  if (const Status ready = check_ready(*index); !ready.ok()) return fail(context, ready);
+  auto values = parse_index_values(*index, options.keys, options.nulls);
+  if (!values.ok()) return fail(context, kExitBadData, values.status());
+  auto transaction = client.begin({.read_only = true, .retry = {}});
+  if (!transaction.ok()) return fail(context, transaction.status());
+  IndexReader reader(*transaction, *index, client::IndexRange::equal(*std::move(values)));
+  RecordPrinter printer(context, options, table);
+  bool found = false;
+  for (;;) {
+    const auto records = reader.next();
+    if (!records.ok()) return fail(context, records.status());
+    if (records->empty()) break;
+    found = true;
+    for (const client::Record& record : *records) printer.print(record);
+  }
+  if (!found) {
+    return fail(context, kExitFailed,
+                fmt::format("table {} has no record with these values in index {}", options.table, options.index));
+  }
+  printer.finish();
+  return kExitOk;
+}
+
+int run(const Context& context, const Options& options) {
+  if (options.index.empty() && options.keys.empty()) {
+    return fail(context, kExitUsage, "say the keys of the records, or --index and values of its fields");
+  }
+  std::vector<Key> keys;
+  for (size_t i = 0; i < options.keys.size() && options.index.empty(); ++i) {
+    auto key = parse_key(options.keys[i]);
+    if (!key.ok()) return fail(context, kExitBadData, key.status());
+    keys.push_back(*key);
+  }
+  int exit_code = 0;
+  auto client = connect(context, exit_code);
+  if (!client) return exit_code;
+  auto opened = open_table(*client, options.table);
+  if (!opened.ok()) return fail(context, opened.status());
+  auto table = shown(*opened, options.fields);
+  if (!table.ok()) return fail(context, kExitUsage, table.status());
+  if (!options.index.empty()) return get_by_index(context, options, *client, *table);
+  return get_by_key(context, options, *client, *table, keys);
 }
 
 }  // namespace
 
 void add_get(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("get", "Show records by their keys");
+  CLI::App* command = app.add_subcommand("get", "Show records by their keys, or by an index");
   command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
-  command->add_option("keys", options->keys, "Keys of the records")->required()->type_name("KEY");
+  command
+      ->add_option("keys", options->keys,
+                   "Keys of the records; with --index the values of its first fields, a blob written x'0a0b'")
+      ->type_name("KEY|VALUE");
+  auto* index = command->add_option("--index", options->index, "Show the records that this index finds by the values")
+                    ->type_name("INDEX");
+  command->add_option("--null", options->nulls, "Fields of the index that are NULL; the values are those of the others")
+      ->needs(index)
+      ->allow_extra_args(false)
+      ->type_name("FIELD");
   command->add_option("--fields", options->fields, "Show these fields only, in this order; the others do not travel")
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -24,6 +24,7 @@ int parse_and_run(int argc, char** argv) {
   add_dev(app, context);
   add_cluster(app, context);
   add_table(app, context);
+  add_index(app, context);
   add_put(app, context);
   add_get(app, context);
   add_delete(app, context);
@@ -33,6 +34,7 @@ int parse_and_run(int argc, char** argv) {
   add_stats(app, context);
   add_node(app, context);
   add_recovery(app, context);
+  add_ping(app, context);
   add_doctor(app, context);
   add_demo(app, context);
   add_demo_client(app, context);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/index/handles.h"
 
 namespace loam::cli {
 namespace {
@@ -135,7 +136,7 @@ int run(const Context& context, const Options& options) {
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
-  auto table = client->open_table(options.table);
+  auto table = open_table(*client, options.table);
   if (!table.ok()) return fail(context, table.status());
   auto changes = parse_changes(options, table->schema());
   if (!changes.ok()) return fail(context, kExitBadData, changes.status());

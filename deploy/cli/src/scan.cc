@@ -1,17 +1,25 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/base/env.h"
+#include "common/base/thread.h"
+#include "common/program/options.h"
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/index/handles.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/output/progress.h"
 #include "deploy/cli/src/query/question.h"
 #include "deploy/cli/src/query/sorted_rows.h"
+#include "deploy/cli/src/scan_index.h"
 
 namespace loam::cli {
 namespace {
@@ -20,15 +28,63 @@ struct Options {
   std::string table;
   QuestionText text;
   bool statistics = false;
+  bool explain = false;
+  std::string time_limit;
+  IndexScanText index;
+};
+
+/// What is asked for that a read by index does not do; empty if nothing is.
+std::string_view shared_scan_only(const Options& options) {
+  const QuestionText& text = options.text;
+  if (!text.where.empty()) return "--where";
+  if (!text.aggregate.empty()) return "--aggregate";
+  if (!text.group_by.empty()) return "--group-by";
+  if (!text.order_by.empty()) return "--order-by";
+  if (!options.time_limit.empty()) return "--time-limit";
+  if (options.statistics) return "--stats";
+  return options.explain ? "--explain" : "";
+}
+
+/// The bar of pages on standard error, until the first rows go out. The client's thread updates it.
+class PageBar {
+ public:
+  PageBar() : bar_(std::cerr, look(), Env::now_ns()) {}
+  ~PageBar() { end(); }
+
+  void update(const client::ScanStatistics& s) {
+    const std::scoped_lock lock(mutex_);
+    if (ended_) return;
+    const auto done = static_cast<double>(s.pages + s.pages_skipped);
+    bar_.update(s.pages_total == 0 ? -1 : std::min(1.0, done / static_cast<double>(s.pages_total)), s.pages,
+                Env::now_ns());
+  }
+  void end() {
+    const std::scoped_lock lock(mutex_);
+    if (!std::exchange(ended_, true)) bar_.clear();
+  }
+
+ private:
+  static ProgressOptions look() {
+    ProgressOptions look;
+    look.terminal = standard_error_is_terminal();
+    look.width = terminal_width();
+    look.unit = "pages";
+    return look;
+  }
+
+  Mutex mutex_;
+  ProgressBar bar_;     // guarded by mutex_
+  bool ended_ = false;  // guarded by mutex_
 };
 
 // Rows go out as they come, up to the limit; or they wait until all are there to be sorted.
-Status print_rows(const Question& question, client::ScanStream& stream, RowPrinter& printer) {
+Status print_rows(const Question& question, client::ScanStream& stream, RowPrinter& printer, PageBar& bar) {
   SortedRows sorted(question);
   uint64_t rows = 0;
   for (;;) {
     LOAM_ASSIGN_OR_RETURN(const auto chunk, stream.next());
     if (chunk == nullptr) break;
+    if (question.sort.empty()) bar.end();
     if (!question.sort.empty()) {
       LOAM_RETURN_IF_ERROR(sorted.add(chunk->view()));
       continue;
@@ -37,6 +93,7 @@ Status print_rows(const Question& question, client::ScanStream& stream, RowPrint
     printer.rows(chunk->view(), std::min<uint64_t>(left, chunk->rows()));
     rows += std::min<uint64_t>(left, chunk->rows());
   }
+  bar.end();
   for (const std::vector<Value>& row : sorted.take()) printer.row(row);
   printer.finish();
   return ok_status();
@@ -48,32 +105,69 @@ void print_statistics(const Context& context, const client::ScanStatistics& s) {
                                             {{"elapsed_ns", s.elapsed_ns},
                                              {"nodes", s.nodes},
                                              {"pages", s.pages},
+                                             {"pages_skipped", s.pages_skipped},
                                              {"pages_total", s.pages_total},
                                              {"records", s.records},
                                              {"rows", s.rows},
                                              {"chunks", s.chunks},
-                                             {"bytes", s.bytes}}}};
+                                             {"bytes", s.bytes},
+                                             {"busy_ns", s.busy_ns},
+                                             {"queued_ns", s.queued_ns}}}};
     std::cerr << json_line(object) << "\n";
     return;
   }
   std::cerr << fmt::format("{}: {} records in {} pages on {} node{}; {} rows matched, {} in {} chunks came back\n",
                            time_for_people(s.elapsed_ns), grouped(s.records), grouped(s.pages), s.nodes,
-                           s.nodes == 1 ? "" : "s", grouped(s.rows), bytes_for_people(s.bytes), s.chunks);
+                           s.nodes == 1 ? "" : "s", grouped(s.rows), bytes_for_people(s.bytes), s.chunks)
+            << fmt::format("{} of scan threads' time; {} until the first page; {} of {} pages skipped\n",
+                           time_for_people(s.busy_ns), time_for_people(s.queued_ns), grouped(s.pages_skipped),
+                           grouped(s.pages_total));
+}
+
+int print_plan(const Context& context, client::ScanStream& stream) {
+  if (const auto none = stream.next(); !none.ok()) return fail(context, none.status());
+  const std::string plan = stream.plan();
+  if (context.json) {
+    std::cout << json_line({{"plan", plan}}) << "\n";
+  } else {
+    std::cout << plan;
+  }
+  return kExitOk;
 }
 
 int run(const Context& context, const Options& options) {
+  const std::string_view unfit = options.index.name.empty() ? "" : shared_scan_only(options);
+  if (!unfit.empty()) {
+    return fail(context, kExitUsage,
+                fmt::format("{} does not go with --index, which reads a part of an index (--from, --to) in its order; "
+                            "without --index the scan looks at all records",
+                            unfit));
+  }
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
-  auto table = client->open_table(options.table);
+  auto table = open_table(*client, options.table);
   if (!table.ok()) return fail(context, table.status());
   auto question = parse_question(options.text, table->schema());
   if (!question.ok()) return fail(context, kExitUsage, question.status());
-  auto stream = client->scan(*table, question->query);
+  if (!options.index.name.empty()) return scan_index(context, *client, *table, *question, options.index);
+  client::ScanOptions scan;
+  scan.explain = options.explain;
+  if (!options.time_limit.empty()) {
+    const auto limit = program::parse_duration(options.time_limit);
+    if (!limit.ok()) return fail(context, kExitUsage, "--time-limit: " + std::string(limit.status().message()));
+    scan.time_limit_ns = *limit;
+  }
+  PageBar bar;
+  if (!context.json) scan.on_progress = [&bar](const client::ScanStatistics& so_far) { bar.update(so_far); };
+  auto stream = client->scan(*table, question->query, scan);
   if (!stream.ok()) return fail(context, stream.status());
+  if (options.explain) return print_plan(context, *stream);
 
   auto printer = make_printer(context.format(), output_columns(*question, stream->schema()), std::cout);
-  if (Status status = print_rows(*question, *stream, *printer); !status.ok()) return fail(context, status);
+  const Status printed = print_rows(*question, *stream, *printer, bar);
+  bar.end();
+  if (!printed.ok()) return fail(context, printed);
   std::cout.flush();
   if (options.statistics) print_statistics(context, stream->statistics());
   return kExitOk;
@@ -83,7 +177,8 @@ int run(const Context& context, const Options& options) {
 
 void add_scan(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("scan", "Ask a question about all records of a table");
+  CLI::App* command =
+      app.add_subcommand("scan", "Ask a question about all records of a table, or show them by an index");
   QuestionText& text = options->text;
   command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
   command
@@ -102,7 +197,29 @@ void add_scan(CLI::App& app, Context& context) {
   command->add_option("--order-by", text.order_by, "Columns of the result: \"delay desc, carrier\"")
       ->type_name("COLUMNS");
   command->add_option("--limit", text.limit, "Most rows to show; 0: all")->type_name("ROWS");
-  command->add_flag("--statistics", options->statistics, "Say on standard error what the scan cost");
+  IndexScanText& index = options->index;
+  auto* by_index = command->add_option("--index", index.name, "Show records in the order of this index")
+                       ->type_name("INDEX")
+                       ->group("By index");
+  command
+      ->add_option("--from", index.from,
+                   "Begin at these values of the index's first fields, as --csv prints them: nothing is NULL, a value "
+                   "with a comma stands in double quotes")
+      ->needs(by_index)
+      ->type_name("VALUE,…")
+      ->group("By index");
+  command->add_option("--to", index.to, "End behind the last record that has these values in the index's first fields")
+      ->needs(by_index)
+      ->type_name("VALUE,…")
+      ->group("By index");
+  command->add_flag("--reverse", index.reverse, "Begin at --to and go back to --from")
+      ->needs(by_index)
+      ->group("By index");
+  command->add_option("--time-limit", options->time_limit, "End the scan after that long, such as 2s")
+      ->type_name("DURATION");
+  command->add_flag("--stats,--statistics", options->statistics, "Say on standard error what the scan cost");
+  command->add_flag("--explain", options->explain,
+                    "Read nothing; say how the storage nodes would evaluate the question");
   auto* csv = command->add_flag("--csv", context.csv, "Print CSV");
   add_connection(*command, context);
   csv->excludes(command->get_option("--json"));

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/index/handles.h"
+#include "deploy/cli/src/index/index_text.h"
 #include "deploy/cli/src/query/fields.h"
 
 namespace loam::cli {
@@ -36,6 +38,10 @@ int create(const Context& context, const Options& options) {
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
   auto table = client->create_table(options.name, kind, *schema);
+  if (table.code() == StatusCode::kAlreadyExists) {
+    const auto there = open_table(*client, options.name);
+    return fail(context, there.code() == StatusCode::kWrongTableKind ? there.status() : table.status());
+  }
   if (!table.ok()) return fail(context, table.status());
   if (context.json) {
     auto printer = make_printer(OutputFormat::kJson, kTableColumns, std::cout);
@@ -68,7 +74,7 @@ int describe_one(const Context& context, const Options& options) {
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
-  auto table = client->open_table(options.name);
+  auto table = open_table(*client, options.name);
   if (!table.ok()) return fail(context, table.status());
   if (!context.json) {
     std::cout << fmt::format("table {}, id {}, {}\n\n", table->name(), table->id().value, to_string(table->kind()));
@@ -81,16 +87,27 @@ int describe_one(const Context& context, const Options& options) {
                              Value::text(field.nullable ? "yes" : "no")});
   }
   printer->finish();
+  if (context.json) return kExitOk;
+  auto indexes = client->list_indexes();
+  if (!indexes.ok()) return fail(context, indexes.status());
+  std::erase_if(*indexes, [&](const client::Index& index) { return index.table().id() != table->id(); });
+  if (!indexes->empty()) std::cout << "\n";
+  for (const client::Index& index : *indexes) {
+    std::cout << fmt::format("{}index {}: {}{}\n", index.unique() ? "unique " : "", index.name(),
+                             format_index_fields(index), index.ready() ? "" : " (being built)");
+  }
   return kExitOk;
 }
 
 int drop(const Context& context, const Options& options) {
   if (!options.yes) {
     if (isatty(STDIN_FILENO) != 1) {
-      return fail(context, kExitUsage,
-                  fmt::format("dropping {} loses its records for everyone; say --yes to do it", options.name));
+      return fail(
+          context, kExitUsage,
+          fmt::format("dropping {} loses its records and indexes for everyone; say --yes to do it", options.name));
     }
-    std::cerr << fmt::format("Drop the table {} with all its records? Type its name to confirm: ", options.name);
+    std::cerr << fmt::format("Drop the table {} with all its records and indexes? Type its name to confirm: ",
+                             options.name);
     std::string answer;
     std::getline(std::cin, answer);
     if (answer != options.name) return fail(context, kExitFailed, "nothing was dropped");
@@ -98,6 +115,8 @@ int drop(const Context& context, const Options& options) {
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
+  // The commit manager would drop an index by that name, too.
+  if (const auto table = open_table(*client, options.name); !table.ok()) return fail(context, table.status());
   if (Status status = client->drop_table(options.name); !status.ok()) return fail(context, status);
   if (context.json) {
     auto printer = make_printer(OutputFormat::kJson, {{"dropped", FieldType::kText}}, std::cout);
@@ -133,12 +152,12 @@ void add_table(CLI::App& app, Context& context) {
   add_connection(*listing, context);
   set_body(*listing, context, [&context] { return list(context); });
 
-  CLI::App* description = command->add_subcommand("describe", "Show the fields of a table");
+  CLI::App* description = command->add_subcommand("describe", "Show the fields and indexes of a table");
   description->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");
   add_connection(*description, context);
   set_body(*description, context, [&context, options] { return describe_one(context, *options); });
 
-  CLI::App* dropping = command->add_subcommand("drop", "Drop a table with all its records");
+  CLI::App* dropping = command->add_subcommand("drop", "Drop a table with all its records and indexes");
   dropping->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");
   dropping->add_flag("--yes", options->yes, "Do not ask");
   add_connection(*dropping, context);

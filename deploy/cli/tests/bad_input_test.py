@@ -354,7 +354,7 @@ class ServerErrorsTest(unittest.TestCase):
     def test_memory_limit_of_the_process(self):
         limit = 1 << 30
         script = f"ulimit -v {limit // 1024}; exec {cluster.PROGRAM} dev --free-ports --memory 4GiB"
-        result = cluster.subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        result = cluster.subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=cluster.DEADLINE_S, check=False)
         self.assertEqual(result.returncode, 7, result.stderr)
         self.assertIn("storage node: ", result.stderr)
 
@@ -371,7 +371,7 @@ class ServerErrorsTest(unittest.TestCase):
                 "the first rows are in")
             dev.kill()
             # It waits for the cluster to come back: for the commit, for its outcome, for the end of its session.
-            _, errors = process.communicate(timeout=4 * cluster.DEADLINE_S)
+            _, errors = process.communicate(timeout=cluster.DEADLINE_S)
             self.assertIn(process.returncode, (1, 3), errors)
             self.assertIn("the import stopped", errors)
 

@@ -15,7 +15,7 @@ import unittest
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build/dev/bin/loam"
 SAMPLE = pathlib.Path(__file__).resolve().parent.parent / "data" / "flights-2013-01.csv.gz"
-DEADLINE_S = 60
+DEADLINE_S = 300
 
 
 def loam(*arguments, connect=None, stdin=None, env=None, timeout=DEADLINE_S):

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -197,6 +201,91 @@ Finding port(uint16_t number) {
                       number)};
 }
 
+/// The entries of a folder in their order; none if it is not there.
+std::vector<std::string> entries(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    names.push_back(at->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// The first line; empty if it cannot be read.
+std::string first_line(const std::string& path) {
+  const auto text = read_file(path);
+  return text ? text->substr(0, text->find('\n')) : "";
+}
+
+/// How many GIDs a port has, and the network interfaces that they belong to (RoCE).
+struct Gids {
+  size_t count = 0;
+  std::set<std::string> interfaces;
+};
+
+Gids gids(const std::string& port) {
+  Gids found;
+  for (const std::string& index : entries(port + "/gids")) {
+    const std::string gid = first_line(fmt::format("{}/gids/{}", port, index));
+    if (gid.find_first_not_of("0:") == std::string::npos) continue;  // a free place in the table
+    ++found.count;
+    const std::string interface = first_line(fmt::format("{}/gid_attrs/ndevs/{}", port, index));
+    if (!interface.empty()) found.interfaces.insert(interface);
+  }
+  return found;
+}
+
+/// A port that is active: what it is, and what would slow it down or keep it from being used.
+Finding active_port(const DoctorOptions& options, const std::string& topic, const std::string& port) {
+  const Gids found = gids(port);
+  std::string what = "active";
+  for (const std::string& more : {first_line(port + "/link_layer"), first_line(port + "/rate")}) {
+    if (!more.empty()) what += ", " + more;
+  }
+  what += fmt::format(", GIDs: {}", found.count);
+  if (found.count == 0) {
+    return {topic, Health::kPoor, what,
+            "give its network interface an IP address (`ip address add`): rdma:// names servers by those"};
+  }
+  // The largest message of RoCE, 4,096 bytes, and its headers.
+  constexpr uint64_t kBestMtu = 4'154;
+  for (const std::string& interface : found.interfaces) {
+    const std::string mtu = first_line(fmt::format("{}/sys/class/net/{}/mtu", options.root, interface));
+    what += fmt::format(", MTU of {} {}", interface, mtu.empty() ? "unknown" : mtu);
+    if (mtu.empty() || std::strtoull(mtu.c_str(), nullptr, 10) >= kBestMtu) continue;
+    return {topic, Health::kPoor, what,
+            fmt::format("messages are cut smaller than they need be: `ip link set {} mtu 4200`, or 9000, here, at the "
+                        "other hosts and on the switches between them",
+                        interface)};
+  }
+  return {topic, Health::kGood, what, ""};
+}
+
+// One finding for each port of each device, or one that there is none.
+std::vector<Finding> rdma(const DoctorOptions& options) {
+  const std::string devices = options.root + "/sys/class/infiniband/";
+  std::vector<Finding> findings;
+  for (const std::string& device : entries(devices)) {
+    for (const std::string& number : entries(fmt::format("{}{}/ports", devices, device))) {
+      const std::string ports = fmt::format("{}{}/ports/{}", devices, device, number);
+      const std::string topic = fmt::format("RDMA {} port {}", device, number);
+      const auto state = read_file(ports + "/state");  // "4: ACTIVE"
+      if (!state) {
+        findings.push_back(unknown(topic, ports + "/state"));
+      } else if (state->find("ACTIVE") == std::string::npos) {
+        findings.push_back({topic, Health::kPoor, fmt::format("is {}", state->substr(0, state->find('\n'))),
+                            "plug the cable in and set the network interface up; on InfiniBand a subnet manager has to "
+                            "run: `rdma link` shows the state"});
+      } else {
+        findings.push_back(active_port(options, topic, ports));
+      }
+    }
+  }
+  if (findings.empty()) findings.push_back({"RDMA", Health::kGood, "no device; tcp:// needs none", ""});
+  return findings;
+}
+
 uint64_t limit_of(int resource) {
   rlimit limit{};
   if (getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return 0;
@@ -209,6 +298,7 @@ std::vector<Finding> examine(const DoctorOptions& options) {
   std::vector<Finding> findings = {processor(options),     memory(options),       huge_pages(options),
                                    locked_memory(options), files(options),        mappings(options),
                                    overcommit(options),    clock_source(options), time_of_day()};
+  for (Finding& finding : rdma(options)) findings.push_back(std::move(finding));
   for (const uint16_t number : options.ports) findings.push_back(port(number));
   return findings;
 }

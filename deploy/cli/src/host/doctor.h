@@ -30,8 +30,8 @@ struct DoctorOptions {
   uint64_t files_limit = 0;
 };
 
-/// Looks at processor, memory, huge pages, locked memory, file and mapping limits, ports and clock. Changes nothing.
-/// May bind each port for an instant.
+/// Looks at processor, memory, huge pages, locked memory, file and mapping limits, RDMA devices, ports and clock.
+/// Changes nothing. May bind each port for an instant.
 std::vector<Finding> examine(const DoctorOptions& options);
 
 /// Bytes that programs can still take without swapping, by the kernel's estimate; nothing if it cannot be told.

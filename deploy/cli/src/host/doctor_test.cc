@@ -91,6 +91,26 @@ TEST_F(DoctorTest, FindsEachPoorSetting) {
   expect_mendable("clock", Health::kPoor, "'hpet'");
 }
 
+TEST_F(DoctorTest, FindsWhatHindersRdmaPorts) {
+  EXPECT_EQ(find("RDMA").what, "no device; tcp:// needs none");
+  const std::string port = "/sys/class/infiniband/mlx5_0/ports/1";
+  write(port + "/state", "4: ACTIVE\n");
+  write(port + "/link_layer", "Ethernet\n");
+  write(port + "/rate", "100 Gb/sec (4X EDR)\n");
+  write(port + "/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+  expect_mendable("RDMA mlx5_0 port 1", Health::kPoor, "active, Ethernet, 100 Gb/sec (4X EDR), GIDs: 0");
+  write(port + "/gids/1", "0000:0000:0000:0000:0000:ffff:0a4d:0001\n");
+  write(port + "/gid_attrs/ndevs/1", "eth7\n");
+  write("/sys/class/net/eth7/mtu", "1500\n");
+  expect_mendable("RDMA mlx5_0 port 1", Health::kPoor, "GIDs: 1, MTU of eth7 1500");
+  write("/sys/class/net/eth7/mtu", "4200\n");
+  write("/sys/class/infiniband/mlx5_0/ports/2/state", "1: DOWN\n");
+  write("/sys/class/infiniband/rxe0/ports/1/link_layer", "Ethernet\n");
+  EXPECT_EQ(find("RDMA mlx5_0 port 1").health, Health::kGood);
+  expect_mendable("RDMA mlx5_0 port 2", Health::kPoor, "is 1: DOWN");
+  expect_mendable("RDMA rxe0 port 1", Health::kPoor, "state is not readable");
+}
+
 TEST_F(DoctorTest, SaysWhatItCannotRead) {
   std::filesystem::remove_all(options_.root + "/proc");
   expect_mendable("processor", Health::kPoor, "/proc/cpuinfo is not readable");

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "deploy/cli/src/index/handles.h"
 #include "deploy/cli/src/query/fields.h"
 
 namespace loam::cli {
@@ -84,7 +85,7 @@ class Importer {
   }
 
   Result<client::Table> find_table() {
-    auto table = client_.open_table(options_.table);
+    auto table = open_table(client_, options_.table);
     if (!table.ok() && table.code() != StatusCode::kNoSuchTable) return table;
     if (table.ok() && options_.schema.empty()) return table;
     LOAM_ASSIGN_OR_RETURN(const Schema schema, options_.schema.empty() ? infer() : parse_fields(options_.schema));

@@ -1,0 +1,52 @@
+#include "deploy/cli/src/index/handles.h"
+
+#include <fmt/format.h>
+
+#include "deploy/cli/src/index/index_text.h"
+
+namespace loam::cli {
+namespace {
+
+Status no_such_index(client::Client& client, const client::Table& table, const std::string& name) {
+  LOAM_ASSIGN_OR_RETURN(const std::vector<client::Index> indexes, client.list_indexes());
+  std::string there;
+  for (const client::Index& index : indexes) {
+    if (index.table().id() == table.id()) there += (there.empty() ? "" : ", ") + index.name();
+  }
+  return Status(StatusCode::kNoSuchTable,
+                there.empty() ? fmt::format("there is no index {}; table {} has none: `loam index create` makes one",
+                                            name, table.name())
+                              : fmt::format("there is no index {}; table {} has {}", name, table.name(), there));
+}
+
+}  // namespace
+
+Result<client::Table> open_table(client::Client& client, const std::string& name) {
+  auto table = client.open_table(name);
+  if (table.code() != StatusCode::kWrongTableKind) return table;
+  LOAM_ASSIGN_OR_RETURN(const client::Index index, client.open_index(name));
+  return Status(StatusCode::kWrongTableKind,
+                fmt::format("{0} is an index of table {1}: `loam get {1} --index {0}` and `loam scan {1} --index {0}` "
+                            "read by it, `loam index` has the rest",
+                            name, index.table().name()));
+}
+
+Result<client::Index> open_index(client::Client& client, const client::Table& table, const std::string& name) {
+  auto index = client.open_index(name);
+  if (index.code() == StatusCode::kNoSuchTable) return no_such_index(client, table, name);
+  if (index.ok() && index->table().id() != table.id()) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("index {} is of table {}, not of {}", name, index->table().name(), table.name()));
+  }
+  return index;
+}
+
+Status check_ready(const client::Index& index) {
+  if (index.ready()) return ok_status();
+  return Status(StatusCode::kConflict,
+                fmt::format("index {} is still being built; `loam index list` shows when it is ready. If whoever "
+                            "built it is gone, this goes on with it:\n  {}",
+                            index.name(), create_command(index)));
+}
+
+}  // namespace loam::cli

@@ -1,0 +1,120 @@
+#include "deploy/cli/src/index/index_text.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "deploy/cli/src/csv/reader.h"
+#include "deploy/cli/src/csv/source.h"
+
+namespace loam::cli {
+namespace {
+
+constexpr std::string_view kDescending = ":desc";
+constexpr std::string_view kAscending = ":asc";
+
+const Field& field_of(const client::Index& index, size_t part) {
+  return index.table().schema().field(index.parts()[part].field);
+}
+
+Status invalid(std::string what) { return Status(StatusCode::kInvalidArgument, std::move(what)); }
+
+Status too_many(const client::Index& index, size_t values) {
+  return invalid(fmt::format("index {} has {} field{} ({}), not {}", index.name(), index.parts().size(),
+                             index.parts().size() == 1 ? "" : "s", format_index_fields(index), values));
+}
+
+// Nothing: NULL.
+Result<Value> parse_value(const client::Index& index, size_t part, std::optional<std::string_view> text) {
+  const Field& field = field_of(index, part);
+  if (!text) {
+    if (!field.nullable) return invalid(fmt::format("field {} is never NULL", field.name));
+    return Value::null();
+  }
+  auto value = Value::parse(*text, field.type);
+  if (!value.ok()) return invalid(fmt::format("field {}: {}", field.name, value.status().message()));
+  return value;
+}
+
+}  // namespace
+
+Result<std::vector<client::IndexField>> parse_index_fields(std::span<const std::string> texts, const Schema& schema) {
+  std::vector<client::IndexField> fields;
+  for (const std::string& text : texts) {
+    std::string_view name = text;
+    bool descending = false;
+    // A field may be named "a:desc".
+    if (!schema.find(name)) {
+      descending = name.ends_with(kDescending);
+      if (descending || name.ends_with(kAscending)) name.remove_suffix((descending ? kDescending : kAscending).size());
+    }
+    LOAM_ASSIGN_OR_RETURN(const uint16_t number, schema.require(name));
+    const std::string& known = schema.field(number).name;
+    const bool twice = std::ranges::any_of(fields, [&](const auto& field) { return field.name == known; });
+    if (twice) return invalid(fmt::format("field {} is named twice", known));
+    fields.push_back({known, descending});
+  }
+  return fields;
+}
+
+std::string format_index_fields(const client::Index& index) {
+  std::string text;
+  for (size_t part = 0; part < index.parts().size(); ++part) {
+    text += fmt::format("{}{}{}", part == 0 ? "" : ",", field_of(index, part).name,
+                        index.parts()[part].descending ? kDescending : "");
+  }
+  return text;
+}
+
+std::string create_command(const client::Index& index) {
+  return fmt::format("loam index create {} --table {} --fields {}{}", index.name(), index.table().name(),
+                     format_index_fields(index), index.unique() ? " --unique" : "");
+}
+
+Result<std::vector<Value>> parse_index_values(const client::Index& index, std::span<const std::string> texts,
+                                              std::span<const std::string> nulls) {
+  const size_t count = texts.size() + nulls.size();
+  if (count == 0)
+    return invalid(fmt::format("give values of the index's first fields: {}", format_index_fields(index)));
+  if (count > index.parts().size()) return too_many(index, count);
+  std::vector<Value> values;
+  size_t taken = 0;
+  for (size_t part = 0; part < count; ++part) {
+    const bool null = std::ranges::find(nulls, field_of(index, part).name) != nulls.end();
+    if (!null && taken == texts.size()) break;
+    LOAM_ASSIGN_OR_RETURN(
+        Value value, parse_value(index, part, null ? std::nullopt : std::optional<std::string_view>(texts[taken])));
+    values.push_back(std::move(value));
+    taken += null ? 0 : 1;
+  }
+  if (values.size() < count) {
+    return invalid(fmt::format("values and NULLs are those of the index's first fields, each once: {}",
+                               format_index_fields(index)));
+  }
+  return values;
+}
+
+Result<std::vector<Value>> parse_index_bound(const client::Index& index, std::string_view text) {
+  const auto source = source_of_text(std::string(text));
+  CsvReader reader(*source);
+  CsvRow row;
+  const auto some = reader.next(row);
+  if (!some.ok()) return invalid(std::string(some.status().message()));
+  if (!*some) row.fields = {CsvField{}};  // NULL
+  if (row.fields.size() > index.parts().size()) return too_many(index, row.fields.size());
+  std::vector<Value> values;
+  for (size_t part = 0; part < row.fields.size(); ++part) {
+    const CsvField& field = row.fields[part];
+    const bool null = field.text.empty() && !field.quoted;
+    LOAM_ASSIGN_OR_RETURN(Value value,
+                          parse_value(index, part, null ? std::nullopt : std::optional<std::string_view>(field.text)));
+    values.push_back(std::move(value));
+  }
+  CsvRow behind;
+  const auto more = reader.next(behind);
+  if (!more.ok() || *more) return invalid("a line end stands in quotes");
+  return values;
+}
+
+}  // namespace loam::cli

@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "common/base/env.h"
+#include "common/base/thread.h"
+#include "common/net/transport.h"
+#include "common/wire/message.h"
+#include "deploy/cli/src/admin/admin_client.h"
+#include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/host/interrupt.h"
+#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/json_line.h"
+
+namespace loam::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::vector<std::string> addresses;
+  size_t count = 100;
+  size_t bytes = 64;
+  double interval_s = 0;
+  double timeout_s = 5;
+};
+
+/// One server and what it was asked. One thread.
+class Pinger final : private net::Handler {
+ public:
+  explicit Pinger(const Options& options)
+      : options_(options), timeout_ns_(static_cast<uint64_t>(options.timeout_s * 1e9)), payload_(options.bytes) {
+    for (size_t i = 0; i < payload_.size(); ++i) payload_[i] = static_cast<std::byte>(i);
+  }
+
+  /// What came of it; why no more, if not all that was asked has been answered.
+  Status run(const std::string& text) {
+    LOAM_ASSIGN_OR_RETURN(const net::Address address, net::Address::parse(text));
+    LOAM_ASSIGN_OR_RETURN(const std::unique_ptr<net::Transport> transport, net::make_transport(address.scheme));
+    const uint64_t from_ns = Env::now_ns();
+    LOAM_ASSIGN_OR_RETURN(net::Connection* const connection, transport->connect(address, *this));
+    LOAM_RETURN_IF_ERROR(poll_until(*transport, [&] { return connected_; }, "connection"));
+    connect_ns_ = Env::now_ns() - from_ns;
+    Buffer message;
+    while (asked_ < options_.count && !interrupted()) {
+      if (asked_ > 0) sleep_ns(static_cast<uint64_t>(options_.interval_s * 1e9));
+      message.clear();
+      wire::encode_message(wire::Ping{payload_}, ++asked_, message);
+      const uint64_t sent_ns = Env::now_ns();
+      LOAM_RETURN_IF_ERROR(connection->send(message));
+      LOAM_RETURN_IF_ERROR(poll_until(*transport, [&] { return answered_ == asked_; }, "answer"));
+      trips_ns_.push_back(Env::now_ns() - sent_ns);
+    }
+    return ok_status();
+  }
+
+  /// {"address", "connect_ns", "asked", "answered", "bytes", "min_ns", …}; null for what was not measured.
+  Json to_json(const std::string& address) {
+    std::ranges::sort(trips_ns_);
+    const auto quantile = [&](double q) {
+      return trips_ns_.empty() ? Json()
+                               : Json(trips_ns_[static_cast<size_t>(q * static_cast<double>(trips_ns_.size() - 1))]);
+    };
+    return {{"address", address},
+            {"connect_ns", connected_ ? Json(connect_ns_) : Json()},
+            {"asked", asked_},
+            {"answered", trips_ns_.size()},
+            {"bytes", options_.bytes},
+            {"min_ns", quantile(0)},
+            {"median_ns", quantile(0.5)},
+            {"p99_ns", quantile(0.99)},
+            {"max_ns", quantile(1)}};
+  }
+
+ private:
+  void on_connected(net::Connection&) override { connected_ = true; }
+  void on_messages(net::Connection& connection, std::span<const Bytes> messages) override {
+    for (const Bytes message : messages) {
+      ByteReader reader(message);
+      wire::Envelope envelope;
+      wire::Pong pong;
+      Status valid = wire::decode_envelope(reader, envelope);
+      if (valid.ok() && envelope.opcode == wire::Opcode::kPong) valid = wire::decode_body(reader, pong);
+      if (!valid.ok() || envelope.sequence != asked_ || !equal(pong.payload, payload_)) {
+        connection.close({StatusCode::kMalformed, "it does not answer with what it was sent"});
+        return;
+      }
+      answered_ = envelope.sequence;
+    }
+  }
+  void on_closed(net::Connection&, const Status& status) override { closed_ = status; }
+
+  template <class Done>
+  Status poll_until(net::Transport& transport, Done done, const char* what) {
+    const uint64_t until_ns = Env::now_ns() + timeout_ns_;
+    while (!done()) {
+      const uint64_t now_ns = Env::now_ns();
+      if (now_ns >= until_ns) {
+        return {StatusCode::kTimeout, fmt::format("no {} within {} s", what, options_.timeout_s)};
+      }
+      transport.poll(std::min<uint64_t>(until_ns - now_ns, 100'000'000));
+      LOAM_RETURN_IF_ERROR(closed_);
+      if (interrupted()) return {StatusCode::kCancelled, "interrupted"};
+    }
+    return ok_status();
+  }
+
+  const Options& options_;
+  const uint64_t timeout_ns_;
+  Buffer payload_;
+  bool connected_ = false;
+  Status closed_;
+  uint64_t connect_ns_ = 0;
+  uint64_t asked_ = 0;
+  uint64_t answered_ = 0;
+  std::vector<uint64_t> trips_ns_;
+};
+
+void print(const Json& result) {
+  std::string line = result["address"].get<std::string>();
+  const auto time = [&](const char* name) { return time_for_people(result[name].get<uint64_t>()); };
+  if (!result["connect_ns"].is_null()) line += fmt::format("  connected in {}", time("connect_ns"));
+  if (!result["min_ns"].is_null()) {
+    line += fmt::format("; {} of {} answered: {} at least, {} median, {} p99, {} at most",
+                        result["answered"].get<uint64_t>(), result["asked"].get<uint64_t>(), time("min_ns"),
+                        time("median_ns"), time("p99_ns"), time("max_ns"));
+  }
+  std::cout << line << std::endl;
+}
+
+/// The commit manager and the storage nodes that it knows.
+std::vector<std::string> whole_cluster(const Context& context, int& exit_code) {
+  const std::string admin = administration(context, exit_code);
+  if (admin.empty()) return {};
+  const auto statistics = cluster_statistics(admin);
+  if (!statistics.ok()) {
+    exit_code = fail(context, statistics.status());
+    return {};
+  }
+  std::vector<std::string> addresses = {context.connect};
+  for (const Json& node : (*statistics)["nodes"]) addresses.push_back(node["address"].get<std::string>());
+  return addresses;
+}
+
+int run(const Context& context, const Options& options) {
+  int exit_code = kExitOk;
+  const std::vector<std::string> addresses =
+      options.addresses.empty() ? whole_cluster(context, exit_code) : options.addresses;
+  catch_interrupts();
+  for (const std::string& named : addresses) {
+    if (interrupted()) break;
+    const std::string address = named.find("://") == std::string::npos ? "tcp://" + named : named;
+    Pinger pinger(options);
+    const Status status = pinger.run(address);
+    const Json result = pinger.to_json(address);
+    if (context.json) {
+      std::cout << json_line(result) << std::endl;
+    } else if (result["answered"] != 0 || status.ok()) {
+      print(result);
+    }
+    if (status.ok()) continue;
+    const ExitCode code = status == StatusCode::kInvalidArgument ? kExitUsage : kExitNoConnection;
+    exit_code = fail(context, code, Status(status.code(), address + ": " + std::string(status.message())));
+  }
+  return interrupted() ? kExitInterrupted : exit_code;
+}
+
+}  // namespace
+
+void add_ping(CLI::App& app, Context& context) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("ping", "How long servers take to answer, over the network of the data path");
+  add_administration(*command, context);
+  constexpr size_t kMostBytes = 65'536;
+  constexpr double kLongestS = 3'600;
+  command
+      ->add_option("address", options->addresses,
+                   "Servers, as tcp://HOST:PORT or rdma://HOST:PORT; without one, the commit manager and all storage "
+                   "nodes")
+      ->type_name("ADDRESS");
+  command->add_option("--count", options->count, "Questions to each, one after another")
+      ->check(CLI::Range(size_t{1}, size_t{1'000'000'000}))
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--bytes", options->bytes, "That travel with each, both ways")
+      ->check(CLI::Range(size_t{0}, kMostBytes))
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--interval", options->interval_s, "Between an answer and the next question")
+      ->check(CLI::Range(0.0, kLongestS))
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  command->add_option("--timeout", options->timeout_s, "For a connection, and for each answer")
+      ->check(CLI::Range(0.001, kLongestS))
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  set_body(*command, context, [&context, options] { return run(context, *options); });
+}
+
+}  // namespace loam::cli
