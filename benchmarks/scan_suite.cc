@@ -2,312 +2,130 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "benchmarks/order_lines.h"
+#include "benchmarks/scan_cluster.h"
+#include "benchmarks/scan_duckdb.h"
+#include "benchmarks/scan_thesis.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
-#include "common/base/env.h"
-#include "common/memory/epoch.h"
-#include "common/memory/page_pool.h"
-#include "common/schema/merge.h"
-#include "common/schema/row.h"
 #include "common/testing/random.h"
-#include "storage-node/src/log/table_log.h"
-#include "storage-node/src/scan/scan_scheduler.h"
+#include "storage-node/src/scan/kernels.h"
+#include "storage-node/src/version/batch.h"
 
 namespace loam::bench {
 namespace {
 
-using storage::ScanScheduler;
-
-constexpr TableId kOrderLine{1};
-constexpr Version kLoaded{1};
-/// As a node's scan thread takes it.
-constexpr size_t kBytesPerStep = size_t{256} << 10;
-constexpr int64_t kTimes = 180'000'000;  // microseconds over which the order lines are spread, in random order
-
-/// What the targets name for this suite and this program cannot measure yet.
-struct Unmeasured {
-  const char* name;
-  const char* unit;
-  Better better;
-  const char* reason;
-};
-constexpr const char* kNoColumns = "the compactor does not write column pages yet";
-constexpr const char* kNoDuckDb = "DuckDB is not driven from here yet";
-constexpr Unmeasured kUnmeasured[] = {
-    {"scan.column_vs_row", "ratio", Better::kLower, kNoColumns},
-    {"scan.column_q64_ns_vs_q1_row", "ratio", Better::kLower, kNoColumns},
-    {"scan.zone_skip", "share", Better::kHigher, kNoColumns},
-    {"scan.cnf64_vs_q1", "ratio", Better::kLower,
-     "queries are evaluated one by one: there is no common plan to measure"},
-    {"scan.vs_duckdb_q1", "ratio", Better::kHigher, kNoDuckDb},
-    {"scan.vs_duckdb_q64", "ratio", Better::kHigher, kNoDuckDb},
-    {"scan.vs_duckdb_q256", "ratio", Better::kHigher, kNoDuckDb},
-    {"scan.log_vs_hash", "ratio", Better::kHigher, "the scan in hash-table order is not written yet"},
-    {"scan.garbage_penalty", "ratio", Better::kLower, "needs rows delivered to a client by a node of its own"},
-    {"scan.get_p99_under_scan", "ratio", Better::kLower, "needs four cores and a node of its own"},
-};
-
-struct OrderLine {
-  int64_t order = 0, item = 0, delivered = 0, amount = 0;
-  int32_t line = 0, quantity = 0, supplier = 0;
-};
-enum Column : uint16_t { kOrder, kItem, kDelivered, kAmount, kLine, kQuantity, kSupplier };
-
-Schema order_line_schema() {
-  return Schema::make({{"order", FieldType::kInt64, false},
-                       {"item", FieldType::kInt64, false},
-                       {"delivered", FieldType::kInt64, false},
-                       {"amount", FieldType::kInt64, false},
-                       {"line", FieldType::kInt32, false},
-                       {"quantity", FieldType::kInt32, false},
-                       {"supplier", FieldType::kInt32, false}})
-      .value();
+std::vector<Query> queries_of(std::span<const RangeSum> ranges) {
+  std::vector<Query> queries;
+  queries.reserve(ranges.size());
+  for (const RangeSum& range : ranges) queries.push_back(range.query());
+  return queries;
 }
 
-/// SELECT sum(amount) WHERE low ≤ delivered < high.
-struct RangeSum {
-  int64_t low = 0;
-  int64_t high = 0;
-
-  Query query() const {
-    Query query;
-    query.where.where(kDelivered, PredicateOp::kGreaterEqual, {Value::int64(low)});
-    query.where.where(kDelivered, PredicateOp::kLess, {Value::int64(high)});
-    query.aggregates = {{AggregateOp::kSum, kAmount}};
-    return query;
+/// Thread CPU time a record of one pass; checks the answers.
+double pass_ns(OrderLines& lines, std::span<const Query> queries, std::span<const int64_t> expected) {
+  SumPass pass(lines, queries);
+  const uint64_t from = thread_cpu_ns();
+  pass.join_all();
+  pass.finish();
+  const uint64_t spent = thread_cpu_ns() - from;
+  for (size_t i = 0; i < queries.size(); ++i) {
+    LOAM_CHECK(pass.sum(i) == expected[i] && pass.records(i) == lines.rows(), "a wrong sum");
   }
-};
-
-/// Different ranges, 0.5 to 50 % of the rows each, fixed by the seed.
-std::vector<RangeSum> make_ranges(size_t count, uint64_t seed) {
-  testing::Random random(seed);
-  std::vector<RangeSum> ranges(count);
-  for (RangeSum& range : ranges) {
-    const auto width = static_cast<int64_t>(random.between(kTimes / 200, kTimes / 2));
-    range.low = static_cast<int64_t>(random.below(static_cast<uint64_t>(kTimes - width)));
-    range.high = range.low + width;
-  }
-  return ranges;
+  return static_cast<double>(spent) / static_cast<double>(lines.rows());
 }
 
-/// The log of a table with nothing but order lines, all visible.
-class OrderLines {
- public:
-  OrderLines(size_t rows, uint64_t seed)
-      : schema_(std::make_shared<const Schema>(order_line_schema())),
-        pool_([rows] {
-          const size_t bytes = rows * storage::entry_size(order_line_schema().fixed_size());
-          auto pool = PagePool::create({.limit_bytes = bytes + bytes / 5 + (size_t{80} << 20)});
-          LOAM_CHECK(pool.ok(), std::string(pool.status().message()).c_str());
-          return std::move(pool).value();
-        }()),
-        log_(kOrderLine, {}, *pool_, 1) {
-    storage::ThreadContext me(thread_, 0);
-    RowBuilder builder(*schema_);
-    testing::Random random(seed);
-    plain_.reserve(rows);
-    for (size_t i = 0; i < rows; ++i) {
-      const OrderLine line = {static_cast<int64_t>(i / 10),
-                              static_cast<int64_t>(random.below(100'000)),
-                              static_cast<int64_t>(random.below(kTimes)),
-                              static_cast<int64_t>(random.below(1'000'000)),
-                              static_cast<int32_t>(i % 10),
-                              static_cast<int32_t>(1 + i % 7),
-                              static_cast<int32_t>(i % 1'000)};
-      plain_.push_back({line.delivered, line.amount});
-      builder.reset();
-      const bool built = builder.set_int64(kOrder, line.order).ok() && builder.set_int64(kItem, line.item).ok() &&
-                         builder.set_int64(kDelivered, line.delivered).ok() &&
-                         builder.set_int64(kAmount, line.amount).ok() && builder.set_int32(kLine, line.line).ok() &&
-                         builder.set_int32(kQuantity, line.quantity).ok() &&
-                         builder.set_int32(kSupplier, line.supplier).ok();
-      const auto row = builder.finish();
-      LOAM_CHECK(built && row.ok(), "an order line does not fit its schema");
-      const EpochGuard guard(thread_);
-      const storage::Entry* entry = log_.append(
-          me, {storage::EntryKind::kPut, Key(i), kLoaded, i + 1, storage::Link(), row.value()}, Reserve::kWrite);
-      LOAM_CHECK(entry != nullptr, "the pool is too small");
-    }
-    const EpochGuard guard(thread_);
-    for (storage::Page* page : log_.pages().pages()) {
-      pages_.push_back(
-          {reinterpret_cast<const uint64_t*>(page->begin()), reinterpret_cast<const uint64_t*>(page->end())});
-      bytes_ += pages_.back().size_bytes();
-    }
-  }
-
-  const std::shared_ptr<const Schema>& schema() const { return schema_; }
-  EpochThread& thread() { return thread_; }
-  size_t rows() const { return plain_.size(); }
-  size_t bytes() const { return bytes_; }
-  size_t pages() const { return pages_.size(); }
-
-  std::shared_ptr<storage::PinnedPages> pin() {
-    const EpochGuard guard(thread_);
-    return std::make_shared<storage::PinnedPages>(log_.pages().pin());
-  }
-  /// The right answer, from the rows as they were made.
-  int64_t sum(const RangeSum& range) const {
-    int64_t sum = 0;
-    for (const auto& [delivered, amount] : plain_) sum += delivered >= range.low && delivered < range.high ? amount : 0;
-    return sum;
-  }
-  /// Every word of the log, read once from its beginning to its end.
-  uint64_t read_all() const {
-    std::array<uint64_t, 16> sums{};  // enough independent sums for the widest loads
-    for (const std::span<const uint64_t> page : pages_) {
-      size_t i = 0;
-      for (; i + sums.size() <= page.size(); i += sums.size()) {
-        for (size_t k = 0; k < sums.size(); ++k) sums[k] += page[i + k];
-      }
-      for (; i < page.size(); ++i) sums[0] += page[i];
-    }
-    uint64_t sum = 0;
-    for (const uint64_t s : sums) sum += s;
-    return sum;
-  }
-
- private:
-  std::shared_ptr<const Schema> schema_;
-  std::unique_ptr<PagePool> pool_;
-  EpochDomain epochs_;
-  EpochThread thread_{epochs_, "bench"};
-  storage::TableLog log_;
-  std::vector<std::span<const uint64_t>> pages_;
-  size_t bytes_ = 0;
-  std::vector<std::pair<int64_t, int64_t>> plain_;  // delivered, amount
-};
-
-/// Puts a query's chunks together as a client would, and compares.
-class SumSink final : public storage::ScanSink {
- public:
-  SumSink(const Schema& schema, const Query& query)
-      : merger_(schema, query, [this](const std::shared_ptr<const Chunk>& chunk) {
-          for (size_t row = 0; row < chunk->rows(); ++row) sum_ += chunk->view().get<int64_t>(0, row);
-          return ok_status();
-        }) {}
-
-  void chunk(storage::ScanId, Bytes bytes) override {
-    auto chunk = Chunk::decode(bytes, merger_.partial_schema());
-    LOAM_CHECK(chunk.ok() && merger_.add(*chunk).ok(), "a malformed chunk");
-  }
-  void done(storage::ScanId, const Status& status, const wire::ScanStatistics& statistics) override {
-    LOAM_CHECK(status.ok() && merger_.finish().ok(), "a scan failed");
-    records_ = statistics.records;
-  }
-  int64_t sum() const { return sum_; }
-  uint64_t records() const { return records_; }
-
- private:
-  ResultMerger merger_;
-  int64_t sum_ = 0;
-  uint64_t records_ = 0;
-};
-
-/// A publication under which the loaded rows stay visible.
-Publication everything_visible() {
-  Publication publication;
-  publication.cm_epoch = 1;
-  publication.number = 1;
-  publication.young_open = true;
-  return publication;
+nlohmann::ordered_json options_of(const OrderLines& lines, size_t queries) {
+  return {{"rows", lines.rows()},   {"entry_bytes", lines.bytes() / lines.rows()},
+          {"queries", queries},     {"column_pages", lines.column_pages()},
+          {"pages", lines.pages()}, {"instructions", storage::kernels().name}};
 }
 
-/// Several range sums that are answered together.
-class Pass {
- public:
-  Pass(OrderLines& lines, std::span<const RangeSum> ranges, size_t parts = 1)
-      : lines_(lines),
-        parts_(parts),
-        scans_(ScanScheduler::Options{.max_queries = std::max<size_t>(256, ranges.size())}) {
-    for (const RangeSum& range : ranges) {
-      queries_.push_back(range.query());
-      sinks_.push_back(std::make_unique<SumSink>(*lines.schema(), queries_.back()));
+/// Groups of operations, as a network batch brings them; keys at random.
+constexpr size_t kPointGroup = 32;
+constexpr size_t kPointOperations = 200'000;
+
+/// Thread CPU time of a point operation on these keys; checks the rows that come back.
+double point_ns(OrderLines& lines, storage::PointKind kind, std::span<const uint64_t> keys, TransactionId transaction,
+                Bytes row) {
+  EpochThread thread(lines.epochs(), "points");
+  storage::ThreadContext me(thread, 0);
+  const Snapshot snapshot(Version(transaction.value - 1));
+  std::array<storage::PointOperation, kPointGroup> group;
+  const size_t operations = keys.size() / kPointGroup * kPointGroup;
+  const uint64_t from = thread_cpu_ns();
+  for (size_t at = 0; at < operations; at += kPointGroup) {
+    const EpochGuard guard(thread);
+    for (size_t i = 0; i < kPointGroup; ++i) {
+      storage::PointOperation& operation = group[i] = {};
+      operation.kind = kind;
+      operation.table = &lines.table();
+      operation.key = Key(keys[at + i]);
+      operation.snapshot = &snapshot;
+      operation.transaction = transaction;
+      operation.row = row;
+    }
+    storage::execute(me, group);
+    for (size_t i = 0; i < kPointGroup; ++i) {
+      LOAM_CHECK(group[i].code == StatusCode::kOk, "a point operation failed");
+      if (kind != storage::PointKind::kGet) continue;
+      const RowView view(*lines.schema(), group[i].result);
+      LOAM_CHECK(view.int64(kOrder) == static_cast<int64_t>(keys[at + i] / 10), "the row of another key");
     }
   }
-
-  void join(size_t i) {
-    const Status status = scans_.join(i,
-                                      {.table = kOrderLine,
-                                       .schema = lines_.schema(),
-                                       .pages = lines_.pin(),
-                                       .parts = parts_,
-                                       .snapshot = Snapshot(kLoaded),
-                                       .query = queries_[i],
-                                       .credits = 16},
-                                      *sinks_[i], Env::now_ns());
-    LOAM_CHECK(status.ok(), "a query was not taken");
-  }
-  /// False when nothing is left to do.
-  bool step() {
-    const EpochGuard guard(lines_.thread());
-    return scans_.step(Env::now_ns(), publication_, kBytesPerStep);
-  }
-  void finish() {
-    while (step()) {
-    }
-    LOAM_CHECK(scans_.queries() == 0, "a scan did not end");
-  }
-  const SumSink& result(size_t i) const { return *sinks_[i]; }
-  size_t pages_read() const { return scans_.statistics().pages; }
-
- private:
-  OrderLines& lines_;
-  const size_t parts_;
-  const Publication publication_ = everything_visible();
-  std::vector<Query> queries_;
-  std::vector<std::unique_ptr<SumSink>> sinks_;
-  ScanScheduler scans_;
-};
+  return static_cast<double>(thread_cpu_ns() - from) / static_cast<double>(operations);
+}
 
 class ScanSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
     app.add_option("--rows", rows_, "order lines; 0: 4 M with --quick, else 10.8 M")->check(CLI::Range(0, 200'000'000));
+    app.add_option("--only", only_,
+                   "sums, columns, selections, arrivals, hash, cluster, duckdb or thesis; default: all but thesis")
+        ->check(
+            CLI::IsMember({"", "sums", "columns", "selections", "arrivals", "hash", "cluster", "duckdb", "thesis"}));
+    app.add_option("--duckdb", duckdb_.environment,
+                   "what benchmarks/peers/duckdb/setup made; default: where it does so");
   }
 
   void run(Run& run) override {
     if (rows_ == 0) rows_ = run.quick ? 4'000'000 : 10'800'000;
-    OrderLines lines(rows_, run.seed);
-    const std::vector<RangeSum> ranges = make_ranges(256, run.seed);
-    passes(run, lines, ranges);
-    arrivals(run, lines, ranges);
-    for (const Unmeasured& figure : kUnmeasured) {
-      run.report.add_unmeasured(figure.name, figure.unit, figure.better, figure.reason);
+    if (wants("sums") || wants("arrivals")) {
+      OrderLines lines(rows_, run.seed, {});
+      const std::vector<RangeSum> ranges = make_ranges(256, run.seed);
+      if (wants("sums")) sums(run, lines, ranges);
+      if (wants("arrivals")) arrivals(run, lines, ranges);
     }
+    if (wants("columns")) columns(run);
+    if (wants("selections")) selections(run);
+    // Rows of 200 bytes, and every one of them comes back: fewer will do.
+    const size_t wide_rows = std::min<size_t>(rows_, run.quick ? 500'000 : 10'000'000);
+    if (only_ == "thesis") measure_thesis_figures(run, wide_rows);
+    if (wants("hash")) measure_hash_scan(run, wide_rows);
+    if (wants("cluster")) measure_scans_of_a_cluster(run, std::min<size_t>(wide_rows, 2'000'000));
+    if (wants("duckdb")) measure_duckdb(run, rows_, duckdb_);
   }
 
  private:
-  /// Thread CPU time a record of one pass; the answers are compared with `expected` if the pass covers all pages.
-  static double pass_ns(OrderLines& lines, std::span<const RangeSum> ranges, std::span<const int64_t> expected,
-                        size_t parts) {
-    Pass pass(lines, ranges, parts);
-    const uint64_t from = thread_cpu_ns();
-    for (size_t i = 0; i < ranges.size(); ++i) pass.join(i);
-    pass.finish();
-    const uint64_t spent = thread_cpu_ns() - from;
-    for (size_t i = 0; parts == 1 && i < ranges.size(); ++i) {
-      LOAM_CHECK(pass.result(i).sum() == expected[i] && pass.result(i).records() == lines.rows(), "a wrong sum");
-    }
-    return static_cast<double>(spent) / static_cast<double>(pass.result(0).records());
-  }
+  bool wants(const char* part) const { return only_.empty() || only_ == part; }
 
-  static void passes(Run& run, OrderLines& lines, const std::vector<RangeSum>& ranges) {
-    std::vector<int64_t> expected(64);
-    for (size_t i = 0; i < expected.size(); ++i) expected[i] = lines.sum(ranges[i]);
+  static void sums(Run& run, OrderLines& lines, const std::vector<RangeSum>& ranges) {
+    std::vector<int64_t> expected;
+    expected.reserve(ranges.size());
+    for (const RangeSum& range : ranges) expected.push_back(lines.sum(range));
+    const std::vector<Query> queries = queries_of(ranges);
     const uint64_t all_words = lines.read_all();
-    // Many queries go over a part of the pages: what they cost a record is the same there.
-    const auto pass = [&](size_t queries, size_t parts) {
-      return [&, queries, parts] { return pass_ns(lines, std::span(ranges).first(queries), expected, parts); };
+    OrderLines compacted(lines.rows(), run.seed, {.columns = true});
+    const auto pass_over = [&](OrderLines& table, size_t n) {
+      return [&, n] { return pass_ns(table, std::span(queries).first(n), expected); };
     };
-    const size_t parts64 = run.quick ? 4 : 1;
-    const size_t parts256 = run.quick ? 16 : 8;
+    const auto pass = [&](size_t n) { return pass_over(lines, n); };
     const std::vector<Variant> variants = {
         {"read",
          [&] {
@@ -315,53 +133,142 @@ class ScanSuite final : public Suite {
            LOAM_CHECK(lines.read_all() == all_words, "the log has changed");
            return static_cast<double>(thread_cpu_ns() - from) / static_cast<double>(lines.rows());
          }},
-        {"q1", pass(1, 1)},
-        {"q16", pass(16, 1)},
-        {"q64", pass(64, parts64)},
-        {"q256", pass(256, parts256)},
+        {"q1", pass(1)},
+        {"q16", pass(16)},
+        {"q64", pass(64)},
+        {"q256", pass(256)},
+        {"column q1", pass_over(compacted, 1)},
+        {"column q64", pass_over(compacted, 64)},
+        {"column q256", pass_over(compacted, 256)},
     };
-    // The pass of 64 over all pages, once, for the sake of its answers.
-    pass_ns(lines, std::span(ranges).first(64), expected, 1);
     const std::vector<Samples> ns = alternate(run.turns, variants);
-    const auto options = [&](size_t queries, size_t parts) {
-      return nlohmann::ordered_json{{"rows", lines.rows()},
-                                    {"entry_bytes", lines.bytes() / lines.rows()},
-                                    {"queries", queries},
-                                    {"of_pages", parts == 1 ? "all" : "1/" + std::to_string(parts)}};
+    Report& report = run.report;
+    report.add("scan.row_vs_read_ceiling", ratio_of(ns[1], ns[0]), "ratio", Better::kLower, options_of(lines, 1));
+    report.add("scan.q64_vs_q1", ratio_of(ns[3], ns[1]), "ratio", Better::kLower, options_of(lines, 64));
+    report.add("scan.q256_vs_q1", ratio_of(ns[4], ns[1]), "ratio", Better::kLower, options_of(lines, 256));
+    report.add("scan.column_vs_row", ratio_of(ns[5], ns[1]), "ratio", Better::kLower, options_of(compacted, 1));
+    report.add("scan.column_q64_ns_vs_q1_row", ratio_of(ns[6], ns[1]), "ratio", Better::kLower,
+               options_of(compacted, 64));
+    report.add("scan.read_ns", ns[0], "ns/record", Better::kLower, options_of(lines, 0));
+    report.add("scan.row_q1_ns", ns[1], "ns/record", Better::kLower, options_of(lines, 1));
+    report.add("scan.row_q16_ns", ns[2], "ns/record", Better::kLower, options_of(lines, 16));
+    report.add("scan.row_q64_ns", ns[3], "ns/record", Better::kLower, options_of(lines, 64));
+    report.add("scan.row_q256_ns", ns[4], "ns/record", Better::kLower, options_of(lines, 256));
+    report.add("scan.column_q1_ns", ns[5], "ns/record", Better::kLower, options_of(compacted, 1));
+    report.add("scan.column_q64_ns", ns[6], "ns/record", Better::kLower, options_of(compacted, 64));
+    report.add("scan.column_q256_ns", ns[7], "ns/record", Better::kLower, options_of(compacted, 256));
+  }
+
+  /// What column pages cost and spare besides: gets and updates of their records, memory, pages that are skipped.
+  void columns(Run& run) const {
+    OrderLines lines(rows_, run.seed, {});
+    OrderLines compacted(rows_, run.seed, {.columns = true});
+    testing::Random random(run.seed);
+    std::vector<uint64_t> keys(std::min(kPointOperations, rows_));
+    const auto draw = [&] {
+      for (uint64_t& key : keys) key = random.below(rows_);
     };
     Report& report = run.report;
-    report.add("scan.row_vs_read_ceiling", ratio_of(ns[1], ns[0]), "ratio", Better::kLower, options(1, 1));
-    report.add("scan.q64_vs_q1", ratio_of(ns[3], ns[1]), "ratio", Better::kLower, options(64, parts64));
-    report.add("scan.q256_vs_q1", ratio_of(ns[4], ns[1]), "ratio", Better::kLower, options(256, parts256));
-    report.add("scan.read_ns", ns[0], "ns/record", Better::kLower, options(0, 1));
-    report.add("scan.row_q1_ns", ns[1], "ns/record", Better::kLower, options(1, 1));
-    report.add("scan.row_q16_ns", ns[2], "ns/record", Better::kLower, options(16, 1));
-    report.add("scan.row_q64_ns", ns[3], "ns/record", Better::kLower, options(64, parts64));
-    report.add("scan.row_q256_ns", ns[4], "ns/record", Better::kLower, options(256, parts256));
+    const auto get = [&](OrderLines& table) {
+      return [&] {
+        draw();
+        return point_ns(table, storage::PointKind::kGet, keys, TransactionId(2), {});
+      };
+    };
+    const std::vector<Variant> variants = {{"row", get(lines)}, {"column", get(compacted)}};
+    const std::vector<Samples> gets = alternate(run.turns, variants);
+    report.add("scan.column_get_vs_row", ratio_of(gets[1], gets[0]), "ratio", Better::kLower, options_of(compacted, 0));
+    report.add("scan.row_get_ns", gets[0], "ns", Better::kLower, options_of(lines, 0));
+    report.add("scan.column_get_ns", gets[1], "ns", Better::kLower, options_of(compacted, 0));
+    report.add("scan.column_bytes_vs_row",
+               {{static_cast<double>(compacted.bytes()) / static_cast<double>(lines.bytes())}}, "ratio", Better::kLower,
+               options_of(compacted, 0));
+    zone_skip(run);
+    update(run, lines, compacted);
+  }
+
+  /// Each key once: the second time it would not be a record of a column page any more.
+  static void update(Run& run, OrderLines& lines, OrderLines& compacted) {
+    Samples of_rows, of_columns;
+    const size_t rows = std::min<size_t>(lines.rows(), kPointOperations * run.turns);
+    const size_t a_turn = rows / run.turns;
+    for (size_t turn = 0; turn < run.turns; ++turn) {
+      std::vector<uint64_t> keys(a_turn);
+      for (size_t i = 0; i < a_turn; ++i) keys[i] = (i * run.turns + turn) * (lines.rows() / rows);
+      std::ranges::shuffle(keys, std::mt19937_64(run.seed));
+      const Buffer row = lines.any_row();
+      const auto measure = [&](OrderLines& table) {
+        return point_ns(table, storage::PointKind::kUpdate, keys, TransactionId(2), row);
+      };
+      of_rows.values.push_back(measure(lines));
+      of_columns.values.push_back(measure(compacted));
+    }
+    Report& report = run.report;
+    report.add("scan.column_update_vs_row", ratio_of(of_columns, of_rows), "ratio", Better::kLower,
+               options_of(compacted, 0));
+    report.add("scan.row_update_ns", of_rows, "ns", Better::kLower, options_of(lines, 0));
+    report.add("scan.column_update_ns", of_columns, "ns", Better::kLower, options_of(compacted, 0));
+  }
+
+  /// A window of 5 s of 180 s, in data in the order of time.
+  void zone_skip(Run& run) const {
+    OrderLines lines(rows_, run.seed, {.in_order = true, .columns = true});
+    const RangeSum window{.low = kTimes / 3, .high = kTimes / 3 + kTimes / 36};
+    const std::vector<Query> queries = {window.query()};
+    SumPass pass(lines, queries);
+    pass.join_all();
+    pass.finish();
+    LOAM_CHECK(pass.sum(0) == lines.sum(window), "a wrong sum");
+    run.report.add("scan.zone_skip", {{pass.skipped(0)}}, "share", Better::kHigher, options_of(lines, 1));
+  }
+
+  /// 64 different selections on mixed fields; one at a time is the mean of some of them.
+  void selections(Run& run) const {
+    OrderLines lines(std::min(rows_, size_t{1'000'000}), run.seed, {.with_info = true});
+    const std::vector<Query> queries = make_selections(64, run.seed);
+    std::vector<int64_t> expected;
+    expected.reserve(queries.size());
+    for (const Query& query : queries) expected.push_back(lines.sum(query.where));
+    constexpr size_t kAlone = 8;
+    const std::vector<Variant> variants = {
+        {"q1",
+         [&] {
+           double ns = 0;
+           for (size_t i = 0; i < kAlone; ++i) {
+             ns += pass_ns(lines, std::span(queries).subspan(i, 1), std::span(expected).subspan(i, 1)) / kAlone;
+           }
+           return ns;
+         }},
+        {"q64", [&] { return pass_ns(lines, queries, expected); }},
+    };
+    const std::vector<Samples> ns = alternate(run.turns, variants);
+    run.report.add("scan.cnf64_vs_q1", ratio_of(ns[1], ns[0]), "ratio", Better::kLower, options_of(lines, 64));
+    run.report.add("scan.cnf1_ns", ns[0], "ns/record", Better::kLower, options_of(lines, 1));
+    run.report.add("scan.cnf64_ns", ns[1], "ns/record", Better::kLower, options_of(lines, 64));
   }
 
   /// 64 queries that arrive evenly while one pass goes through the pages.
   static void arrivals(Run& run, OrderLines& lines, const std::vector<RangeSum>& ranges) {
     constexpr size_t kQueries = 64;
-    Pass pass(lines, std::span(ranges).first(kQueries));
+    const std::vector<Query> queries = queries_of(std::span(ranges).first(kQueries));
+    SumPass pass(lines, queries);
     size_t joined = 0;
     do {
       while (joined < kQueries && joined * lines.pages() <= pass.pages_read() * kQueries) pass.join(joined++);
     } while (pass.step());
     LOAM_CHECK(joined == kQueries, "not all queries arrived");
-    for (size_t i = 0; i < kQueries; i += 21) {
-      LOAM_CHECK(pass.result(i).sum() == lines.sum(ranges[i]), "a wrong sum");
-    }
-    run.report.add("scan.pages_read_over_table",
-                   {{static_cast<double>(pass.pages_read()) / static_cast<double>(lines.pages())}}, "ratio",
-                   Better::kLower, {{"rows", lines.rows()}, {"queries", kQueries}, {"pages", lines.pages()}});
+    for (size_t i = 0; i < kQueries; ++i) LOAM_CHECK(pass.sum(i) == lines.sum(ranges[i]), "a wrong sum");
+    const Samples ratio{{static_cast<double>(pass.pages_read()) / static_cast<double>(lines.pages())}};
+    run.report.add("scan.pages_read_over_table", ratio, "ratio", Better::kLower,
+                   {{"rows", lines.rows()}, {"queries", kQueries}, {"pages", lines.pages()}});
   }
 
   size_t rows_ = 0;
+  std::string only_;
+  DuckDb::Options duckdb_;
 };
 
-LOAM_BENCH_SUITE(scan, ScanSuite,
-                 "shared passes over order lines in process, over a sequential read of the same bytes");
+LOAM_BENCH_SUITE(scan, ScanSuite, "passes over order lines: one query and many together");
 
 }  // namespace
 }  // namespace loam::bench

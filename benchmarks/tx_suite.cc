@@ -12,6 +12,7 @@
 #include <dirent.h>
 
 #include "benchmarks/suite.h"
+#include "benchmarks/tpcb.h"
 #include "benchmarks/transfers.h"
 #include "common/base/assert.h"
 #include "deploy/cli/src/cluster/one_process.h"
@@ -73,9 +74,18 @@ class TxSuite final : public Suite {
     app.add_option("--memory-mib", memory_mib_, "of the storage node")
         ->capture_default_str()
         ->check(CLI::Range(128, 1 << 20));
+    app.add_option("--only", only_, "transfers, or tpcb: the TPC-B-like transactions beside PostgreSQL")
+        ->check(CLI::IsMember({"transfers", "tpcb"}));
+    tpcb_.add_options(app);
   }
 
   void run(Run& run) override {
+    if (only_ != "tpcb") transfers(run);
+    if (only_ != "transfers") tpcb_.run(run);
+  }
+
+ private:
+  void transfers(Run& run) {
     transfers_.seed = run.seed;
     transfers_.duration_ns = run.quick ? 2'000'000'000 : 10'000'000'000;
     cli::OneProcessOptions options = cli::OneProcessOptions::on_free_ports();
@@ -113,11 +123,8 @@ class TxSuite final : public Suite {
     add("latency_p999_us", "us");
     add("sums_per_s", "scans/s", Better::kHigher);
     overload(run, *mover, *watcher);
-    run.report.add_unmeasured("tx.vs_postgres_tpcb", "ratio", Better::kHigher,
-                              "the TPC-B-like program and PostgreSQL are not driven from here yet");
   }
 
- private:
   template <class T>
   static T ready(Result<T> result) {
     LOAM_CHECK(result.ok(), result.status().to_string().c_str());
@@ -206,6 +213,8 @@ class TxSuite final : public Suite {
   static constexpr double kSaturated = 0.9;
   static constexpr uint64_t kOverloadAccounts = 100'000;
 
+  std::string only_;
+  TpcbComparison tpcb_;
   TransferOptions transfers_;
   unsigned memory_mib_ = 512;
   unsigned turn_ = 0;

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 SKIPPED = 77
-DEADLINE_S = 100
+DEADLINE_S = 300
 # Nobody else starts servers with just so much: those of this test are known by it.
 MEMORY = 72 << 20
 

@@ -1,0 +1,395 @@
+// Suite bdtree: the Bd-tree on a cluster (bdtree_cluster.h, split_storm.h, ycsb.h), and its keys: searches in nodes by
+// slices of encoded keys, beside field by field.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <loam/bdtree/key.h>
+
+#include "benchmarks/bdtree_cluster.h"
+#include "benchmarks/split_storm.h"
+#include "benchmarks/suite.h"
+#include "benchmarks/ycsb.h"
+#include "common/schema/row.h"
+#include "common/testing/random.h"
+
+namespace loam::bench {
+namespace {
+
+using bdtree::KeyCodec;
+using bdtree::KeyPart;
+using testing::Random;
+
+using Values = std::vector<Value>;
+
+[[noreturn]] void wrong_answer(const char* what) {
+  std::fprintf(stderr, "bdtree suite: wrong answer: %s\n", what);
+  std::abort();
+}
+
+/// Where `probe` stands among the keys of a node.
+template <class Nodes, class Probe>
+size_t lower_bound(const Nodes& nodes, size_t node, const Probe& probe) {
+  size_t begin = 0, count = nodes.count(node);
+  while (count > 0) {
+    const size_t half = count / 2;
+    if (nodes.compare(node, begin + half, probe) < 0) {
+      begin += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
+  return begin;
+}
+
+/// The same by a comparison with every key of the node: their outcomes are no surprise to the processor.
+template <class Nodes, class Probe>
+size_t count_below(const Nodes& nodes, size_t node, const Probe& probe) {
+  size_t below = 0;
+  for (size_t i = 0; i < nodes.count(node); ++i) below += nodes.compare(node, i, probe) < 0 ? 1 : 0;
+  return below;
+}
+
+/// A node as one piece of memory: a uint32 offset for the begin of each of its items and the end of the last, then the
+/// items, each on a multiple of eight bytes if that is asked for.
+class PackedNode {
+ public:
+  PackedNode(const std::vector<Bytes>& items, size_t alignment) {
+    std::vector<uint32_t> offsets;
+    size_t at = round_up((items.size() + 1) * sizeof(uint32_t), 8);
+    for (const Bytes item : items) {
+      offsets.push_back(static_cast<uint32_t>(at));
+      at = round_up(at + item.size(), alignment);
+    }
+    offsets.push_back(static_cast<uint32_t>(at));
+    bytes_.resize(at);
+    std::memcpy(bytes_.data(), offsets.data(), offsets.size() * sizeof(uint32_t));
+    for (size_t i = 0; i < items.size(); ++i) std::copy(items[i].begin(), items[i].end(), bytes_.begin() + offsets[i]);
+    count_ = items.size();
+  }
+  size_t count() const { return count_; }
+  Bytes item(size_t index) const {
+    uint32_t range[2];
+    std::memcpy(range, bytes_.data() + index * sizeof(uint32_t), sizeof range);
+    return {bytes_.data() + range[0], range[1] - range[0]};
+  }
+
+ private:
+  Buffer bytes_;
+  size_t count_ = 0;
+};
+
+/// Encoded keys, compared eight bytes at a time: the product's way.
+class SliceNodes {
+ public:
+  explicit SliceNodes(const KeyCodec& codec) : codec_(codec) {}
+
+  void add(std::span<const Values> keys) {
+    std::vector<std::string> encoded;
+    encoded.reserve(keys.size());
+    for (const Values& key : keys) encoded.push_back(probe(key));
+    std::vector<Bytes> items;
+    items.reserve(keys.size());
+    for (const std::string& key : encoded) items.push_back(as_bytes(key));
+    nodes_.emplace_back(items, 1);
+  }
+  std::string probe(const Values& key) const {
+    std::string out;
+    if (!codec_.encode(key, out).ok()) wrong_answer("a key cannot be encoded");
+    return out;
+  }
+  size_t count(size_t node) const { return nodes_[node].count(); }
+  std::strong_ordering compare(size_t node, size_t index, const std::string& probe) const {
+    return bdtree::compare(nodes_[node].item(index), as_bytes(probe));
+  }
+
+ private:
+  const KeyCodec& codec_;
+  std::vector<PackedNode> nodes_;
+};
+
+/// Keys as the values that they are made of, compared one after another: what one writes without an encoding.
+class FieldNodes {
+ public:
+  void add(std::span<const Values> keys) { nodes_.emplace_back(keys.begin(), keys.end()); }
+  static Values probe(const Values& key) { return key; }
+  size_t count(size_t node) const { return nodes_[node].size(); }
+  std::weak_ordering compare(size_t node, size_t index, const Values& probe) const {
+    const Values& key = nodes_[node][index];
+    for (size_t part = 0; part < probe.size(); ++part) {
+      const std::weak_ordering order = key[part].compare(probe[part]);
+      if (order != 0) return order;
+    }
+    return std::weak_ordering::equivalent;
+  }
+
+ private:
+  std::vector<std::vector<Values>> nodes_;
+};
+
+/// Keys as rows of common/schema, compared field by field where they lie: no decoding, no memory of its own a key.
+class RowNodes {
+ public:
+  explicit RowNodes(const Schema& schema) : schema_(schema) {}
+
+  void add(std::span<const Values> keys) {
+    std::vector<Buffer> rows;
+    rows.reserve(keys.size());
+    for (const Values& key : keys) rows.push_back(probe(key));
+    nodes_.emplace_back(std::vector<Bytes>(rows.begin(), rows.end()), 8);
+  }
+  Buffer probe(const Values& key) const {
+    RowBuilder builder(schema_);
+    for (size_t i = 0; i < key.size(); ++i) {
+      if (!builder.set(i, key[i]).ok()) wrong_answer("a value does not fit its field");
+    }
+    const Bytes row = builder.finish().value();
+    return Buffer(row.begin(), row.end());
+  }
+  size_t count(size_t node) const { return nodes_[node].count(); }
+  std::weak_ordering compare(size_t node, size_t index, const Buffer& probe) const {
+    const RowView key(schema_, nodes_[node].item(index)), wanted(schema_, probe);
+    for (size_t i = 0; i < schema_.size(); ++i) {
+      const std::weak_ordering order = compare(key, wanted, i);
+      if (order != 0) return order;
+    }
+    return std::weak_ordering::equivalent;
+  }
+
+ private:
+  std::weak_ordering compare(const RowView& a, const RowView& b, size_t field) const {
+    if (const bool null = a.is_null(field); null || b.is_null(field)) return !null <=> !b.is_null(field);
+    switch (schema_.field(field).type) {
+      case FieldType::kInt16:
+        return a.int16(field) <=> b.int16(field);
+      case FieldType::kInt32:
+        return a.int32(field) <=> b.int32(field);
+      case FieldType::kInt64:
+        return a.int64(field) <=> b.int64(field);
+      case FieldType::kFloat32:
+        return compare_floats(a.float32(field), b.float32(field));
+      case FieldType::kFloat64:
+        return compare_floats(a.float64(field), b.float64(field));
+      default:
+        return a.text(field) <=> b.text(field);
+    }
+  }
+
+  const Schema& schema_;
+  std::vector<PackedNode> nodes_;
+};
+
+/// The key of an index, and how its values are drawn.
+struct KeyShape {
+  std::string suffix;  ///< of the figures
+  std::string description;
+  std::vector<Field> fields;
+  Values (*draw)(Random& random, uint64_t number);
+};
+
+Values draw_product(Random& random, uint64_t number) {
+  static constexpr const char* kDepartments[] = {"garden", "kitchen",   "office", "electronics", "clothing", "toys",
+                                                 "books",  "groceries", "sports", "automotive",  "music",    "health"};
+  static constexpr const char* kGroups[] = {"new",     "tools", "small",       "seasonal", "refurbished", "accessories",
+                                            "premium", "sale",  "spare-parts", "children", "outdoor",     "indoor"};
+  const std::string category = std::string(kDepartments[random.below(std::size(kDepartments))]) + "/" +
+                               kGroups[random.below(std::size(kGroups))];
+  return {Value::text(category), Value::int32(static_cast<int32_t>(random.between(1, 100'000))),
+          Value::int64(static_cast<int64_t>(number))};
+}
+
+Values draw_number(Random& random, uint64_t) { return {Value::int64(static_cast<int64_t>(random()))}; }
+
+std::vector<KeyShape> key_shapes() {
+  return {
+      {"",
+       "(text category, int32 price, int64 key)",
+       {{"category", FieldType::kText, false}, {"price", FieldType::kInt32, false}, {"key", FieldType::kInt64, false}},
+       &draw_product},
+      {"_int64", "(int64)", {{"key", FieldType::kInt64, false}}, &draw_number}};
+}
+
+/// The keys of one index in their order.
+std::vector<Values> sorted_keys(const KeyShape& shape, size_t count, uint64_t seed) {
+  Random random(seed);
+  std::vector<Values> keys;
+  keys.reserve(count);
+  for (size_t i = 0; i < count; ++i) keys.push_back(shape.draw(random, i));
+  const auto less = [](const Values& a, const Values& b) {
+    return std::lexicographical_compare_three_way(a.begin(), a.end(), b.begin(), b.end(),
+                                                  [](const Value& x, const Value& y) { return x.compare(y); }) < 0;
+  };
+  std::sort(keys.begin(), keys.end(), less);
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return keys;
+}
+
+class BdtreeSuite final : public Suite {
+ public:
+  void add_options(CLI::App& app) override {
+    app.add_option("--keys", keys_, "in the nodes that are searched")->capture_default_str();
+    app.add_option("--node-keys", node_keys_, "in one node")->capture_default_str()->check(CLI::Range(2, 10'000));
+    app.add_option("--searches", searches_, "of one turn; 0: 300,000 with --quick, else 2 M");
+    app.add_option("--tree-keys", load_.keys, "in the tree on a cluster; 0: 300,000 with --quick, else 3 M");
+    app.add_option("--ycsb-keys", ycsb_.keys, "of each type; 0: 10,000 with --quick, else 300,000")
+        ->check(CLI::IsMember({0}) | CLI::Range(100, 1'000'000'000));
+    app.add_option("--ycsb-operations", ycsb_.operations,
+                   "of a workload in one turn, scans a tenth; 0: 500 with --quick, else 20,000");
+    app.add_option("--ycsb-fibers", ycsb_.fibers, "that work at once")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1'000));
+    app.add_option("--ycsb-value-bytes", ycsb_.value_bytes, "of a record")
+        ->capture_default_str()
+        ->check(CLI::Range(kLeastYcsbValueBytes, size_t{10'000}));
+    app.add_option("--storm-keys", storm_.keys, "before the splits; 0: 10,000 with --quick, else 300,000");
+    app.add_option("--storm-lookups", storm_.lookups, "of one turn; 0: 2,000 with --quick, else 100,000");
+    app.add_option("--only", only_,
+                   "compare: the keys' comparisons; tree: the tree on a cluster; ycsb: YCSB's workloads over it; "
+                   "storm: lookups during splits")
+        ->check(CLI::IsMember({"compare", "storm", "tree", "ycsb"}));
+  }
+
+  void run(Run& run) override {
+    const auto wanted = [&](const char* part) { return only_.empty() || only_ == part; };
+    if (wanted("tree")) measure_tree(run, load_);
+    if (wanted("ycsb")) measure_ycsb(run, ycsb_);
+    if (wanted("storm")) measure_split_storm(run, storm_);
+    if (!wanted("compare")) return;
+    for (const KeyShape& shape : key_shapes()) {
+      comparisons(run, shape, keys_, shape.suffix);
+      comparisons(run, shape, kCachedNodes * node_keys_, shape.suffix + "_cached");
+    }
+  }
+
+ private:
+  /// So many nodes of any kind lie in the second-level cache.
+  static constexpr size_t kCachedNodes = 10;
+  /// Keys that are sought lie in the first-level cache, as does that of a search that goes down a tree.
+  static constexpr size_t kProbes = 64;
+
+  /// Binary searches for random keys in random nodes, the same keys and nodes in each way.
+  void comparisons(Run& run, const KeyShape& shape, size_t count, const std::string& suffix) {
+    const std::vector<Values> keys = sorted_keys(shape, count, run.seed);
+    std::vector<KeyPart> parts;
+    parts.reserve(shape.fields.size());
+    for (const Field& field : shape.fields) parts.push_back({field.type, field.nullable, false});
+    const KeyCodec codec = KeyCodec::make(std::move(parts)).value();
+    const Schema schema = Schema::make(shape.fields).value();
+    SliceNodes slices(codec);
+    FieldNodes fields;
+    RowNodes rows(schema);
+    for (size_t begin = 0; begin < keys.size(); begin += node_keys_) {
+      const auto node = std::span(keys).subspan(begin, std::min(node_keys_, keys.size() - begin));
+      slices.add(node);
+      fields.add(node);
+      rows.add(node);
+    }
+    const std::vector<Samples> samples =
+        alternate(run.turns, std::vector<Variant>{{"slices", [&] { return search(run, slices, keys); }},
+                                                  {"fields", [&] { return search(run, fields, keys); }},
+                                                  {"rows", [&] { return search(run, rows, keys); }},
+                                                  {"compare slices", [&] { return compare_all(run, slices, keys); }},
+                                                  {"compare fields", [&] { return compare_all(run, fields, keys); }},
+                                                  {"encode", [&] { return encode(run, codec, keys); }}});
+    const nlohmann::ordered_json with = {
+        {"key", shape.description}, {"keys", keys.size()}, {"node_keys", node_keys_}, {"searches", searches(run)}};
+    const auto add = [&](const char* name, const Samples& values, const char* unit, Better better) {
+      run.report.add(std::string("bdtree.") + name + suffix, values, unit, better, with);
+    };
+    add("slices_vs_fields", ratio_of(samples[1], samples[0]), "ratio", Better::kHigher);
+    add("slices_vs_rows", ratio_of(samples[2], samples[0]), "ratio", Better::kHigher);
+    add("compare_vs_fields", ratio_of(samples[4], samples[3]), "ratio", Better::kHigher);
+    add("search_ns", samples[0], "ns", Better::kLower);
+    add("search_fields_ns", samples[1], "ns", Better::kLower);
+    add("search_rows_ns", samples[2], "ns", Better::kLower);
+    add("compare_ns", samples[3], "ns", Better::kLower);
+    add("encode_ns", samples[5], "ns", Better::kLower);
+  }
+
+  size_t searches(const Run& run) const { return searches_ != 0 ? searches_ : run.quick ? 300'000 : 2'000'000; }
+
+  /// Calls `work(numbers)` with kProbes numbers of keys at a time; gives what it took a search.
+  template <class Work>
+  double in_batches(const Run& run, size_t count, const std::vector<Values>& keys, Work work) {
+    Random random(run.seed + ++turn_);
+    const size_t batches = std::max<size_t>(1, count / kProbes);
+    uint64_t ns = 0;
+    std::vector<size_t> numbers(kProbes);
+    for (size_t batch = 0; batch < batches; ++batch) {
+      for (size_t& number : numbers) number = random.below(keys.size());
+      ns += work(numbers);
+    }
+    return static_cast<double>(ns) / static_cast<double>(batches * kProbes);
+  }
+
+  /// Nanoseconds of a binary search.
+  template <class Nodes>
+  double search(const Run& run, const Nodes& nodes, const std::vector<Values>& keys) {
+    return find_all(run, searches(run), nodes, keys,
+                    [&](size_t node, const auto& probe) { return lower_bound(nodes, node, probe); });
+  }
+  /// Nanoseconds of a comparison.
+  template <class Nodes>
+  double compare_all(const Run& run, const Nodes& nodes, const std::vector<Values>& keys) {
+    const auto find = [&](size_t node, const auto& probe) { return count_below(nodes, node, probe); };
+    return find_all(run, searches(run) / 10, nodes, keys, find) / static_cast<double>(node_keys_);
+  }
+
+  template <class Nodes, class Find>
+  double find_all(const Run& run, size_t count, const Nodes& nodes, const std::vector<Values>& keys, Find find) {
+    std::vector<std::decay_t<decltype(nodes.probe(keys[0]))>> probes;
+    return in_batches(run, count, keys, [&](const std::vector<size_t>& numbers) {
+      probes.clear();
+      for (const size_t number : numbers) probes.push_back(nodes.probe(keys[number]));
+      bool right = true;
+      const uint64_t before = thread_cpu_ns();
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        right &= find(numbers[i] / node_keys_, probes[i]) == numbers[i] % node_keys_;
+      }
+      const uint64_t ns = thread_cpu_ns() - before;
+      if (!right) wrong_answer("a search found another key");
+      return ns;
+    });
+  }
+
+  double encode(const Run& run, const KeyCodec& codec, const std::vector<Values>& keys) {
+    std::vector<Values> probes;
+    std::string out;
+    return in_batches(run, searches(run), keys, [&](const std::vector<size_t>& numbers) {
+      probes.clear();
+      for (const size_t number : numbers) probes.push_back(keys[number]);
+      bool right = true;
+      const uint64_t before = thread_cpu_ns();
+      for (const Values& probe : probes) {
+        out.clear();
+        right &= codec.encode(probe, out).ok();
+        keep(out);
+      }
+      const uint64_t ns = thread_cpu_ns() - before;
+      if (!right || codec.decode(as_bytes(out)).value() != probes.back()) wrong_answer("an encoded key is another");
+      return ns;
+    });
+  }
+
+  TreeLoad load_;
+  YcsbLoad ycsb_;
+  SplitStormLoad storm_;
+  std::string only_;
+  size_t keys_ = 1'000'000;
+  size_t node_keys_ = 100;
+  size_t searches_ = 0;
+  uint64_t turn_ = 0;  ///< of all variants: none finds its nodes in the cache because another sought the same
+};
+
+LOAM_BENCH_SUITE(bdtree, BdtreeSuite,
+                 "the Bd-tree: its round trips on a cluster, YCSB over it, comparisons of its keys");
+
+}  // namespace
+}  // namespace loam::bench

@@ -1,0 +1,215 @@
+"""PostgreSQL under loam-bench: pgbench's TPC-B-like transactions on a server of its own, as it is told.
+
+One JSON object a line: commands come on standard input, each is answered by one line on standard output. The first line
+says what this is,
+
+    {"postgres": "15.8"}
+
+    {"branches": 64, "accounts": 10000}
+    {"rows": 640000}
+    {"clients": 16, "seconds": 2, "seed": 1}
+    {"per_second": 4400.5, "transactions": 8801, "latency_ms": 3.6}
+
+The first of the two fills the tables: 10 tellers and `accounts` accounts a branch. The tables are unlogged, nothing is
+ever forced to disk, statements are prepared, and connections go over a Unix socket. After each measurement the sums of
+all tables must agree, and the history must have as many rows as pgbench says transactions; then the tables are vacuumed,
+and not by the server itself, while something else is measured. What cannot be done is answered by {"error": "…"}. Ends
+with its input or at SIGTERM, and with it the server and its folder.
+
+    python3 tpcb.py [--check]
+
+--check says nothing and ends with exit code 0 if PostgreSQL can be used, else 3.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import pathlib
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+NOT_INSTALLED = 3
+START_S = 60
+TELLERS = 10  # of a branch
+MAX_ACCOUNTS = 100_000_000
+USER = "postgres"  # the server's, for it refuses to be root's
+
+SETTINGS = {
+    "listen_addresses": "",
+    "autovacuum": "off",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "shared_buffers": "1GB",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "1h",
+}
+
+TABLES = """
+CREATE UNLOGGED TABLE branches (bid int PRIMARY KEY, bbalance int, filler char(88)) WITH (fillfactor=100);
+CREATE UNLOGGED TABLE tellers (tid int PRIMARY KEY, bid int, tbalance int, filler char(84)) WITH (fillfactor=100);
+CREATE UNLOGGED TABLE accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84)) WITH (fillfactor=100);
+CREATE UNLOGGED TABLE history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
+INSERT INTO branches SELECT b, 0, '' FROM generate_series(1, {branches}) b;
+INSERT INTO tellers SELECT t, (t - 1) / {tellers} + 1, 0, '' FROM generate_series(1, {branches} * {tellers}) t;
+INSERT INTO accounts SELECT a, (a - 1) / {accounts} + 1, 0, '' FROM generate_series(1, {branches} * {accounts}) a;
+"""
+
+# pgbench's own script "tpcb-like", with another number of accounts.
+TRANSACTION = """
+\\set aid random(1, {accounts} * {branches})
+\\set bid random(1, {branches})
+\\set tid random(1, {tellers} * {branches})
+\\set delta random(-5000, 5000)
+BEGIN;
+UPDATE accounts SET abalance = abalance + :delta WHERE aid = :aid;
+SELECT abalance FROM accounts WHERE aid = :aid;
+UPDATE tellers SET tbalance = tbalance + :delta WHERE tid = :tid;
+UPDATE branches SET bbalance = bbalance + :delta WHERE bid = :bid;
+INSERT INTO history (tid, bid, aid, delta, mtime) VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
+END;
+"""
+
+SUMS = """SELECT (SELECT sum(abalance) FROM accounts), (SELECT sum(tbalance) FROM tellers),
+(SELECT sum(bbalance) FROM branches), (SELECT coalesce(sum(delta), 0) FROM history), (SELECT count(*) FROM history)"""
+
+
+def say(answer):
+    print(json.dumps(answer), flush=True)
+
+
+def programs():
+    """The newest server's folder, or None."""
+    def version(folder):
+        return int(re.search(r"/(\d+)/bin$", folder)[1])
+    folders = [f for f in glob.glob("/usr/lib/postgresql/*/bin") if pathlib.Path(f, "postgres").exists()]
+    return pathlib.Path(max(folders, key=version)) if folders else None
+
+
+def missing():
+    """Why PostgreSQL cannot be used; None if it can."""
+    if programs() is None or shutil.which("pgbench") is None:
+        return "no server, or no pgbench"
+    if os.getuid() == 0 and not any(user.pw_name == USER for user in pwd.getpwall()):
+        return f"there is no user {USER}"
+    return None
+
+
+class Server:
+    """A server with a folder of its own; goes with `close`."""
+
+    def __init__(self, stack):
+        self.folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loam-postgres-")))
+        self.transactions = 0
+        self.script = self.folder / "transaction.sql"
+        if os.getuid() == 0:
+            shutil.chown(self.folder, USER)
+        self.run(programs() / "initdb", "-D", self.folder / "data", "-U", USER, "-A", "trust", "--no-sync",
+                 "-E", "UTF8", "--locale=C")
+        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        with open(self.folder / "log", "wb") as log:
+            process = subprocess.Popen(self.as_user(programs() / "postgres", "-D", self.folder / "data",
+                                                    "-k", self.folder, *settings), stdout=log, stderr=log)
+        stack.callback(self.end, process)
+        self.wait_until_ready(process)
+
+    def as_user(self, *command):
+        """Ends with this program, whatever that dies of; a server ends its backends."""
+        other = ["--reuid", USER, "--regid", USER, "--init-groups"] if os.getuid() == 0 else []
+        return ["setpriv", "--pdeathsig", "INT", *other, *map(str, command)]
+
+    def run(self, *command):
+        result = subprocess.run(self.as_user(*command), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                cwd=self.folder)
+        if result.returncode != 0:
+            raise RuntimeError(f"{pathlib.Path(command[0]).name}: {result.stderr.strip() or result.stdout.strip()}")
+        return result.stdout
+
+    def end(self, process):
+        process.send_signal(signal.SIGINT)  # as fast as is sound
+        try:
+            process.wait(START_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def wait_until_ready(self, process):
+        deadline = time.monotonic() + START_S
+        while subprocess.run([programs() / "pg_isready", "-q", "-h", self.folder]).returncode != 0:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError("the server does not start: " + (self.folder / "log").read_text()[-1000:])
+            time.sleep(0.05)
+
+    def sql(self, text):
+        return self.run("psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-U", USER,
+                        "-d", "postgres", "-c", text).strip()
+
+    def version(self):
+        return self.sql("SHOW server_version").split()[0]
+
+    def fill(self, command):
+        sizes = {"branches": int(command["branches"]), "accounts": int(command["accounts"]), "tellers": TELLERS}
+        if not 1 <= sizes["branches"] * sizes["accounts"] <= MAX_ACCOUNTS:
+            raise ValueError(f"between 1 and {MAX_ACCOUNTS} accounts in all")
+        self.sql("DROP TABLE IF EXISTS branches, tellers, accounts, history")
+        self.sql(TABLES.format(**sizes))
+        self.sql("VACUUM ANALYZE")
+        self.script.write_text(TRANSACTION.format(**sizes))
+        self.script.chmod(0o644)
+        self.transactions = 0
+        return {"rows": int(self.sql("SELECT count(*) FROM accounts"))}
+
+    def measure(self, command):
+        clients, seconds = int(command["clients"]), int(command["seconds"])
+        text = self.run("pgbench", "-n", "-M", "prepared", "-c", clients, "-j", min(clients, os.cpu_count() or 1),
+                        "-T", seconds, "-f", self.script, f"--random-seed={int(command['seed'])}", "-h", self.folder,
+                        "-U", USER, "postgres")
+        done = int(re.search(r"number of transactions actually processed: (\d+)", text)[1])
+        self.transactions += done
+        self.check()
+        self.sql("VACUUM")
+        return {"per_second": float(re.search(r"tps = ([\d.]+) \(without initial connection time\)", text)[1]),
+                "transactions": done, "latency_ms": float(re.search(r"latency average = ([\d.]+) ms", text)[1])}
+
+    def check(self):
+        *sums, rows = map(int, self.sql(SUMS).split("|"))
+        if len(set(sums)) != 1 or rows != self.transactions:
+            raise ValueError(f"after {self.transactions} transactions the history has {rows}, and the sums are {sums}")
+
+    def answer(self, command):
+        return self.fill(command) if "branches" in command else self.measure(command)
+
+
+def main():
+    why = missing()
+    if "--check" in sys.argv:
+        sys.exit(NOT_INSTALLED if why else 0)
+    if why:
+        say({"error": why})
+        sys.exit(NOT_INSTALLED)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the server ends, too
+    with contextlib.ExitStack() as stack:
+        try:
+            server = Server(stack)
+            say({"postgres": server.version()})
+        except (OSError, RuntimeError) as error:
+            say({"error": str(error)})
+            sys.exit(NOT_INSTALLED)
+        for line in sys.stdin:
+            try:
+                say(server.answer(json.loads(line)))
+            except (KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+                say({"error": f"{type(error).__name__}: {error}"})
+
+
+if __name__ == "__main__":
+    main()

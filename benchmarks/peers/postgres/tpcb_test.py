@@ -1,0 +1,160 @@
+"""PostgreSQL's program answers its commands as tpcb.py says, and loam-bench gets both figures from it; beside programs
+that answer wrongly, and none. Argument: loam-bench.
+
+What needs PostgreSQL is skipped where benchmarks/peers/postgres/setup has not run."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DEADLINE_S = 300
+PROGRAM = pathlib.Path(__file__).resolve().parent / "tpcb.py"
+SETUP = "benchmarks/peers/postgres/setup"
+RATIO, THEIRS, OURS = "tx.vs_postgres_tpcb", "tx.tpcb_per_s_postgres", "tx.tpcb_per_s"
+INSTALLED = subprocess.run([sys.executable, PROGRAM, "--check"]).returncode == 0
+BENCH = ""
+
+# Speaks as tpcb.py does.
+STAND_IN = """
+import json, sys
+print(json.dumps({"postgres": "0"}), flush=True)
+for line in sys.stdin:
+    command = json.loads(line)
+    answer = {"rows": 2000} if "branches" in command else {"per_second": 1.0, "latency_ms": 1.0, "transactions": 1}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def bench(self, *options):
+        figures = self.folder / "figures"
+        command = [BENCH, "tx", "--quick", "--only", "tpcb", "--branches", "20", "--accounts-of-a-branch", "100",
+                   "--json", str(figures), *options]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+        rows = figures.read_text().splitlines() if figures.exists() else []
+        return result, {row["figure"]: row for row in map(json.loads, rows)}
+
+    def stand_in(self, text):
+        path = self.folder / "program.py"
+        path.write_text(text)
+        return self.bench("--postgres", str(path))
+
+    def test_a_stand_in(self):
+        result, rows = self.stand_in(STAND_IN)
+        self.assertEqual(result.returncode, 0, result)
+        self.assertEqual(rows[THEIRS]["value"], 1)
+        self.assertGreater(rows[OURS]["value"], 1)
+        self.assertGreater(rows[RATIO]["value"], 1)
+
+    def test_none(self):
+        result, rows = self.stand_in("print('{\"error\": \"no server\"}')")
+        self.assertEqual(result.returncode, 0, result)
+        self.assertGreater(rows[OURS]["value"], 0)
+        for figure in (THEIRS, RATIO):
+            self.assertIsNone(rows[figure]["value"])
+            self.assertIn("no server", rows[figure]["reason"])
+            self.assertIn(SETUP, rows[figure]["reason"])
+
+    def test_an_error_ends_the_program(self):
+        result, _ = self.stand_in(STAND_IN.replace("{\"per_second\"", "{\"error\": \"wrong sums\", \"per_second\""))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("wrong sums", result.stderr)
+
+    @unittest.skipUnless(INSTALLED, f"SKIPPED: PostgreSQL is not installed; {SETUP} installs it")
+    def test_postgres(self):
+        result, rows = self.bench()
+        self.assertEqual(result.returncode, 0, result)
+        for figure in (OURS, THEIRS, RATIO):
+            self.assertGreater(rows[figure]["value"], 0)
+        self.assertRegex(rows[RATIO]["options"]["postgres"], r"^\d+\.\d+")
+        self.assertIn(rows[RATIO]["options"]["postgres_clients"], (4, 16))
+
+
+@unittest.skipUnless(INSTALLED, f"SKIPPED: PostgreSQL is not installed; {SETUP} installs it")
+class Program(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        os.chmod(folder.name, 0o755)
+        self.folder = pathlib.Path(folder.name)
+        self.process = subprocess.Popen([sys.executable, PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env=os.environ | {"TMPDIR": folder.name})
+        self.addCleanup(self.end)
+        self.first = json.loads(self.process.stdout.readline())
+
+    def end(self):
+        if not self.process.stdin.closed:
+            self.process.stdin.close()
+        self.assertEqual(self.process.wait(DEADLINE_S), 0)
+        self.process.stdout.close()
+        self.assertEqual(os.listdir(self.folder), [], "the server's folder is gone")
+
+    def ask(self, command):
+        self.process.stdin.write((command if isinstance(command, str) else json.dumps(command)) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def server(self):
+        """Processes whose data lie in the folder."""
+        found = []
+        for process in pathlib.Path("/proc").iterdir():
+            try:
+                if process.name.isdigit() and str(self.folder).encode() in (process / "cmdline").read_bytes():
+                    found.append(int(process.name))
+            except OSError:
+                pass  # it has just ended
+        return found
+
+    def test_measures_and_checks(self):
+        self.assertRegex(self.first["postgres"], r"^\d+\.\d+")
+        self.assertEqual(self.ask({"branches": 2, "accounts": 50}), {"rows": 100})
+        for clients in (1, 3):
+            answer = self.ask({"clients": clients, "seconds": 1, "seed": 7})
+            self.assertGreater(answer["per_second"], 0, answer)
+            self.assertGreater(answer["transactions"], 0)
+        # What pgbench did not do shows.
+        folder = next(self.folder.iterdir())
+        subprocess.run(["psql", "-X", "-q", "-h", folder, "-U", "postgres", "-d", "postgres", "-c",
+                        "UPDATE tellers SET tbalance = tbalance + 1 WHERE tid = 1"], check=True)
+        self.assertIn("the sums are", self.ask({"clients": 1, "seconds": 1, "seed": 7})["error"])
+        self.assertEqual(self.ask({"branches": 1, "accounts": 10}), {"rows": 10}, "filled anew")
+        self.assertGreater(self.ask({"clients": 1, "seconds": 1, "seed": 7})["transactions"], 0)
+
+    def test_errors_are_answers(self):
+        for wrong in ("no JSON", "[]", "{}", {"branches": "x", "accounts": 1}, {"branches": 1, "accounts": 10**12},
+                      {"clients": 1, "seconds": 1, "seed": 1}):
+            self.assertIn("error", self.ask(wrong), wrong)
+        self.assertEqual(self.ask({"branches": 1, "accounts": 10}), {"rows": 10})
+        self.assertIn("error", self.ask({"clients": 0, "seconds": 1, "seed": 1}))
+
+    def test_ends_with_a_signal(self):
+        self.assertTrue(self.server())
+        self.process.terminate()
+        self.end()
+        self.assertFalse(self.server())
+
+    def test_the_server_does_not_outlive_a_killed_program(self):
+        self.process.kill()
+        self.process.wait()
+        deadline = time.monotonic() + DEADLINE_S
+        while self.server() and time.monotonic() < deadline:
+            time.sleep(0.05)  # poll interval
+        self.assertFalse(self.server())
+        self.process.returncode = 0  # as wished; and the folder stays
+        for left in self.folder.iterdir():
+            subprocess.run(["rm", "-r", left], check=True)
+
+
+if __name__ == "__main__":
+    BENCH = sys.argv.pop(1)
+    unittest.main(verbosity=2)

@@ -1,0 +1,244 @@
+// Suite retail: the thesis's retail application on a cluster in this process (thesis 5.2).
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "benchmarks/retail_session.h"
+#include "benchmarks/suite.h"
+#include "benchmarks/tree_process.h"
+#include "common/schema/chunk.h"
+
+namespace loam::bench {
+namespace {
+
+using client::Client;
+using client::Record;
+using client::Transaction;
+
+constexpr size_t kPage = 1'000;  // records of an index that are read at once
+
+/// One client and its sessions.
+struct RetailClient {
+  std::unique_ptr<Client> client;
+  RetailLog log;
+  client::ClientStatistics before, after;  // of the measured time
+};
+
+/// Every record of an index once, page by page, in one snapshot.
+void for_each_of(Client& client, const client::Index& index, const std::function<void(const Record&)>& see) {
+  client.run([&] {
+    auto tx = ready(client.begin({.read_only = true, .retry = {}}));
+    client::IndexRange page{.limit = kPage};
+    for (;;) {
+      const std::vector<Record> records = ready(tx.range(index, page));
+      for (const Record& record : records) see(record);
+      if (records.size() < kPage) return;
+      std::vector<Value> values;
+      for (const auto& part : index.parts()) values.push_back(records.back().view().value(part.field));
+      page.from = client::IndexBound{std::move(values), false, records.back().key()};
+    }
+  });
+}
+
+/// Order lines by order: how many, how many of them paid.
+struct SeenOrder {
+  int64_t customer = 0;
+  uint64_t lines = 0;
+  uint64_t paid = 0;
+
+  bool operator==(const SeenOrder&) const = default;
+};
+
+class RetailSuite final : public Suite {
+ public:
+  void add_options(CLI::App& app) override {
+    app.add_option("--workload", workload_, "oltp: sessions of five transactions")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"oltp"}));
+    app.add_option("--items", items_, "rows of the table item; 0: 100,000 with --quick, else 2,500,000");
+    app.add_option("--retail-clients", clients_, "client processes")->capture_default_str()->check(CLI::Range(1, 64));
+    app.add_option("--sessions", sessions_, "at once, of each client")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 4'000));
+    app.add_flag("--no-shared-cache", no_shared_cache_,
+                 "each transaction begins with an empty cache of index nodes, as the predecessor's did");
+    app.add_flag("--no-combining", no_combining_,
+                 "each change of an index node travels by itself, as the predecessor's");
+    app.add_option("--warm-up-s", warm_up_s_, "sessions before anything is measured; 0: 2 with --quick, else 10");
+    app.add_option("--measured-s", measured_s_, "0: 5 with --quick, else 60");
+    app.add_option("--retail-memory-mib", memory_mib_, "of the storage node")
+        ->capture_default_str()
+        ->check(CLI::Range(256, 1 << 20));
+  }
+
+  void run(Run& run) override {
+    if (items_ == 0) items_ = run.quick ? 100'000 : 2'500'000;
+    if (warm_up_s_ == 0) warm_up_s_ = run.quick ? 2 : 10;
+    if (measured_s_ == 0) measured_s_ = run.quick ? 5 : 60;
+    const uint64_t thousandth = std::max<uint64_t>(1, items_ / 1'000);
+    const RetailSizes sizes{items_, thousandth, thousandth};
+    const auto cluster = start_cluster(uint64_t{memory_mib_} << 20);
+    std::vector<RetailClient> clients(clients_);
+    for (RetailClient& each : clients) each.client = ready(Client::connect(cluster->address(), ways()));
+    const RetailTables tables = populate_retail(
+        *clients[0].client, sizes, run.seed, [](const std::string& what, uint64_t done, uint64_t total) {
+          std::fprintf(stderr, "\r%s: %lu of %lu%s", what.c_str(), done, total, done == total && total > 0 ? "\n" : "");
+        });
+    work(run, clients, tables, sizes);
+    check(clients, tables, sizes);
+    tell(run, clients);
+  }
+
+ private:
+  client::ClientOptions ways() const {
+    client::ClientOptions options;
+    options.index_cache_shared = !no_shared_cache_;
+    options.index_combine = !no_combining_;
+    return options;
+  }
+
+  void work(const Run& run, std::vector<RetailClient>& clients, const RetailTables& tables, const RetailSizes& sizes) {
+    std::atomic<bool> measured{false}, stop{false};  // relaxed everywhere: seen soon is early enough
+    std::vector<std::thread> threads;
+    threads.reserve(clients.size());
+    for (size_t i = 0; i < clients.size(); ++i) {
+      threads.emplace_back([&, i] {
+        RetailClient& own = clients[i];
+        client::Counter orders = ready(own.client->counter("retail orders"));
+        client::Counter keys = ready(own.client->counter("retail order lines"));
+        std::vector<std::unique_ptr<RetailSession>> sessions;
+        std::vector<client::Task> tasks;
+        for (size_t s = 0; s < sessions_; ++s) {
+          sessions.push_back(std::make_unique<RetailSession>(*own.client, tables, sizes, orders, keys, own.log,
+                                                             run.seed * 1'000'003 + i * sessions_ + s));
+          tasks.push_back(own.client->spawn([&, session = sessions.back().get()] {
+            session->run([&] { return stop.load(std::memory_order_relaxed); },
+                         [&] { return measured.load(std::memory_order_relaxed); });
+          }));
+        }
+        for (client::Task& task : tasks) task.join();
+      });
+    }
+    std::this_thread::sleep_for(std::chrono::seconds(warm_up_s_));
+    for (RetailClient& each : clients) each.before = each.client->statistics();
+    const uint64_t begun_ns = wall_ns();
+    measured.store(true, std::memory_order_relaxed);
+    std::this_thread::sleep_for(std::chrono::seconds(measured_s_));
+    measured.store(false, std::memory_order_relaxed);
+    seconds_ = static_cast<double>(wall_ns() - begun_ns) / 1e9;
+    for (RetailClient& each : clients) each.after = each.client->statistics();
+    stop.store(true, std::memory_order_relaxed);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  /// No line lost or doubled, every order paid, and tables and indexes say the same.
+  static void check(std::vector<RetailClient>& clients, const RetailTables& tables, const RetailSizes& sizes) {
+    Client& client = *clients[0].client;
+    std::map<int64_t, SeenOrder> expected, by_scan, by_index;
+    for (const RetailClient& each : clients) {
+      for (const auto& [number, order] : each.log.orders) {
+        LOAM_CHECK(order.paid, "a session ends with a paid order");
+        expected[number] = {order.customer, order.lines, order.lines};
+      }
+    }
+    const auto count = [](SeenOrder& order, int64_t customer, int32_t status) {
+      order.customer = customer;
+      ++order.lines;
+      if (status == static_cast<int32_t>(Payment::kPaid)) ++order.paid;
+    };
+    Query all;
+    all.select = {0, 1, 6};
+    auto stream = ready(client.scan(tables.lines, all));
+    for (const auto& chunk : ready(stream.collect())) {
+      const ChunkView& view = chunk->view();
+      for (size_t row = 0; row < view.rows(); ++row) {
+        count(by_scan[view.get<int64_t>(0, row)], view.get<int64_t>(1, row), view.get<int32_t>(2, row));
+      }
+    }
+    for_each_of(client, tables.lines_by_order, [&](const Record& line) {
+      count(by_index[line.int64("orderId")], line.int64("customerId"), line.int32("status"));
+    });
+    LOAM_CHECK(by_scan == expected, "the order lines are those that were acknowledged");
+    LOAM_CHECK(by_index == expected, "the index of the order lines has those that were acknowledged");
+    uint64_t items = 0, customers = 0;
+    for_each_of(client, tables.items_by_category, [&](const Record&) { ++items; });
+    for_each_of(client, tables.customers_by_name, [&](const Record&) { ++customers; });
+    LOAM_CHECK(items == sizes.items && customers == sizes.customers, "an index has every record once");
+  }
+
+  void tell(Run& run, const std::vector<RetailClient>& clients) const {
+    const nlohmann::ordered_json with = {{"items", items_},
+                                         {"clients", clients.size()},
+                                         {"sessions_of_each", sessions_},
+                                         {"shared_cache", !no_shared_cache_},
+                                         {"combining", !no_combining_},
+                                         {"warm_up_s", warm_up_s_},
+                                         {"measured_s", measured_s_}};
+    const auto add = [&](const std::string& name, double value, const char* unit, Better better = Better::kLower) {
+      run.report.add("retail." + name, Samples{{value}}, unit, better, with);
+    };
+    uint64_t transactions = 0, late = 0, attempts = 0;
+    double worst = 0;
+    std::array<Samples, kRetailSteps> latencies;
+    for (const RetailClient& each : clients) {
+      late += each.log.late;
+      attempts += each.log.attempts;
+      for (size_t step = 0; step < kRetailSteps; ++step) {
+        for (const uint64_t ns : each.log.latencies_ns[step]) latencies[step].values.push_back(static_cast<double>(ns));
+      }
+    }
+    for (const Samples& of_step : latencies) transactions += of_step.values.size();
+    add("oltp_tps", static_cast<double>(transactions - late) / seconds_, "tx/s", Better::kHigher);
+    for (size_t step = 0; step < kRetailSteps; ++step) {
+      const std::vector<double>& values = latencies[step].values;
+      LOAM_CHECK(!values.empty(), "each transaction was made");
+      const std::string name(to_string(static_cast<RetailStep>(step)));
+      const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+      worst = std::max(worst, latencies[step].quantile(0.999) / mean);
+      add(name + "_per_s", static_cast<double>(values.size()) / seconds_, "tx/s", Better::kHigher);
+      add(name + "_mean_us", mean / 1e3, "us");
+      add(name + "_p50_us", latencies[step].quantile(0.5) / 1e3, "us");
+      add(name + "_p99_us", latencies[step].quantile(0.99) / 1e3, "us");
+      add(name + "_p999_us", latencies[step].quantile(0.999) / 1e3, "us");
+      add(name + "_max_us", *std::max_element(values.begin(), values.end()) / 1e3, "us");
+    }
+    add("p999_over_mean", worst, "ratio");
+    add("late_share", static_cast<double>(late) / static_cast<double>(transactions), "share");
+    add("attempts_per_tx", static_cast<double>(attempts) / static_cast<double>(transactions), "attempts");
+    const auto each = [&](const char* name, const char* unit, auto&& of) {
+      uint64_t sum = 0;
+      for (const RetailClient& one : clients) sum += of(one.after) - of(one.before);
+      add(name, static_cast<double>(sum) / static_cast<double>(transactions), unit);
+    };
+    each("trips_per_tx", "trips", [](const client::ClientStatistics& s) { return s.round_trips; });
+    each("messages_per_tx", "messages", [](const auto& s) { return s.messages_sent + s.messages_received; });
+    each("bytes_per_tx", "bytes", [](const auto& s) { return s.bytes_sent + s.bytes_received; });
+    run.report.add_unmeasured("retail.mixed_over_oltp", "ratio", Better::kHigher,
+                              "the mixed workload is not built yet");
+  }
+
+  std::string workload_ = "oltp";
+  uint64_t items_ = 0;
+  size_t clients_ = 1;
+  size_t sessions_ = 16;
+  bool no_shared_cache_ = false;
+  bool no_combining_ = false;
+  unsigned warm_up_s_ = 0;
+  unsigned measured_s_ = 0;
+  unsigned memory_mib_ = 2'048;
+  double seconds_ = 0;
+};
+
+LOAM_BENCH_SUITE(retail, RetailSuite, "the thesis's retail application: sessions of five transactions, three indexes");
+
+}  // namespace
+}  // namespace loam::bench

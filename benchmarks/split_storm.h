@@ -1,0 +1,18 @@
+// Lookups in a Bd-tree while another process splits its nodes.
+#pragma once
+
+#include <cstdint>
+
+#include "benchmarks/suite.h"
+
+namespace loam::bench {
+
+struct SplitStormLoad {
+  uint64_t keys = 0;     ///< in the tree before; 0: 10,000 with --quick, else 300,000
+  uint64_t lookups = 0;  ///< of one turn; 0: 2,000 with --quick, else 100,000
+};
+
+/// Adds the figures bdtree.split_storm_*.
+void measure_split_storm(Run& run, const SplitStormLoad& load);
+
+}  // namespace loam::bench
