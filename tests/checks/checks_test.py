@@ -119,6 +119,8 @@ class TextualChecks(Planted):
                    '#include <loam/client/session.h>\n#include "bdtree/src/leaf.h"\n#include <loam/commit/manager.h>\n'
                    '#include "common/testing/random.h"\n#include "../src/own.h"\n#include "own.h"\n')  # fmt: skip
         self.plant("client-lib/src/own.h", "")
+        self.plant("bdtree/src/tree/leaf.cc", '#include <loam/bdtree/tree.h>\n#include "common/schema/row.h"\n'
+                   '#include "common/wire/storage.h"\n#include <loam/client/session.h>\n')  # fmt: skip
         # A header that only a test includes may use what tests use; one that product code includes too may not.
         self.plant("common/schema/aid.h", '#include "common/testing/random.h"\n')
         self.plant("common/schema/leak.h", '#include "common/testing/random.h"\n')
@@ -129,6 +131,7 @@ class TextualChecks(Planted):
         self.plant("benchmarks/index.cc", '#include "storage-node/src/index/hash_index.h"\n')
         self.assert_found("layers", ("common/base/up.cc", 3), ("common/net/down.cc", 2), ("common/net/up.cc", 1),
                           ("common/schema/leak.h", 1),
+                          ("bdtree/src/tree/leaf.cc", 3), ("bdtree/src/tree/leaf.cc", 4),
                           *(("client-lib/src/session.cc", line) for line in (4, 5, 6, 7, 8)))  # fmt: skip
 
     def test_links(self):

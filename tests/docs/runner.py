@@ -93,7 +93,7 @@ def _stop(process):
 class Runner:
     """Runs the blocks of documents in `root`. One thread; `log` is called with each line for people."""
 
-    def __init__(self, root, timeout_s=900, ready_s=30, log=print):
+    def __init__(self, root, timeout_s=1500, ready_s=30, log=print):
         self._root = pathlib.Path(root)
         self._timeout_s = timeout_s
         self._ready_s = ready_s

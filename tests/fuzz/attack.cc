@@ -126,6 +126,7 @@ bool Attacker::survivable(Bytes message) const {
     case Opcode::kCleared:
     case Opcode::kReleaseSnapshots:
     case Opcode::kGetCatalog:
+    case Opcode::kFinishIndex:
     case Opcode::kDropTable:
       return victim_ == Victim::kManager;
     case Opcode::kRenewSession: {

@@ -23,6 +23,8 @@ TableInfo example_table(const ExampleIds& ids) {
   return {ids.table, "accounts", TableKind::kTransactional, example_schema()};
 }
 
+IndexDefinition example_index(const ExampleIds& ids) { return {ids.table, {{1, true}, {0, false}}, true}; }
+
 Scan example_scan(const ExampleIds& ids) {
   Scan scan;
   scan.table = ids.table;
@@ -96,6 +98,7 @@ Buffer example_row() {
 void client_to_node(const ExampleIds& ids, const TakeExample& take) {
   const Buffer row = example_row();
   const RecordId record{ids.table, Key(77)};
+  give(take, Ping{row});
   give(take, Attach{ids.session, ids.manager_epoch, ids.incarnation});
   give(take, Read{example_snapshot(), {record, {kTransactionTableId, Key(2)}}});
   const std::array<uint16_t, 2> fields = {1, 0};
@@ -128,6 +131,8 @@ void to_manager(const ExampleIds& ids, const TakeExample& take) {
   give(take, ReleaseSnapshots{{17, 18}});
   give(take, GetCatalog{});
   give(take, CreateTable{"accounts", TableKind::kTransactional, example_schema()});
+  give(take, CreateTable{"by_balance", TableKind::kNonTransactional, index_node_schema(), example_index(ids)});
+  give(take, FinishIndex{TableId(1025)});
   give(take, DropTable{"no such table"});
   give(take, CloseSession{});
   give(take, RegisterNode{"tcp://127.0.0.1:1", "127.0.0.1:7411", 1u << 30, ids.incarnation});
@@ -138,6 +143,7 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
   const Buffer row = example_row();
   const FenceSet fences{SessionId(9), {SessionId(4), SessionId(7)}};
   give(take, Error{Status(StatusCode::kOverloaded, "busy"), 5'000'000});
+  give(take, Pong{row});
   give(take, Attached{NodeId(2)});
   give(take, ReadReply{{{StatusCode::kOk, Version(8), row}, {StatusCode::kNotFound, {}, {}}}});
   give(take, WriteReply{{{StatusCode::kConflict, Version(1)}}, "field owner: wrong type"});
@@ -145,7 +151,9 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
   give(take, PlainReadReply{{{StatusCode::kOk, Version(8), row}}});
   give(take, PlainWriteReply{{{StatusCode::kConflict, Version(78)}}, ""});
   give(take, ScanChunk{row});
-  give(take, ScanDone{Status(), {1, 2, 3, 4, 5, 6, 7}});
+  give(take, ScanChunk{{}, 3, 4'096});
+  give(take, ScanDone{Status(), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 11, "by column"});
+  give(take, ScanProgress{{.pages = 3, .pages_total = 7, .busy_ns = 1}});
   give(take, SessionOpened{ids.session, ids.manager_epoch, "127.0.0.1:7410", example_catalog(), 1'000'000});
   give(take, SessionRenewed{12});
   give(take, Outcomes{{Outcome::kPending, Outcome::kCommitted}});
@@ -153,6 +161,7 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
   give(take, Completed{});
   give(take, CatalogReply{example_catalog()});
   give(take, TableCreated{example_table(ids), true, 13});
+  give(take, IndexFinished{15});
   give(take, TableDropped{14});
   give(take, SessionClosed{});
   give(take, NodeRegistered{NodeId(1), Incarnation(2), 3, example_catalog(), example_publication(), fences,

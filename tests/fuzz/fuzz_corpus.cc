@@ -7,6 +7,8 @@
 #include <map>
 #include <string>
 
+#include <loam/bdtree/key.h>
+
 #include "client-lib/src/core/undo_record.h"
 #include "commit-manager/src/catalog/durable_state.h"
 #include "common/net/frame.h"
@@ -14,6 +16,7 @@
 #include "common/schema/chunk.h"
 #include "common/wire/system_tables.h"
 #include "tests/fuzz/examples.h"
+#include "tests/fuzz/key_parts.h"
 #include "tests/fuzz/tables.h"
 
 namespace loam::fuzz {
@@ -155,7 +158,7 @@ void add_states(Corpus& corpus) {
 
   client::UndoRecord undo{SessionId(4), wire::UndoState::kPending, {}, {}};
   undo.records = {{TableId(1024), Key(1)}, {TableId(1024), Key(2)}, {TableId(1025), Key(1)}};
-  undo.index_entries = {Buffer(3, std::byte{1})};
+  undo.index_changes = {{TableId(1030), Key(1), true, true, "key"}};
   const Buffer row = undo.encode().value();
   corpus.add("undo_record_fuzz", {0}, row);
   const RowView view(wire::transaction_table_schema(), row);
@@ -176,6 +179,24 @@ void add_states(Corpus& corpus) {
   corpus.add("durable_state_fuzz", {1}, Bytes(file).subspan(8 + 4 + 8 + 8));
   const uint8_t requests[] = {1, 10, 1, 4, 0, 0, 255, 0, 8, 33, 248, 2};
   corpus.add("reply_window_fuzz", {}, std::as_bytes(std::span(requests)));
+}
+
+void add_keys(Corpus& corpus) {
+  for (const uint8_t choice : kChoices) {
+    testing::Random random(choice);
+    const std::vector<bdtree::KeyPart> parts = chosen_key_parts(choice);
+    const auto codec = bdtree::KeyCodec::make(parts).value();
+    std::string key;
+    for (int i = 0; i < 2; ++i) {
+      std::vector<Value> values;
+      for (const bdtree::KeyPart& part : parts) {
+        const bool null = part.nullable && random.one_in(3);
+        values.push_back(null ? Value::null() : testing::random_value(random, part.type));
+      }
+      LOAM_CHECK(codec.encode(values, key).ok(), "small values make a key");
+      corpus.add("key_fuzz", {choice}, as_bytes(key));
+    }
+  }
 }
 
 void add_texts(Corpus& corpus) {
@@ -222,6 +243,7 @@ int main(int argc, char** argv) {
   loam::fuzz::add_frames(corpus);
   loam::fuzz::add_schemas(corpus);
   loam::fuzz::add_states(corpus);
+  loam::fuzz::add_keys(corpus);
   loam::fuzz::add_texts(corpus);
   return corpus.failed() ? 1 : 0;
 }

@@ -55,13 +55,13 @@ bool well_formed(Bytes message, Opcode& opcode) {
   Envelope envelope;
   if (!decode_envelope(reader, envelope).ok()) return false;
   opcode = envelope.opcode;
-  return decodes<Error, Attach, Attached, Read, ReadReply, Write, WriteReply, Revert, RevertReply, PlainRead,
-                 PlainReadReply, PlainWrite, PlainWriteReply, Scan, ScanDone, ScanChunk, ScanCredit, ScanCancel,
-                 OpenSession, SessionOpened, RenewSession, SessionRenewed, AskOutcomes, Outcomes, Begin, Begun,
-                 Complete, Completed, Cleared, ReleaseSnapshots, GetCatalog, CatalogReply, CreateTable, TableCreated,
-                 DropTable, TableDropped, CloseSession, SessionClosed, RegisterNode, NodeRegistered, RenewNode,
-                 NodeRenewed, Fence, FenceInstalled, AcceptLoss, LossAccepted, Publish, InstallTable, TableInstalled,
-                 RemoveTable, TableRemoved>(envelope, reader);
+  return decodes<Error, Ping, Pong, Attach, Attached, Read, ReadReply, Write, WriteReply, Revert, RevertReply,
+                 PlainRead, PlainReadReply, PlainWrite, PlainWriteReply, Scan, ScanDone, ScanChunk, ScanCredit,
+                 ScanCancel, ScanProgress, OpenSession, SessionOpened, RenewSession, SessionRenewed, AskOutcomes,
+                 Outcomes, Begin, Begun, Complete, Completed, Cleared, ReleaseSnapshots, GetCatalog, CatalogReply,
+                 CreateTable, TableCreated, FinishIndex, IndexFinished, DropTable, TableDropped, CloseSession,
+                 SessionClosed, RegisterNode, NodeRegistered, RenewNode, NodeRenewed, Fence, FenceInstalled, AcceptLoss,
+                 LossAccepted, Publish, InstallTable, TableInstalled, RemoveTable, TableRemoved>(envelope, reader);
 }
 
 RawPeer::~RawPeer() { end(); }
@@ -259,7 +259,7 @@ void RawPeer::take_message(Bytes message) {
   ++answers_;
   Opcode opcode{};
   if (!well_formed(message, opcode)) return breach("the server sent a malformed message");
-  if (!is_answer(opcode) && opcode != Opcode::kScanChunk && opcode != Opcode::kPublish) {
+  if (!is_answer(opcode) && !wire::more_follow(opcode) && opcode != Opcode::kPublish) {
     return breach("the server sent " + std::string(to_string(opcode)) + " to a client");
   }
   if (wanted_into_ != nullptr && (opcode == wanted_ || opcode == Opcode::kError)) {

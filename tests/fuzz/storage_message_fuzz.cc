@@ -8,8 +8,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ByteReader reader(fuzz::input(data, size));
   Envelope envelope;
   if (!decode_envelope(reader, envelope).ok()) return -1;
-  fuzz::check_one_of<Error, Attach, Attached, Read, ReadReply, Write, WriteReply, Revert, RevertReply, PlainRead,
-                     PlainReadReply, PlainWrite, PlainWriteReply, Scan, ScanDone, ScanChunk, ScanCredit, ScanCancel>(
-      envelope, reader);
+  fuzz::check_one_of<Error, Ping, Pong, Attach, Attached, Read, ReadReply, Write, WriteReply, Revert, RevertReply,
+                     PlainRead, PlainReadReply, PlainWrite, PlainWriteReply, Scan, ScanDone, ScanChunk, ScanCredit,
+                     ScanCancel, ScanProgress>(envelope, reader);
   return 0;
 }

@@ -98,13 +98,24 @@ Status Accounts::load(uint64_t count, int64_t balance) {
   return ok_status();
 }
 
+Status Accounts::check_index(Transaction& transaction, int64_t sum) {
+  LOAM_ASSIGN_OR_RETURN(const std::vector<Record> records, transaction.range(*index_, {}));
+  int64_t found = 0;
+  for (const Record& record : records) found += record.int64(0);
+  if (found == sum) return ok_status();
+  return {StatusCode::kInternal, "by the index there are " + std::to_string(records.size()) + " accounts with " +
+                                     std::to_string(found) + " in all, by a scan " + std::to_string(sum)};
+}
+
 Result<int64_t> Accounts::sum() {
   Query query;
   query.aggregates = {{AggregateOp::kSum, 0}};
   const uint64_t requested_ns = Env::now_ns();
-  LOAM_ASSIGN_OR_RETURN(ScanStream stream, client_.scan(table_, query));
+  LOAM_ASSIGN_OR_RETURN(Transaction transaction, client_.begin({.read_only = true}));
+  LOAM_ASSIGN_OR_RETURN(ScanStream stream, transaction.scan(table_, query));
   LOAM_ASSIGN_OR_RETURN(const auto chunks, stream.collect());
   const int64_t sum = chunks.at(0)->view().is_null(0, 0) ? 0 : chunks[0]->view().get<int64_t>(0, 0);
+  if (index_) LOAM_RETURN_IF_ERROR(check_index(transaction, sum));
   history_.summed(requested_ns, sum);
   return sum;
 }

@@ -37,8 +37,9 @@ struct Prepared {
 /// told to the history: the checker relies on both. Calls from fibers or ordinary threads, as the client's.
 class Accounts {
  public:
-  Accounts(client::Client& client, client::Table table, History& history)
-      : client_(client), table_(std::move(table)), history_(history) {}
+  /// `index`: of the balances, if there is one.
+  Accounts(client::Client& client, client::Table table, std::optional<client::Index> index, History& history)
+      : client_(client), table_(std::move(table)), index_(std::move(index)), history_(history) {}
 
   /// (balance int64), transactional.
   static Schema schema();
@@ -50,17 +51,19 @@ class Accounts {
   Attempt finish(Prepared prepared);
   /// Accounts 1 … count with `balance` each, in transactions of up to 100.
   Status load(uint64_t count, int64_t balance);
-  /// The total in a snapshot of its own, by a scan.
+  /// The total in a snapshot of its own, by a scan. kInternal: the index says something else of that snapshot.
   Result<int64_t> sum();
   /// Every record, by a scan.
   Result<std::vector<SeenRecord>> scan();
 
  private:
   Status read(std::span<const Change> changes, Prepared& prepared);
+  Status check_index(client::Transaction& transaction, int64_t sum);
   Status write(client::Transaction& transaction, std::span<const Change> changes, Attempt& attempt);
 
   client::Client& client_;
   const client::Table table_;
+  const std::optional<client::Index> index_;
   History& history_;
 };
 

@@ -9,8 +9,8 @@ from cluster import LEASE_S, Cluster, ClusterTest, main, now, poll  # noqa: E402
 from proxied_cluster import ProxiedCluster  # noqa: E402
 
 # In the order of R1 and R2; whether a transaction whose client dies there took place.
-COMMIT_STEPS = {"begun": False, "undo_written": False, "writes_sent": False, "writes_applied": False, "marked": True,
-                "completed": True, "answered": True, "cleared": True}
+COMMIT_STEPS = {"begun": False, "undo_written": False, "writes_sent": False, "writes_applied": False, "indexed": False,
+                "marked": True, "completed": True, "answered": True, "cleared": True}
 ABORT_STEPS = ("failed", "undo_decided", "reverts_sent", "reverted", "completed", "cleared")
 KEYS = (1, 2, 3, 4, 5, 6)  # on both nodes
 CHANGES = "add:1=-5 add:2=5 add:3=-1 add:4=1 add:5=-2 add:6=2"
@@ -20,7 +20,14 @@ PATIENCE_S = 8
 
 
 class StepsTest(ClusterTest):
-    """A victim with a pause point at one step; a conflict makes it abort."""
+    """A victim with a pause point at one step; a conflict makes it abort. The balances have an index (R27)."""
+
+    def make_cluster(self):
+        return Cluster(client_options=["--index"])
+
+    def check_index(self):
+        """Sums look at it, too."""
+        self.assertTrue(self.guide.need("sum")["ok"])
 
     def reach(self, step, action, conflict):
         """The victim at its step, and when it got there. With `conflict` another client is faster."""
@@ -55,6 +62,7 @@ class ClientKilledTest(StepsTest):
         for step, committed in COMMIT_STEPS.items():
             with self.subTest(step=step):
                 self.check_step(f"commit.{step}", "kill", False, committed)
+                self.check_index()
         self.check_history()
 
     def test_at_each_step_of_an_abort(self):
@@ -125,6 +133,7 @@ class ClientStoppedTest(StepsTest):
             with self.subTest(step=step):
                 victim = self.check_step(f"commit.{step}", "stop", False, committed)
                 self.check_told(victim, committed)
+                self.check_index()
         self.check_history()
 
     def test_at_each_step_of_an_abort(self):

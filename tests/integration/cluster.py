@@ -33,9 +33,13 @@ PROGRAMS = [os.path.abspath(path) for path in sys.argv[1:5]] if len(sys.argv) > 
     f"{BUILD}/tests/integration/loam-workload"]
 MANAGER, NODE, LOAM, WORKLOAD = PROGRAMS
 
-DEADLINE_S = 30  # for everything that happens at once on an idle machine
-LEASE_S = 0.4
-NODE_LEASE_S = 0.4
+DEADLINE_S = 300  # for everything that happens at once on an idle machine
+# Leases and runs last longer where everything is slow, in an emulated machine.
+TIME_SCALE = float(os.environ.get("LOAM_TIME_SCALE", "1"))
+LEASE_S = 0.4 * TIME_SCALE
+NODE_LEASE_S = LEASE_S
+# Of every server that has no address yet; tests/rdma gives another network.
+LISTEN = os.environ.get("LOAM_LISTEN", "tcp://127.0.0.1:0")
 ACCOUNTS, BALANCE = 20, 100
 LOG_LINES = 80  # of each process, when a test fails
 
@@ -160,8 +164,9 @@ class Process:
 class Client(Process):
     """loam-workload: led by commands (console.h), or at its own work."""
 
-    def __init__(self, name, folder, address, connect_timeout_s=10):
+    def __init__(self, name, folder, address, options=(), connect_timeout_s=10):
         super().__init__(name, folder)
+        self.options = options
         self.history_path = os.path.join(folder, f"{name}.jsonl")
         self.address = address
         self.connect_timeout_s = connect_timeout_s
@@ -169,7 +174,7 @@ class Client(Process):
 
     def begin(self, mode, *arguments, pause=None):
         self.start([WORKLOAD, "--connect", self.address, "--name", self.name, "--history", self.history_path,
-                    "--connect-timeout", self.connect_timeout_s, mode, *arguments], pause,
+                    "--connect-timeout", self.connect_timeout_s, *self.options, mode, *arguments], pause,
                    stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.buffer = b""
         return self
@@ -223,13 +228,14 @@ class Cluster:
     """Commit manager, storage nodes and clients in one folder. A `with` block ends them all."""
 
     def __init__(self, nodes=2, lease_s=LEASE_S, node_lease_s=NODE_LEASE_S, manager_options=(), node_options=(),
-                 manager_pause=None, durable=True):
+                 manager_pause=None, durable=True, client_options=()):
         self.folder = tempfile.mkdtemp(prefix="loam-test-")
         self.manager_options = ["--client-lease", f"{round(lease_s * 1000)}ms",
                                 "--node-lease", f"{round(node_lease_s * 1000)}ms", *manager_options]
         if durable:
             self.manager_options += ["--data", os.path.join(self.folder, "manager-data")]
         self.node_options = ["--memory", "64MiB", "--page", "256KiB", "--no-huge-pages", *node_options]
+        self.client_options = client_options
         self.node_options_of = {}  # name -> more of them
         self.count = nodes
         self.manager = Process("manager", self.folder)
@@ -263,7 +269,7 @@ class Cluster:
         return self.address
 
     def note_address(self, process):
-        match = process.wait_for_log(r"serving at (tcp://127\.0\.0\.1:\d+)")
+        match = process.wait_for_log(rf"serving at ({re.escape(LISTEN.rpartition(':')[0])}:\d+)")
         self.addresses[process.name] = match.group(1)
 
     def start_manager(self, pause=None):
@@ -272,12 +278,12 @@ class Cluster:
         self.note_address(self.manager)
 
     def launch_manager(self, pause=None):
-        listen = self.addresses.get(self.manager.name, "tcp://127.0.0.1:0")
+        listen = self.addresses.get(self.manager.name, LISTEN)
         self.manager.start([MANAGER, "--listen", listen, "--admin", "127.0.0.1:0", "--nodes", self.count,
                             *self.manager_options], pause)
 
     def launch_node(self, node, pause=None, manager=None):
-        listen = self.addresses.get(node.name, "tcp://127.0.0.1:0")
+        listen = self.addresses.get(node.name, LISTEN)
         node.start([NODE, "--listen", listen, "--admin", "127.0.0.1:0", "--manager", manager or self.address,
                     *self.node_options, *self.node_options_of.get(node.name, [])], pause)
 
@@ -288,7 +294,7 @@ class Cluster:
 
     def client(self, name, pause=None, address=None):
         """A new client that waits for commands."""
-        client = Client(name, self.folder, address or self.client_address)
+        client = Client(name, self.folder, address or self.client_address, self.client_options)
         self.clients[name] = client
         client.begin("console", pause=pause)
         client.session = client.receive()["session"]
@@ -303,11 +309,11 @@ class Cluster:
     def launch_transfers(self, name, seconds, seed=1, fibers=8, keys=ACCOUNTS, pause=None, address=None,
                          first_insert=None):
         """The same without waiting for its session."""
-        client = Client(name, self.folder, address or self.client_address)
+        client = Client(name, self.folder, address or self.client_address, self.client_options)
         if first_insert is None:
             first_insert = 1_000_000 * (1 + len(self.clients))
         self.clients[name] = client
-        client.begin("transfers", "--seconds", seconds, "--seed", seed, "--fibers", fibers, "--keys", keys,
+        client.begin("transfers", "--seconds", round(seconds * TIME_SCALE), "--seed", seed, "--fibers", fibers, "--keys", keys,
                      "--first-insert", first_insert, pause=pause)
         return client
 

@@ -1,6 +1,7 @@
 // loam-workload: the client of the tests of a whole cluster. `console` does what it is told, `transfers` runs random
 // transactions. Both tell a history that tests/integration/history.py checks.
 #include <cstdio>
+#include <optional>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -20,6 +21,7 @@ using namespace loam::integration;
 struct Options {
   std::string connect = "tcp://127.0.0.1:7400";
   std::string table = "accounts";
+  bool index = false;
   std::string history;
   std::string name = "workload";
   double connect_timeout_s = 10;
@@ -35,8 +37,12 @@ Status run(const Options& options, bool console) {
   LOAM_ASSIGN_OR_RETURN(const auto client, client::Client::connect(options.connect, client_options));
   LOAM_ASSIGN_OR_RETURN(const client::Table table,
                         client->create_table(options.table, TableKind::kTransactional, Accounts::schema()));
+  std::optional<client::Index> index;
+  if (options.index) {
+    LOAM_ASSIGN_OR_RETURN(index, client->create_index(options.table + ".by_balance", table, {{"balance"}}));
+  }
   History history(options.history, options.name);
-  Accounts accounts(*client, table, history);
+  Accounts accounts(*client, table, index, history);
   std::printf("{\"ready\":true,\"session\":%lu}\n", client->session().value);
   std::fflush(stdout);
   if (console) {
@@ -56,6 +62,7 @@ int main(int argc, char** argv) {
   CLI::App app("Client of the tests of a whole cluster.");
   app.add_option("--connect", options.connect, "the commit manager")->capture_default_str();
   app.add_option("--table", options.table)->capture_default_str();
+  app.add_flag("--index", options.index, "with an index of the balances, which sums look at, too");
   app.add_option("--history", options.history, "file to which the history is appended");
   app.add_option("--name", options.name, "this client in the history and at the commit manager");
   app.add_option("--connect-timeout", options.connect_timeout_s, "seconds")->capture_default_str();

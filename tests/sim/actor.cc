@@ -1,5 +1,6 @@
 #include "tests/sim/actor.h"
 
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,8 @@ Query rows_query() {
 Query sum_query() {
   Query query;
   query.aggregates = {{AggregateOp::kCountAll, 0}, {AggregateOp::kSum, RowFields::kValue}};
+  // All of them, as a range: for the node's interval index.
+  query.where.where(RowFields::kValue, PredicateOp::kGreaterEqual, {Value::int64(std::numeric_limits<int64_t>::min())});
   return query;
 }
 
@@ -235,7 +238,11 @@ bool Tracked::remove(const Table& table, Key key) { return write(WriteKind::kRem
 namespace {
 
 /// The nodes have to wait for this client's word after each chunk.
-constexpr client::ScanOptions kSlowReader{.credits = 1};
+client::ScanOptions slow_reader() {
+  client::ScanOptions options;
+  options.credits = 1;
+  return options;
+}
 
 using Chunks = Result<std::vector<std::shared_ptr<const Chunk>>>;
 
@@ -255,7 +262,7 @@ Chunks collect(client::Client& client, Result<ScanStream> stream) {
 
 bool Tracked::scan(const Table& table) {
   const Moment asked = process_.oracle.now();
-  const Chunks chunks = collect(process_.client, transaction_.scan(table, rows_query(), kSlowReader));
+  const Chunks chunks = collect(process_.client, transaction_.scan(table, rows_query(), slow_reader()));
   if (!chunks.ok()) {
     failed(table, chunks.status(), asked);
     return false;
@@ -267,7 +274,7 @@ bool Tracked::scan(const Table& table) {
 
 bool Tracked::sum(const Table& table) {
   const Moment asked = process_.oracle.now();
-  const Chunks chunks = collect(process_.client, transaction_.scan(table, sum_query(), kSlowReader));
+  const Chunks chunks = collect(process_.client, transaction_.scan(table, sum_query(), slow_reader()));
   if (!chunks.ok()) {
     failed(table, chunks.status(), asked);
     return false;
@@ -279,12 +286,71 @@ bool Tracked::sum(const Table& table) {
 
 bool Tracked::select(const Table& table, int64_t least) {
   const Moment asked = process_.oracle.now();
-  const Chunks chunks = collect(process_.client, transaction_.scan(table, select_query(least), kSlowReader));
+  const Chunks chunks = collect(process_.client, transaction_.scan(table, select_query(least), slow_reader()));
   if (!chunks.ok()) {
     failed(table, chunks.status(), asked);
     return false;
   }
   process_.oracle.transactions().selected(number_, table.id(), least, rows_of(*chunks), asked);
+  return true;
+}
+
+namespace {
+
+std::vector<ScannedRow> rows_of(const std::vector<Record>& records) {
+  std::vector<ScannedRow> rows;
+  for (const Record& record : records) {
+    rows.push_back(
+        {record.key(), {record.version().value, static_cast<uint64_t>(record.int64("tag")), record.int64("value")}});
+  }
+  return rows;
+}
+
+}  // namespace
+
+bool Tracked::range(const client::Index& index) {
+  const TableId table = index.table().id();
+  const Moment asked = process_.oracle.now();
+  const auto records = transaction_.range(index, {});
+  if (!records.ok()) {
+    failed(index.table(), records.status(), asked);
+    return false;
+  }
+  const std::vector<ScannedRow> rows = rows_of(*records);
+  const auto later = [](const ScannedRow& a, const ScannedRow& b) { return a.seen.value > b.seen.value; };
+  if (std::ranges::adjacent_find(rows, later) != rows.end()) {
+    process_.oracle.violate("index-order", "a range of " + index.name() + " does not rise");
+  }
+  process_.oracle.tables().served(table, asked);
+  process_.oracle.transactions().scanned(number_, table, rows, asked);
+  return true;
+}
+
+bool Tracked::range_from(const client::Index& index, int64_t least) {
+  const Moment asked = process_.oracle.now();
+  const auto records = transaction_.range(index, {.from = client::IndexBound{{Value::int64(least)}}});
+  if (!records.ok()) {
+    failed(index.table(), records.status(), asked);
+    return false;
+  }
+  process_.oracle.transactions().selected(number_, index.table().id(), least, rows_of(*records), asked);
+  return true;
+}
+
+bool Tracked::find(const client::Index& index, Key key, const Seen& seen) {
+  const Moment asked = process_.oracle.now();
+  const auto record = transaction_.get(index, {Value::int64(static_cast<int64_t>(seen.tag))});
+  if (!record.ok() && record.code() != StatusCode::kNotFound) {
+    failed(index.table(), record.status(), asked);
+    return false;
+  }
+  if (!record.ok() || record->key() != key) {
+    process_.oracle.violate("index-lost-key", "transaction " + std::to_string(transaction_.id().value) + " has read " +
+                                                  to_string(seen) + " in " + to_string(Place{index.table().id(), key}) +
+                                                  ", and by " + index.name() + " there is " +
+                                                  (record.ok() ? "another record" : "nothing"));
+    return false;
+  }
   return true;
 }
 
@@ -421,7 +487,7 @@ std::optional<Seen> plain_get(Process& process, client::PlainTable& table, Key k
 
 bool plain_scan(Process& process, const Table& table) {
   const Moment asked = process.oracle.now();
-  const Chunks chunks = collect(process.client, process.client.scan(table, rows_query(), kSlowReader));
+  const Chunks chunks = collect(process.client, process.client.scan(table, rows_query(), slow_reader()));
   if (!chunks.ok()) {
     process.expected("a scan of a plain table", chunks.status());
     return false;

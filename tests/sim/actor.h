@@ -67,6 +67,12 @@ class Tracked {
   bool scan(const client::Table& table);
   bool sum(const client::Table& table);
   bool select(const client::Table& table, int64_t least);
+  /// The same as scan() and select() by an index whose first field is the value, rising; of a table that the
+  /// transaction has not written.
+  bool range(const client::Index& index);
+  bool range_from(const client::Index& index, int64_t least);
+  /// What it has seen of a record by get(), by a unique index of the tag.
+  bool find(const client::Index& index, Key key, const Seen& seen);
   bool has_written(TableId table) const { return written_.contains(table); }
 
   Status commit();

@@ -20,6 +20,8 @@ constexpr uint64_t kConnectTimeoutNs = 500 * kMs;
 constexpr uint64_t kRequestTimeoutNs = 1'000 * kMs;
 constexpr uint64_t kCommitTimeoutNs = 3'000 * kMs;
 constexpr size_t kFiberStackBytes = 64 << 10;
+/// Trees of a few dozen keys have inner nodes.
+constexpr size_t kIndexNodeBytes = 300;
 /// A jitter lasts as long as a step of another thread, or as several messages.
 constexpr uint64_t kShortestJitterNs = 1'000;
 /// Where a client has all answers to its writes, and what a recoverer passes when it has taken some back.
@@ -79,6 +81,8 @@ WorkloadShape Cluster::shape() const {
   shape.think_ns = plan_.think_ns;
   shape.long_ns = plan_.long_ns;
   shape.late_inserts = plan_.late_inserts;
+  shape.trees = plan_.trees;
+  shape.indexes = plan_.indexes;
   // A commit manager that stands still forgives that time to everybody.
   const bool steady = std::ranges::none_of(plan_.faults, [](const Fault& fault) {
     return fault.role == 0 && (fault.kind == FaultKind::kCrash || fault.kind == FaultKind::kCrashAtPoint ||
@@ -149,6 +153,10 @@ void Cluster::node_main(Role role) {
   options.memory_bytes = plan_.memory_bytes;
   options.page_bytes = plan_.page_bytes;
   options.huge_pages = false;
+  if (plan_.columns) {
+    options.columns = "always";
+    options.column_rows = 1;
+  }
   options.network_threads = plan_.network_threads;
   options.register_timeout_ns = kConnectTimeoutNs;
   for (;;) {
@@ -186,6 +194,7 @@ void Cluster::client_main(Role role, uint32_t number) {
   options.request_timeout_ns = kRequestTimeoutNs;
   options.commit_timeout_ns = kCommitTimeoutNs;
   options.fiber_stack_bytes = kFiberStackBytes;
+  options.index_node_bytes = kIndexNodeBytes;
   while (!stopping_) {
     auto client = client::Client::connect(address(0), options);
     if (!client.ok()) {
@@ -216,6 +225,7 @@ void Cluster::run_client(const std::string& process_name, std::function<void(cli
     client::ClientOptions options;
     options.name = process_name;
     options.fiber_stack_bytes = kFiberStackBytes;
+    options.index_node_bytes = kIndexNodeBytes;
     options.connect_timeout_ns = kConnectTimeoutNs;
     for (;;) {
       auto client = client::Client::connect(address(0), options);

@@ -19,6 +19,11 @@ constexpr uint64_t kCounterBlock = 4;
 /// Of insert_late(), if the shape has it: beside the weights of choices(). Its keys are behind those of write_wide().
 constexpr uint32_t kLateInsertWeight = 6;
 constexpr uint64_t kLateKeys = 6;
+/// The same of look_by_index() and use_index().
+constexpr uint32_t kIndexWeight = 16;
+constexpr uint32_t kMadeIndexWeight = 6;
+constexpr uint32_t kClaimWeight = 16;
+constexpr uint64_t kClaimants = 16;
 
 }  // namespace
 
@@ -40,19 +45,18 @@ const std::vector<WorkFiber::Choice>& WorkFiber::choices() {
 }
 
 void WorkFiber::run() {
-  uint32_t all = shape_.late_inserts ? kLateInsertWeight : 0;
-  for (const Choice& choice : choices()) all += choice.weight;
+  std::vector<Choice> choices = WorkFiber::choices();
+  if (shape_.indexes) choices.push_back({kIndexWeight, &WorkFiber::look_by_index});
+  if (shape_.indexes) choices.push_back({kMadeIndexWeight, &WorkFiber::use_index});
+  if (shape_.indexes) choices.push_back({kClaimWeight, &WorkFiber::claim});
+  if (shape_.late_inserts) choices.push_back({kLateInsertWeight, &WorkFiber::insert_late});
+  uint32_t all = 0;
+  for (const Choice& choice : choices) all += choice.weight;
   for (uint32_t done = 0; !stop_() && (shape_.operations == 0 || done < shape_.operations); ++done) {
     uint64_t drawn = random_.below(all);
-    Activity activity = &WorkFiber::insert_late;
-    for (const Choice& choice : choices()) {
-      if (drawn < choice.weight) {
-        activity = choice.activity;
-        break;
-      }
-      drawn -= choice.weight;
-    }
-    (this->*activity)();
+    auto choice = choices.begin();
+    for (; drawn >= choice->weight; ++choice) drawn -= choice->weight;
+    (this->*choice->activity)();
     pause(shape_.think_ns);
   }
   counter_.reset();
@@ -317,6 +321,48 @@ void WorkFiber::live_long() {
   }));
 }
 
+/// What an index says, beside what gets and scans say in the same snapshot.
+void WorkFiber::look_by_index() {
+  const bool read_only = !random_.one_in(3);
+  static_cast<void>(begin_tracked(process_, read_only, [&](Tracked& tracked) {
+    if (random_.one_in(3) && !tracked.scan(tables_.hot)) return false;
+    if (!tracked.range(tables_.index(WorkloadTables::kHotByValue)) ||
+        !tracked.range_from(tables_.index(WorkloadTables::kHotByValue), value()))
+      return false;
+    for (uint64_t left = random_.between(1, 3); left != 0; --left) {
+      const Key key = hot_key();
+      const auto seen = tracked.get(tables_.hot, key);
+      if (!seen || (seen->present() && !tracked.find(tables_.index(WorkloadTables::kHotByTag), key, *seen)))
+        return false;
+    }
+    if (random_.one_in(4)) {
+      if (random_.one_in(2)) pause(shape_.long_ns);
+      if (!tracked.range(tables_.index(WorkloadTables::kWideByValue))) return false;
+    }
+    return read_only || change_one(tracked, hot_key(), false);
+  }));
+}
+
+/// Records that want values of which each is there once: most attempts meet another's.
+void WorkFiber::claim() {
+  const client::Index& index = tables_.index(WorkloadTables::kClaimsByValue);
+  const auto wanted = [&] { return static_cast<int64_t>(random_.below(WorkloadTables::kClaimedValues)); };
+  static_cast<void>(begin_tracked(process_, false, [&](Tracked& tracked) {
+    if (random_.one_in(3) && !tracked.range(index)) return false;
+    const uint64_t first = random_.below(kClaimants);
+    for (uint64_t left = random_.between(1, 3); left != 0; --left) {
+      const Key key((first + left) % kClaimants);
+      const auto seen = tracked.get(index.table(), key);
+      if (!seen) return false;
+      const bool done = !seen->present()    ? tracked.insert(index.table(), key, wanted(), random_)
+                        : random_.one_in(3) ? tracked.remove(index.table(), key)
+                                            : tracked.update(index.table(), key, wanted(), random_);
+      if (!done) return false;
+    }
+    return true;
+  }));
+}
+
 // ---- non-transactional tables --------------------------------------------------------------------------------------
 
 void WorkFiber::write_plain() {
@@ -378,6 +424,7 @@ void WorkFiber::make_table() {
   if (table.ok()) {
     model.created(name, table->id(), table->schema().to_string(), wanted.to_string(), asked);
     made_.insert_or_assign(name, *table);
+    if (shape_.indexes && random_.one_in(2)) index_table(*table);
   } else if (table.code() == StatusCode::kAlreadyExists) {
     model.create_refused(name, wanted.to_string(), asked);
   }
@@ -410,6 +457,25 @@ void WorkFiber::use_table() {
       }
     }
     return true;
+  }));
+}
+
+/// R29: while it is built, others use the table, and may drop it.
+void WorkFiber::index_table(const Table& table) {
+  const auto index = process_.client.create_index(table.name() + ".by_value", table, {{"value"}});
+  process_.expected("create_index", index.status());
+}
+
+void WorkFiber::use_index() {
+  const auto table = made_table();
+  if (!table) return;
+  const auto index = process_.client.open_index(table->name() + ".by_value");
+  process_.expected("open_index", index.status());
+  if (index.code() == StatusCode::kNoSuchTable) return index_table(*table);
+  if (!index.ok() || !index->ready() || index->table().id() != table->id()) return;
+  static_cast<void>(begin_tracked(process_, true, [&](Tracked& tracked) {
+    if (random_.one_in(3) && !tracked.scan(*table)) return false;
+    return tracked.range(*index) && tracked.range_from(*index, value());
   }));
 }
 

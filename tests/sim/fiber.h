@@ -24,12 +24,21 @@ struct WorkloadTables {
   client::Table hot;
   client::Table plain;
   client::Table wide;
+  std::map<std::string_view, client::Index> indexes{};  ///< if the shape has some
+
+  const client::Index& index(std::string_view name) const { return indexes.at(name); }
 
   static constexpr std::string_view kAccounts = "accounts";
   static constexpr std::string_view kHot = "hot";
   static constexpr std::string_view kPlain = "plain";
   static constexpr std::string_view kWide = "wide";
   static constexpr std::string_view kCounter = "numbers";
+  static constexpr std::string_view kHotByValue = "hot.by_value";
+  static constexpr std::string_view kHotByTag = "hot.by_tag";  ///< unique
+  static constexpr std::string_view kWideByValue = "wide.by_value";
+  static constexpr std::string_view kClaims = "claims";
+  static constexpr std::string_view kClaimsByValue = "claims.by_value";  ///< unique, and there are few values
+  static constexpr int64_t kClaimedValues = 12;
 };
 
 /// One fiber's work. Of a fiber of its client; no function here blocks by other means than the client's calls.
@@ -68,6 +77,8 @@ class WorkFiber {
   void scan_in_transaction();
   void scan_wide();
   void live_long();
+  void look_by_index();
+  void claim();
   // Non-transactional tables and counters.
   void write_plain();
   void read_plain();
@@ -76,6 +87,8 @@ class WorkFiber {
   void make_table();
   void use_table();
   void drop_table();
+  void index_table(const client::Table& table);
+  void use_index();
 
   Key account() { return Key(random_.below(shape_.accounts)); }
   Key hot_key() { return Key(random_.below(shape_.hot_keys)); }

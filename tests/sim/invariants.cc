@@ -56,6 +56,17 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"plain-wrong-refusal", "R3, R21", "a conflict although nobody else has written"},
     {"counter-twice", "architecture 2", "a number of a counter given out twice"},
     {"counter-order", "architecture 2", "a number that is not above the one before of the same object"},
+    // Indexes, beside what ranges by them show as scans do.
+    {"index-lost-key", "R27, R28, architecture 9", "nothing, or another record, by a value that the snapshot's has"},
+    {"index-unique", "R28, architecture 9", "two records of one value in a snapshot, where an index is unique"},
+    {"index-blocked", "R27, R28", "a refusal, when all is at rest, of a value that no record has"},
+    {"index-order", "R27", "records of a range in another order than the index's"},
+    // Bd-trees.
+    {"tree-lost-key", "R31, architecture 9", "nothing under a key of a tree that was there all the while"},
+    {"tree-phantom", "R31, architecture 9", "what was never there, or not any more, under a key of a tree"},
+    {"tree-answer", "R31", "an answer to the only writer of a key that contradicts what it did"},
+    {"tree-order", "architecture 6", "a walk over a tree whose keys do not rise"},
+    {"tree-structure", "R31", "a tree whose nodes do not fit together when nobody works on it"},
     // Tables.
     {"create-twice", "architecture 1", "two tables under one name at one time"},
     {"create-schema", "architecture 1", "a table that is not the one asked for"},

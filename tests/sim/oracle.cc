@@ -11,7 +11,8 @@ Oracle::Oracle(std::function<uint64_t()> now_ns)
       plain_(verdict_, losses_),
       tables_(verdict_),
       counters_(verdict_, losses_),
-      sessions_(verdict_) {}
+      sessions_(verdict_),
+      trees_(verdict_, losses_) {}
 
 bool Oracle::failed() const {
   const std::lock_guard lock(verdict_.mutex());
@@ -72,6 +73,7 @@ OracleStatistics Oracle::statistics() const {
   statistics.scans = transactions_.scans();
   statistics.plain_writes = plain_.writes();
   statistics.counter_numbers = counters_.numbers();
+  statistics.tree_changes = trees_.changes();
   statistics.tables_created = tables_.tables_created();
   statistics.crashes = crashes_;
   statistics.progress =

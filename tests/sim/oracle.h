@@ -14,6 +14,7 @@
 #include "tests/sim/session_model.h"
 #include "tests/sim/table_model.h"
 #include "tests/sim/transaction_model.h"
+#include "tests/sim/tree_model.h"
 #include "tests/sim/verdict.h"
 
 namespace loam::sim {
@@ -29,6 +30,7 @@ struct OracleStatistics {
   uint64_t scans = 0;
   uint64_t plain_writes = 0;  ///< acknowledged
   uint64_t counter_numbers = 0;
+  uint64_t tree_changes = 0;  ///< acknowledged
   uint64_t tables_created = 0;
   uint64_t crashes = 0;  ///< client processes
   /// Rises with everything that a client got done. What does not rise for long after the last fault hangs.
@@ -96,6 +98,7 @@ class Oracle {
   TableModel& tables() { return tables_; }
   CounterModel& counters() { return counters_; }
   SessionModel& sessions() { return sessions_; }
+  TreeModel& trees() { return trees_; }
   /// Of the moment: the start of an operation whose end is told later.
   Moment now();
 
@@ -107,6 +110,7 @@ class Oracle {
   TableModel tables_;
   CounterModel counters_;
   SessionModel sessions_;
+  TreeModel trees_;
   uint64_t crashes_ = 0;
 };
 

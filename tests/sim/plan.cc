@@ -215,6 +215,22 @@ std::string describe(const Fault& fault, uint32_t nodes) {
   return text;
 }
 
+/// Drawn apart from all else, too.
+constexpr uint64_t kColumnsSalt = 0x636f'6c75'6d6e;
+constexpr uint64_t kTreesSalt = 0x7472'6565;
+constexpr uint64_t kIndexesSalt = 0x696e'6465'78;
+constexpr uint64_t kIndexesMemoryBytes = 1 << 20;
+
+/// A node that ends loses its records, and an index that has lost some of its nodes is made anew by an operator: until
+/// then its table cannot be written.
+bool loses_records(const Plan& plan) {
+  return std::ranges::any_of(plan.faults, [&](const Fault& fault) {
+    const bool ends =
+        fault.kind == FaultKind::kCrash || fault.kind == FaultKind::kCrashAtPoint || fault.kind == FaultKind::kComeback;
+    return ends && fault.role >= 1 && fault.role <= plan.nodes;
+  });
+}
+
 Plan make_plan(uint64_t seed) {
   Random random(seed);
   Plan plan;
@@ -227,6 +243,11 @@ Plan make_plan(uint64_t seed) {
     plan.faults.push_back(make_fault(plan, kinds[random.below(kinds.size())], random));
   }
   choose_traits(plan);
+  plan.columns = Random(seed ^ kColumnsSalt).one_in(3);
+  plan.trees = Random(seed ^ kTreesSalt).one_in(3);
+  plan.indexes = !loses_records(plan) && Random(seed ^ kIndexesSalt).one_in(2);
+  // Each table that undoes in memory that is full holds a page of a reserve; there are many tables then.
+  if (plan.indexes) plan.memory_bytes = std::max(plan.memory_bytes, kIndexesMemoryBytes);
   std::ranges::sort(plan.faults, {}, &Fault::at_ns);
   return plan;
 }

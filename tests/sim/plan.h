@@ -52,6 +52,7 @@ struct Plan {
   uint32_t network_threads = 1;
   uint64_t page_bytes = 0;
   uint64_t memory_bytes = 0;  ///< of a node
+  bool columns = false;       ///< whatever the compactor rewrites becomes columns, if it is old enough
   uint64_t client_lease_ns = 0;
   uint64_t node_lease_ns = 0;
   uint64_t max_transaction_age_ns = 0;
@@ -72,6 +73,8 @@ struct Plan {
   uint64_t long_ns = 0;   ///< mean life of a long transaction
   // Traits: what reaches places that hardly any plan would. Most plans have none.
   bool late_inserts = false;  ///< of keys that have come and gone since the transaction's begin
+  bool trees = false;         ///< clients work on a Bd-tree besides
+  bool indexes = false;       ///< tables have indexes
   // The faults, by time. They stop at calm_ns.
   std::vector<Fault> faults;
   uint64_t calm_ns = 0;

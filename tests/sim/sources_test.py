@@ -6,8 +6,8 @@ sources compiled against the simulated environment; what differs is named below,
 
 import collections
 import json
-import pathlib
 import re
+import pathlib
 import subprocess
 import sys
 
@@ -33,6 +33,8 @@ REAL_ONLY = {
     "common/net/tcp_link.cc": "sockets: streams in memory take their place, below frames, credits and links",
     "common/net/tcp_socket.cc": "as tcp_link.cc",
     "common/net/tcp_transport.cc": "as tcp_link.cc",
+    "common/net/waiter.cc": "sleeps in the kernel; the simulator's transports wait in the simulated clock",
+    "common/net/rdma_load.cc": "verbs: as tcp_link.cc",
     "common/fiber/switcher.cc": "one scheduler a thread; in the simulator many schedulers share one",
     "commit-manager/src/admin/admin_server.cc": "gRPC",
     "storage-node/src/admin/admin_server.cc": "gRPC",

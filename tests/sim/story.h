@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -72,6 +74,14 @@ class Story {
   }
   /// Another transaction that reads one record.
   void look(uint64_t key, uint64_t id) { read(begin(0), key, id); }
+
+  void tree_put(const std::string& key, std::optional<uint64_t> tag, StatusCode code = StatusCode::kOk) {
+    oracle.trees().change_called(key, tag);
+    oracle.trees().change_returned(key, code);
+  }
+  void tree_look(const std::string& key, std::optional<uint64_t> tag) {
+    oracle.trees().found(kOther, key, tag, oracle.now());
+  }
 
   static Place place(uint64_t key) { return {kPlainTable, Key(key)}; }
   void plain_put(uint64_t key, PlainModel::Kind kind, uint64_t expected, uint64_t tag, uint64_t version,

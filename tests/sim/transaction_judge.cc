@@ -259,6 +259,7 @@ void TransactionModel::judge_refusal(const ModelTransaction& writer) {
   const bool exists = writer.answer == StatusCode::kAlreadyExists;
   if (!exists && writer.answer != StatusCode::kNotFound) return;
   for (const Write& write : writer.writes) {
+    if (exists && unique_.contains(write.place.table)) return;  // another record may have the value
     if ((write.kind == WriteKind::kInsert) != exists) continue;
     const auto read = writer.reads.find(write.place);
     if (read == writer.reads.end() || read->second.present() == exists) return;  // this one may be the reason

@@ -132,6 +132,7 @@ void TransactionModel::scanned(TransactionNumber number, TableId table, std::spa
   ++scans_;
   ModelTransaction& reader = at(number);
   std::set<Key> found;
+  std::set<int64_t> values;
   Total total;
   for (const ScannedRow& row : rows) {
     if (!found.insert(row.key).second) {
@@ -140,6 +141,10 @@ void TransactionModel::scanned(TransactionNumber number, TableId table, std::spa
     }
     total.sum += row.seen.value;
     ++total.count;
+    if (unique_.contains(table) && !values.insert(row.seen.value).second) {
+      violate("index-unique", "a scan of " + name(reader) + " found the value " + std::to_string(row.seen.value) +
+                                  " twice in table " + std::to_string(table.value));
+    }
     judge_read(reader, {table, row.key}, row.seen, asked, Way::kScan);
   }
   for (const Key key : keys_[table]) {
@@ -147,6 +152,11 @@ void TransactionModel::scanned(TransactionNumber number, TableId table, std::spa
   }
   judge_total(reader, table, total);
   reader.scanned[table] = total;
+}
+
+void TransactionModel::unique(TableId table) {
+  const std::lock_guard lock(verdict_.mutex());
+  unique_.insert(table);
 }
 
 void TransactionModel::summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, Moment asked) {

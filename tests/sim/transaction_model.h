@@ -125,6 +125,8 @@ class TransactionModel {
 
   /// Balances of this table always add up to `sum` over `count` records.
   void conserve(TableId table, int64_t count, int64_t sum);
+  /// No two records of this table have the same value in one snapshot, and commits are refused for that.
+  void unique(TableId table);
   void client_crashed(uint32_t process);
   /// Ids of all transactions that asked for their commit.
   std::vector<TransactionId> asked_ids() const;
@@ -192,6 +194,7 @@ class TransactionModel {
   std::unordered_map<Place, Chain, PlaceHash> chains_;
   std::map<TableId, std::set<Key>> keys_;  // ever written
   std::map<TableId, Total> totals_;
+  std::set<TableId> unique_;
   uint64_t highest_id_ = 0;
   uint64_t begun_ = 0, commits_ = 0, aborts_ = 0, unknown_ = 0, resolved_ = 0, reads_ = 0, scans_ = 0;
 };

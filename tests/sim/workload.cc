@@ -9,6 +9,7 @@
 
 #include "tests/sim/actor.h"
 #include "tests/sim/fiber.h"
+#include "tests/sim/tree_fiber.h"
 
 namespace loam::sim {
 namespace {
@@ -16,9 +17,19 @@ namespace {
 /// Between two attempts at what a cluster that is in trouble refuses.
 constexpr uint64_t kAgainNs = 5'000'000;
 /// Attempts of the audit at one thing: everything is mended when it begins.
-constexpr uint32_t kAuditAttempts = 50;
+constexpr uint32_t kAuditAttempts = 1'000;
 
-std::optional<WorkloadTables> open_tables(Process& process, const std::function<bool()>& stop) {
+std::optional<client::Index> open_index(Process& process, std::string_view name, const std::function<bool()>& stop) {
+  for (;;) {
+    auto index = process.client.open_index(name);
+    process.expected("open_index", index.status());
+    if (index.ok()) return *index;
+    if (stop() || process.oracle.failed()) return std::nullopt;
+    process.client.sleep_for(kAgainNs);
+  }
+}
+
+std::optional<WorkloadTables> open_tables(Process& process, bool indexes, const std::function<bool()>& stop) {
   std::vector<client::Table> tables;
   for (const std::string_view name :
        {WorkloadTables::kAccounts, WorkloadTables::kHot, WorkloadTables::kPlain, WorkloadTables::kWide}) {
@@ -36,7 +47,22 @@ std::optional<WorkloadTables> open_tables(Process& process, const std::function<
       process.client.sleep_for(kAgainNs);
     }
   }
-  return WorkloadTables{tables[0], tables[1], tables[2], tables[3]};
+  WorkloadTables opened{tables[0], tables[1], tables[2], tables[3]};
+  if (!indexes) return opened;
+  for (const std::string_view name : {WorkloadTables::kHotByValue, WorkloadTables::kHotByTag,
+                                      WorkloadTables::kWideByValue, WorkloadTables::kClaimsByValue}) {
+    const auto index = open_index(process, name, stop);
+    if (!index) return std::nullopt;
+    opened.indexes.emplace(name, *index);
+  }
+  return opened;
+}
+
+bool make_index(Process& process, std::string_view name, const client::Table& table,
+                std::vector<client::IndexField> fields, bool unique) {
+  const auto made = process.client.create_index(name, table, std::move(fields), {.unique = unique, .on_progress = {}});
+  if (!made.ok()) process.oracle.violate("set-up", made.status().to_string());
+  return made.ok();
 }
 
 std::optional<client::Table> make_table(Process& process, std::string_view name, TableKind kind) {
@@ -71,7 +97,17 @@ void set_up(client::Client& client, Oracle& oracle, const WorkloadShape& shape) 
     const auto accounts = make_table(process, WorkloadTables::kAccounts, TableKind::kTransactional);
     const auto hot = make_table(process, WorkloadTables::kHot, TableKind::kTransactional);
     const auto plain = make_table(process, WorkloadTables::kPlain, TableKind::kNonTransactional);
-    if (!accounts || !hot || !plain || !make_table(process, WorkloadTables::kWide, TableKind::kTransactional)) return;
+    const auto wide = make_table(process, WorkloadTables::kWide, TableKind::kTransactional);
+    if (!accounts || !hot || !plain || !wide) return;
+    if (shape.indexes) {
+      const auto claims = make_table(process, WorkloadTables::kClaims, TableKind::kTransactional);
+      if (!claims || !make_index(process, WorkloadTables::kHotByValue, *hot, {{"value"}}, false) ||
+          !make_index(process, WorkloadTables::kWideByValue, *wide, {{"value"}, {"tag", true}}, false) ||
+          !make_index(process, WorkloadTables::kClaimsByValue, *claims, {{"value"}}, true)) {
+        return;
+      }
+      oracle.transactions().unique(claims->id());
+    }
     testing::Random random(shape.accounts);
     const Status filled = run_tracked(process, [&](Tracked& tracked) {
       for (uint64_t key = 0; key < shape.accounts; ++key) {
@@ -83,6 +119,8 @@ void set_up(client::Client& client, Oracle& oracle, const WorkloadShape& shape) 
       return true;
     });
     if (!filled.ok()) return oracle.violate("set-up", filled.to_string());
+    // Of records that are there.
+    if (shape.indexes && !make_index(process, WorkloadTables::kHotByTag, *hot, {{"tag"}}, true)) return;
     oracle.transactions().conserve(accounts->id(), shape.accounts, kFirstBalance * shape.accounts);
     auto table = client.plain(*plain);
     if (!table.ok()) return oracle.violate("set-up", table.status().to_string());
@@ -98,7 +136,8 @@ void run_workload(WorkloadContext context) {
   Process process{
       context.client,          context.oracle, context.process, context.shape.note_bytes, context.shape.wide_note_bytes,
       context.shape.max_age_ns};
-  const std::optional<WorkloadTables> tables = context.client.run([&] { return open_tables(process, context.stop); });
+  const std::optional<WorkloadTables> tables =
+      context.client.run([&] { return open_tables(process, context.shape.indexes, context.stop); });
   if (!tables) return;
   std::vector<std::unique_ptr<WorkFiber>> fibers;
   std::vector<client::Task> tasks;
@@ -106,6 +145,8 @@ void run_workload(WorkloadContext context) {
     fibers.push_back(std::make_unique<WorkFiber>(process, context.shape, *tables, context.random.fork(), context.stop));
     tasks.push_back(context.client.spawn([fiber = fibers.back().get()] { fiber->run(); }));
   }
+  TreeFiber tree(process, context.shape, context.random.fork(), context.stop);
+  if (context.shape.trees) tasks.push_back(context.client.spawn([&tree] { tree.run(); }));
   for (client::Task& task : tasks) task.join();
 }
 
@@ -138,6 +179,63 @@ void audit_table(Process& process, const client::Table& table) {
   });
 }
 
+/// Nothing of what was undone stands in the way of a value that no record has.
+void audit_claims(Process& process, const client::Table& claims) {
+  testing::Random random(1);
+  for (int64_t value = 0; value < WorkloadTables::kClaimedValues; ++value) {
+    bool free = false;
+    insist(process, "the claims", [&] {
+      auto tx = process.client.begin({.read_only = true, .retry = {}});
+      if (!tx.ok()) return false;
+      const auto index = process.client.open_index(WorkloadTables::kClaimsByValue);
+      if (!index.ok()) return false;
+      const auto record = tx->get(*index, {Value::int64(value)});
+      free = record.code() == StatusCode::kNotFound;
+      return record.ok() || free;
+    });
+    if (!free) continue;
+    insist(process, "a free value", [&] {
+      const Status claimed = begin_tracked(process, false, [&](Tracked& tracked) {
+        return tracked.insert(claims, Key(1'000 + static_cast<uint64_t>(value)), value, random);
+      });
+      if (claimed == StatusCode::kAlreadyExists) {
+        process.oracle.violate("index-blocked", "value " + std::to_string(value) + ": " + claimed.to_string());
+      }
+      return claimed.ok();
+    });
+  }
+}
+
+/// Table and index agree: what a scan has shown is what the index has, and each record is found by its tag. One whose
+/// build's client has died is built anew first.
+void audit_index(Process& process, const client::Index& found) {
+  client::Index index = found;
+  std::vector<client::IndexField> fields;
+  for (const client::Index::Part& part : index.parts()) {
+    fields.push_back({index.table().schema().field(part.field).name, part.descending});
+  }
+  insist(process, "the build of index " + index.name(), [&] {
+    const auto built =
+        process.client.create_index(index.name(), index.table(), fields, {.unique = index.unique(), .on_progress = {}});
+    if (built.ok()) index = *built;
+    return built.ok();
+  });
+  insist(process, "index " + index.name(), [&] {
+    return begin_tracked(process, true,
+                         [&](Tracked& tracked) {
+                           if (!tracked.scan(index.table())) return false;
+                           if (index.name() != WorkloadTables::kHotByTag) return tracked.range(index);
+                           for (const Key key : process.oracle.transactions().keys(index.table().id())) {
+                             const auto seen = tracked.get(index.table(), key);
+                             if (!seen || (seen->present() && !tracked.find(index, key, *seen))) return false;
+                           }
+                           return true;
+                         })
+        .ok();
+  });
+  if (index.name() == WorkloadTables::kClaimsByValue) audit_claims(process, index.table());
+}
+
 void audit_plain(Process& process, const client::Table& table) {
   auto handle = process.client.plain(table);
   if (!handle.ok()) return process.oracle.violate("unreadable", handle.status().to_string());
@@ -168,10 +266,20 @@ void audit(client::Client& client, Oracle& oracle) {
       if (table.kind() == TableKind::kTransactional) {
         audit_table(process, table);
         transactional.push_back(table);
+      } else if (table.name() == TrackedTree::kName) {
+        TrackedTree tree(process);
+        insist(process, "the tree", [&] { return tree.open() && tree.audit(); });
       } else {
         audit_plain(process, table);
       }
     }
+    std::vector<client::Index> indexes;
+    insist(process, "the list of indexes", [&] {
+      auto listed = client.list_indexes();
+      if (listed.ok()) indexes = *listed;
+      return listed.ok();
+    });
+    for (const client::Index& index : indexes) audit_index(process, index);
     insist(process, "all tables in one snapshot", [&] { return scan_snapshot(process, transactional, 0); });
   });
 }

@@ -25,6 +25,8 @@ struct WorkloadShape {
   uint64_t long_ns = 50'000'000;   ///< mean life of a long transaction
   uint64_t max_age_ns = 0;         ///< what is open for longer must not commit; 0: that is not judged
   bool late_inserts = false;       ///< with inserts of keys that have come and gone since the transaction's begin
+  bool trees = false;              ///< with a fiber of each process that works on the Bd-tree of all
+  bool indexes = false;            ///< the tables whose records come and go have indexes
   uint32_t operations = 0;         ///< of each fiber, then it ends; 0: until stop()
 
   static WorkloadShape from(testing::Random& random);

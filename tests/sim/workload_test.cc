@@ -19,6 +19,8 @@ TEST(SimWorkloadTest, IsCorrectOnAHealthyCluster) {
   WorkloadShape shape;
   shape.operations = 150;
   shape.long_ns = 3'000'000;
+  shape.trees = true;
+  shape.indexes = true;
   set_up(*cluster.client(), oracle, shape);
   ASSERT_FALSE(oracle.failed()) << oracle.message();
   std::vector<std::thread> processes;
@@ -41,6 +43,7 @@ TEST(SimWorkloadTest, IsCorrectOnAHealthyCluster) {
   EXPECT_GT(statistics.plain_writes, 50u);
   EXPECT_GT(statistics.counter_numbers, 20u);
   EXPECT_GT(statistics.tables_created, 3u);
+  EXPECT_GT(statistics.tree_changes, 200u);
   EXPECT_EQ(statistics.unknown, 0u);
   std::printf(
       "%lu transactions, %lu commits, %lu aborts, %lu reads, %lu scans, %lu plain writes, %lu numbers, %lu tables\n",

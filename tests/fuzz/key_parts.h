@@ -1,0 +1,23 @@
+// Keys that the target of the Bd-tree's keys chooses from: one byte of the input names one of 256.
+#pragma once
+
+#include <vector>
+
+#include <loam/bdtree/key.h>
+
+#include "common/testing/random.h"
+
+namespace loam::fuzz {
+
+/// One to four parts of any type that a field has.
+inline std::vector<bdtree::KeyPart> chosen_key_parts(uint8_t choice) {
+  testing::Random random(choice);
+  std::vector<bdtree::KeyPart> parts(random.between(1, 4));
+  for (bdtree::KeyPart& part : parts) {
+    const auto type = random.between(static_cast<uint64_t>(FieldType::kInt16), static_cast<uint64_t>(FieldType::kBlob));
+    part = {static_cast<FieldType>(type), random.one_in(2), random.one_in(2)};
+  }
+  return parts;
+}
+
+}  // namespace loam::fuzz

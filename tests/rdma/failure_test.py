@@ -1,0 +1,134 @@
+"""What goes wrong with RDMA, and what people and programs are told then: errors of one host, and a wire between two.
+
+    python3 tests/rdma/failure_test.py build/dev/tests/rdma/loam-net-probe build/dev/lib/loam/loam-rdma.so
+"""
+
+import contextlib
+import os
+import pathlib
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import guest  # noqa: E402
+
+PROBE, MODULE = "", ""
+PEER_TIMEOUT_S = 4
+MTU = "ip link set $(basename /sys/class/net/e*) mtu {}; "
+
+
+def environment():
+    return {"LOAM_MODULE_DIR": os.path.dirname(MODULE), "PROBE": PROBE,
+            "PEER_TIMEOUT_MS": str(PEER_TIMEOUT_S * 1000)}
+
+
+class ErrorsTest(unittest.TestCase):
+    """One guest for all: each error is provoked, and its text judged."""
+
+    STEPS = (
+        # what is done; exit code; what is told
+        ("$PROBE ping rdma://10.77.0.1:7401 1", 3,
+         "cannot connect to rdma://10.77.0.1:7401: connection refused; does the server run, and listen there?"),
+        ("$PROBE ping rdma://127.0.0.1:7401 1", 3, "cannot connect to rdma://127.0.0.1:7401: "),
+        ("$PROBE serve rdma://192.0.2.1:7401", 1, "192.0.2.1 is no address of an RDMA device of this host"),
+        ("rping -s -a 10.77.0.1 -p 7500 -C 1 > /dev/null 2>&1 & until $PROBE ping rdma://10.77.0.1:7500 1 > /tmp/said;"
+         " grep -v refused /tmp/said; do :; done; false", 1, "the peer does not speak Loam's protocol; is the port right?"),
+        ("(ulimit -l 64; capsh --drop=cap_ipc_lock -- -c '$PROBE serve rdma://10.77.0.1:7402')", 1,
+         "registering 1024 KiB of memory with rxe0 failed: Cannot allocate memory (ENOMEM); the limit of locked memory is"
+         " 64 KiB: raise it with 'ulimit -l unlimited'"),
+        ("LOAM_MODULE_DIR=/nowhere $PROBE serve rdma://10.77.0.1:7402", 1,
+         "rdma:// needs the module loam-rdma.so, which is not in /nowhere"),
+        ("rdma link delete rxe0; $PROBE serve rdma://10.77.0.1:7402", 1,
+         "there is no RDMA device: 'rdma link' shows those that are there"),
+        ("rm -f /usr/lib/*/librdmacm.so.1*; $PROBE serve rdma://10.77.0.1:7402", 1,
+         "librdmacm.so.1: cannot open shared object file: No such file or directory; install the Debian packages"
+         " librdmacm1, libibverbs1 and ibverbs-providers"),
+        ("$PROBE serve tcp://127.0.0.1:0 & sleep 1; kill %1; wait %1", 143, "listening tcp://127.0.0.1:"),
+    )
+
+    def test_every_error_says_what_to_do(self):
+        script = "set -m\n" + "".join(f"echo '== step'; {{ {step}\n}} 2>&1; echo \"exit $?\"\n" for step, _, _ in self.STEPS)
+        code, output = guest.shell(script, environment=environment(), timeout_s=120)
+        self.assertEqual(code, 0, output)
+        told = output.split("== step\n")[1:]
+        self.assertEqual(len(told), len(self.STEPS), output)
+        for (step, wanted_code, wanted_text), text in zip(self.STEPS, told):
+            with self.subTest(step):
+                self.assertIn(wanted_text, text)
+                self.assertIn(f"exit {wanted_code}\n", text)
+
+
+class TwoGuests(unittest.TestCase):
+    """A server and a client, joined by a wire that can be pulled."""
+
+    SERVER_MTU, CLIENT_MTU, PING_BYTES = 1500, 1500, 14
+
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+        wire = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="loam-wire-"))) / "wire"
+        self.server = self._start(f"{MTU.format(self.SERVER_MTU)}{PROBE} serve rdma://10.77.1.1:7400", guest.Wire(str(wire), 1))
+        deadline = time.monotonic() + 30
+        while not wire.exists():
+            self.assertLess(time.monotonic(), deadline, "QEMU makes no wire")
+            time.sleep(0.02)  # poll interval
+        # Tries while the server is not there yet; what matters is the connection after that.
+        self.client = self._start(f"{MTU.format(self.CLIENT_MTU)}until {PROBE} ping rdma://10.77.1.1:7400 6 | grep -q '^answered [1-9]'; do :; done;"
+                                  f" {PROBE} ping rdma://10.77.1.1:7400 60 {self.PING_BYTES}", guest.Wire(str(wire), 2))
+        self.server.wait_for("listening")
+        self.client.wait_for("connected")
+        self.client.wait_for("answered")
+        self.closed_before = self.server.output().count("closed")
+
+    def _start(self, script, wire):
+        return self.stack.enter_context(
+            guest.Guest(["bash", "-c", script], wire=wire, environment=environment(), memory_mib=1024))
+
+    def assert_closed(self, machine, wanted, timeout_s):
+        """The connection ends, in time, and says so."""
+        ended = self.closed_before if machine is self.server else 0
+        deadline = time.monotonic() + timeout_s
+        while (said := machine.output()).count("closed") == ended or not said.endswith("\n"):
+            self.assertLess(time.monotonic(), deadline, said)
+            time.sleep(0.05)  # poll interval
+        for text in wanted:
+            self.assertIn(text, said.splitlines()[-1])
+
+
+class WireTest(TwoGuests):
+    def test_a_wire_that_is_pulled_ends_the_connection_on_both_sides(self):
+        self.server.plug(False)
+        for machine in (self.client, self.server):
+            self.assert_closed(machine, ["kUnavailable", "10.77.1."], 3 * PEER_TIMEOUT_S)
+
+    def test_a_peer_that_stands_still_is_taken_for_dead(self):
+        self.server.freeze()
+        self.assert_closed(self.client, ["kUnavailable", "the peer acknowledges nothing (retries exhausted)"],
+                           3 * PEER_TIMEOUT_S)
+
+    def test_a_short_pull_is_survived(self):
+        self.server.plug(False)
+        self.server.plug(True)
+        before = self.client.output().count("answered")
+        deadline = time.monotonic() + 30
+        while self.client.output().count("answered") < before + 4:
+            self.assertLess(time.monotonic(), deadline, self.client.output())
+            self.assertNotIn("closed", self.client.output())
+            time.sleep(0.05)  # poll interval
+
+
+class MtuTest(TwoGuests):
+    """The client's frames are larger than the server's side takes; small messages arrive."""
+
+    CLIENT_MTU, PING_BYTES = 4200, 8000
+
+    def test_frames_that_never_arrive_end_the_connection(self):
+        self.assert_closed(self.server, ["kUnavailable", "retries exhausted", "the port's MTU"], 3 * PEER_TIMEOUT_S)
+        self.assert_closed(self.client, ["kUnavailable"], 3 * PEER_TIMEOUT_S)
+
+
+if __name__ == "__main__":
+    PROBE, MODULE = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
+    guest.unittest_main(sys.argv[3:])

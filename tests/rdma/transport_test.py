@@ -1,0 +1,43 @@
+"""The suite that every transport passes, over verbs: Soft-RoCE in a guest.
+
+    python3 tests/rdma/transport_test.py build/dev/common/net/net_test build/dev/lib/loam/loam-rdma.so
+"""
+
+import os
+import pathlib
+import re
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import guest  # noqa: E402
+
+PROGRAM, MODULE = "", ""
+ROUNDS = int(os.environ.get("LOAM_RDMA_ROUNDS", "2"))
+# The device's own counters of messages that met no receive buffer, and of retries.
+SCRIPT = """{program} --gtest_filter='*/rdma.*:RdmaTest.*' --gtest_brief=1 --gtest_repeat={rounds} --gtest_shuffle
+code=$?
+cd /sys/class/infiniband/rxe0/ports/1/hw_counters
+for name in rcvd_rnr_err send_rnr_err retry_rnr_exceeded_err rdma_sends; do echo "counter $name $(cat $name)"; done
+exit $code
+"""
+
+
+class TransportTest(unittest.TestCase):
+    def test_the_suite_passes_and_no_message_meets_a_full_receiver(self):
+        environment = {"LOAM_RDMA_ADDRESS": "10.77.0.1", "LOAM_MODULE_DIR": os.path.dirname(MODULE)}
+        code, output = guest.shell(SCRIPT.format(program=PROGRAM, rounds=ROUNDS), timeout_s=60 + 60 * ROUNDS,
+                                   environment=environment)
+        self.assertEqual(code, 0, output)
+        passed = re.findall(r"PASSED  \] (\d+) tests", output)
+        self.assertEqual(len(passed), ROUNDS, output)
+        self.assertGreaterEqual(min(map(int, passed)), 32, output)
+        self.assertNotIn("SKIPPED", output)
+        counters = {name: int(value) for name, value in re.findall(r"counter (\w+) (\d+)", output)}
+        self.assertGreater(counters.pop("rdma_sends"), 1000, "the device was not used")
+        self.assertEqual(set(counters.values()), {0}, f"credits keep receivers from running dry: {counters}")
+
+
+if __name__ == "__main__":
+    PROGRAM, MODULE = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
+    guest.unittest_main(sys.argv[3:])

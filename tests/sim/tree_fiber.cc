@@ -1,0 +1,141 @@
+#include "tests/sim/tree_fiber.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+namespace loam::sim {
+namespace {
+
+using bdtree::Entry;
+
+/// Nodes so small that a few keys split them.
+constexpr bdtree::TreeOptions kSmall{.node_bytes = 300, .delta_bytes = 60, .cache_bytes = 4'000};
+/// Of each process.
+constexpr uint64_t kKeys = 60;
+/// Between two attempts to open the tree.
+constexpr uint64_t kAgainNs = 5'000'000;
+
+std::string payload_of(TreeModel::Tag tag) { return {reinterpret_cast<const char*>(&tag), sizeof tag}; }
+
+/// 0, which is no tag, for a payload that nobody writes.
+TreeModel::Tag tag_of(std::string_view payload) {
+  TreeModel::Tag tag = 0;
+  if (payload.size() == sizeof tag) std::memcpy(&tag, payload.data(), sizeof tag);
+  return tag;
+}
+
+std::vector<TreeModel::SeenEntry> tags_of(const std::vector<Entry>& entries) {
+  std::vector<TreeModel::SeenEntry> seen;
+  for (const Entry& entry : entries) seen.emplace_back(entry.key, tag_of(entry.payload));
+  return seen;
+}
+
+}  // namespace
+
+bool TrackedTree::answered(std::string_view call, const Status& status) {
+  // Without some of its nodes a tree may say anything.
+  if (process_.oracle.trees().judged()) process_.expected(call, status);
+  return status.ok();
+}
+
+bool TrackedTree::open() {
+  const Moment asked = process_.oracle.now();
+  auto store = client::open_tree_store(process_.client, std::string(kName));
+  if (!answered("the opening of a tree", store.status())) return false;
+  store_ = std::move(store).value();
+  tree_ = bdtree::Tree::open(*store_, kSmall);
+  const auto table = process_.client.open_table(kName);
+  if (!table.ok()) return false;
+  const std::string schema = table->schema().to_string();
+  process_.oracle.tables().created(kName, table->id(), schema, schema, asked);
+  return true;
+}
+
+std::string TrackedTree::own_key(uint64_t n) const {
+  std::string key = std::to_string(1'000 + n) + "/" + std::to_string(process_.number);
+  if (n % 7 == 0) key.insert(0, 40, 'a');  // long ones with one beginning
+  return key;
+}
+
+void TrackedTree::toggle(const std::string& key) {
+  TreeModel& model = process_.oracle.trees();
+  const std::optional<bool> there = model.there(key);
+  Status status;
+  // Of a key that may be there or not, one of the two attempts is answered.
+  if (!there.value_or(process_.oracle.now() % 2 == 0)) {
+    const TreeModel::Tag tag = process_.next_tag();
+    model.change_called(key, tag);
+    status = tree_->insert(key, payload_of(tag));
+  } else {
+    model.change_called(key, std::nullopt);
+    status = tree_->erase(key);
+  }
+  model.change_returned(key, status.code());
+  answered("a change of a tree", status);
+}
+
+void TrackedTree::find(const std::string& key) {
+  const Moment asked = process_.oracle.now();
+  const auto found = tree_->find(key);
+  if (!answered("a find in a tree", found.status())) return;
+  process_.oracle.trees().found(process_.number, key,
+                                found->has_value() ? std::optional(tag_of(**found)) : std::nullopt, asked);
+}
+
+void TrackedTree::walk(const std::string& from, const std::string& to, bool backward) {
+  const Moment asked = process_.oracle.now();
+  auto entries = backward ? tree_->range_backward(from, to, SIZE_MAX) : tree_->range(from, to, SIZE_MAX);
+  if (!answered("a walk over a tree", entries.status())) return;
+  if (backward) std::ranges::reverse(*entries);
+  process_.oracle.trees().walked(process_.number, from, to, tags_of(*entries), asked);
+}
+
+bool TrackedTree::audit() {
+  TreeModel& model = process_.oracle.trees();
+  const Moment asked = process_.oracle.now();
+  const auto entries = tree_->range("", "", SIZE_MAX);
+  if (!model.judged()) return true;
+  if (!entries.ok()) return false;
+  model.walked(process_.number, "", "", tags_of(*entries), asked);
+  // All clients have ended: what they left half made is nobody's.
+  const auto end = store_->new_id();
+  if (!end.ok()) return false;
+  std::vector<bdtree::TreeNodeId> ids;
+  for (uint64_t id = bdtree::kRoot.value; id < end->value; ++id) ids.emplace_back(id);
+  const auto orphans = tree_->collect_orphans(ids, [](uint64_t) { return true; });
+  if (!orphans.ok()) return false;
+  const auto wrong = tree_->check_invariants();
+  if (!wrong.ok()) return false;
+  model.checked(*wrong);
+  const auto left = tree_->collect_orphans(ids, [](uint64_t) { return true; });
+  if (left.ok() && *left > 0) model.checked("nodes that the tree does not reach came back");
+  return left.ok();
+}
+
+void TreeFiber::run() {
+  TrackedTree tree(process_);
+  while (!tree.open()) {
+    if (stop_() || !process_.oracle.trees().judged()) return;
+    process_.client.sleep_for(kAgainNs);
+  }
+  // Few keys in turn with many: nodes are split and merged.
+  for (uint64_t step = 0; !stop_() && process_.oracle.trees().judged(); ++step) {
+    const uint64_t keys = step / 40 % 2 == 0 ? kKeys : kKeys / 6;
+    const std::string key = tree.own_key(random_.below(keys));
+    const uint64_t what = random_.below(20);
+    if (what < 13) {
+      tree.toggle(key);
+    } else if (what < 17) {
+      tree.find(key);
+    } else {
+      const std::string to = random_.one_in(2) ? "" : tree.own_key(random_.below(kKeys));
+      tree.walk(key, to, random_.one_in(2));
+    }
+    if (shape_.operations != 0 && step >= shape_.operations) return;
+    process_.client.sleep_for(random_.below(shape_.think_ns + 1));
+  }
+}
+
+}  // namespace loam::sim
