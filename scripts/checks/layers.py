@@ -29,6 +29,8 @@ _ROOTS = {
     "commit-manager": ("client-lib", "bdtree"),
     "deploy": ("storage-node", "commit-manager", "client-lib", "bdtree"),
 }
+# Root → all that it may include of common/; a root that is not named here may include any of it.
+_OF_COMMON = {"bdtree": ("base", "fiber", "schema")}
 _PUBLIC = {"storage": "storage-node", "commit": "commit-manager", "bdtree": "bdtree", "client": "client-lib"}
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 # Tests and measurements look inside whatever they test and measure.
@@ -77,6 +79,8 @@ def _breach(tree, path, quote, included, aids):
         if folder != own and folder not in _COMMON.get(own, ()):
             return f"common/{own} may include only {', '.join(_COMMON.get(own, ())) or 'nothing'} of common"
         return None
+    if root == "common" and mine in _OF_COMMON and folder not in _OF_COMMON[mine]:
+        return f"{mine} may include only {', '.join(_OF_COMMON[mine])} of common"
     if root == "common" or root == mine:
         return None
     if root not in _ROOTS.get(mine, ()):
