@@ -1,6 +1,7 @@
 // Messages between a client and a storage node.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "common/base/ids.h"
@@ -263,8 +264,16 @@ struct Scan {
   }
 };
 
-/// What chunks fit into, but for those of records that are larger: the size of a slot that a client should offer.
-inline constexpr size_t kScanSlotBytes = size_t{260} << 10;
+/// The size of a slot that a client should offer: every chunk fits into it but for those of longer texts and blobs,
+/// since a node ends a chunk with the row that brings it to 256 KiB. The rest is that row, bitmaps of NULL, headers and
+/// padding.
+inline size_t scan_slot_bytes(const ResultSchema& columns) {
+  constexpr size_t kChunk = size_t{256} << 10;
+  constexpr size_t kColumn = 64;
+  const bool variable =
+      std::ranges::any_of(columns.columns, [](const Field& column) { return is_variable(column.type); });
+  return kChunk + kChunk / kColumn + kColumn * (1 + columns.size()) + (variable ? kChunk / 4 : 0);
+}
 
 /// Rows, column-wise, in the Arrow layout of common/schema/chunk.h: in the message, or, written before it, in a slot of
 /// the region that the scan named.

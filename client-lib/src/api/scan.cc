@@ -82,7 +82,8 @@ Status ScanRun::ask(Link& link, wire::Scan& message, uint32_t number) {
     return link.request(message, this, number, engine_.request_deadline());
   };
   // Rows may be many; other results are small enough for messages.
-  Link::Offer offer = expects_rows() ? link.offer(options_.credits * wire::kScanSlotBytes) : Link::Offer{};
+  Link::Offer offer =
+      expects_rows() ? link.offer(options_.credits * wire::scan_slot_bytes(*merger_.partial_schema())) : Link::Offer{};
   auto sent = send(offer);
   const bool waits = sent.ok() && !link.has_sent(*sent);
   if (offer.connection != 0 && (waits || !sent.ok())) {

@@ -34,6 +34,7 @@ class Projection final : public Output {
       fixed_ = fixed_ && !is_variable(schema.field(field).type);
       row_bytes_ += sizeof(uint64_t);
     }
+    row_bytes_ += sizeof(uint64_t) * (size_t{with_key_} + size_t{with_version_});
   }
 
   Result<size_t> take(BlockValues& values, RowMask& rows) override {

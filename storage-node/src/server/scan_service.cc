@@ -210,31 +210,26 @@ void ScanService::cancel_parts(ScanId id, const Status& why) {
 
 void ScanService::send_chunk(ScanId id, size_t part, Bytes bytes) {
   Outgoing outgoing;
-  uint64_t sequence;
-  uint64_t slot_bytes;
-  {
-    const std::scoped_lock lock(mutex_);
-    Active& active = active_.at(id);
-    ++active.outstanding[part];
-    outgoing.peer = active.peer;
-    outgoing.region = active.region;
-    sequence = active.sequence;
-    slot_bytes = active.region.size / active.slots;
-  }
-  if (bytes.size() > slot_bytes) {
-    outgoing.message.reserve(bytes.size() + 64);
-    wire::encode_message(wire::ScanChunk{bytes}, sequence, outgoing.message);
-    outbox_of(outgoing.peer).post(std::move(outgoing));
-    return;
-  }
   outgoing.written.assign(bytes.begin(), bytes.end());
-  // Chunks leave in the order of their slots, so the client has read the oldest ones when their credits are back: with
-  // as many slots as credits, the next slot is free. (Chunks in messages only make that earlier.)
   const std::scoped_lock lock(mutex_);
   Active& active = active_.at(id);
-  const auto slot = static_cast<uint32_t>(active.slots_used++ % active.slots);
-  outgoing.offset = slot * slot_bytes;
-  wire::encode_message(wire::ScanChunk{{}, slot, static_cast<uint32_t>(bytes.size())}, sequence, outgoing.message);
+  ++active.outstanding[part];
+  outgoing.peer = active.peer;
+  wire::ScanChunk chunk;
+  const uint64_t slot_bytes = active.region.size / active.slots;
+  if (bytes.size() <= slot_bytes) {
+    // Chunks leave in the order of their slots, so the client has read the oldest ones when their credits are back:
+    // with as many slots as credits, the next slot is free. (Chunks in messages only make that earlier.)
+    chunk.slot = static_cast<uint32_t>(active.slots_used++ % active.slots);
+    chunk.bytes_in_slot = static_cast<uint32_t>(bytes.size());
+    outgoing.region = active.region;
+    outgoing.offset = chunk.slot * slot_bytes;
+  } else {
+    chunk.chunk = bytes;
+    outgoing.written = {};
+    outgoing.message.reserve(bytes.size() + 64);
+  }
+  wire::encode_message(chunk, active.sequence, outgoing.message);
   outbox_of(outgoing.peer).post(std::move(outgoing));
 }
 

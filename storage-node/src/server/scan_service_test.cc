@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "common/schema/merge.h"
 #include "common/testing/patience.h"
@@ -198,16 +199,17 @@ TEST_F(ScanServiceTest, PartsOfSeveralThreadsMakeOneAnswer) {
 TEST_F(ScanServiceTest, ChunksGoIntoSlotsThatAreFree) {
   constexpr std::chrono::milliseconds kPause{50};
   fill();
-  for (const unsigned threads : {1u, 3u}) {
+  for (const auto& [threads, columns] : {std::pair{1u, 300u}, {3u, 100u}}) {
     service = std::make_unique<ScanService>(*registry, epochs, *pool, std::vector<Outbox*>{&kept},
                                             ScanService::Options{threads, 4});
     service->run();
     wire::Scan scan = sum_scan();
     scan.query.aggregates.clear();
-    scan.query.select.assign(100, 0);  // some chunks
+    scan.query.select.assign(columns, 0);  // some chunks
     scan.credits = 3;
     scan.region = 7;
-    scan.region_bytes = scan.credits * wire::kScanSlotBytes;
+    const size_t slot_bytes = wire::scan_slot_bytes(scan.query.partial_schema(schema("balance")));
+    scan.region_bytes = scan.credits * slot_bytes;
     ASSERT_TRUE(start(scan).ok());
     std::deque<uint32_t> held;  // slots that the client has not read yet
     uint64_t rows = 0;
@@ -231,7 +233,7 @@ TEST_F(ScanServiceTest, ChunksGoIntoSlotsThatAreFree) {
       ASSERT_EQ(chunk.bytes_in_slot, outgoing->written.size());
       ASSERT_LT(chunk.slot, scan.credits);
       ASSERT_EQ(outgoing->region.id, 7u);
-      ASSERT_EQ(outgoing->offset, chunk.slot * wire::kScanSlotBytes);
+      ASSERT_EQ(outgoing->offset, chunk.slot * slot_bytes);
       ASSERT_EQ(std::ranges::count(held, chunk.slot), 0) << "the client still reads there";
       uint32_t first_of_chunk = 0;
       std::memcpy(&first_of_chunk, outgoing->written.data(), sizeof(first_of_chunk));
