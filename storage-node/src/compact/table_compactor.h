@@ -10,8 +10,7 @@
 //   walk     looks at every entry of the chosen pages and counts what must be kept under the job's publication. Pages
 //            that an open snapshot keeps full are let go, and left alone for a while. Then takes target pages for all
 //            the rest, or gives up: after the first move a job always ends, and never needs more memory
-//   fill     writes the rows of column pages: those of versions that every open and later snapshot sees (decision
-//   0013).
+//   fill     writes the rows of column pages: of versions that every open and later snapshot sees (decision 0013).
 //            Rows never change, so it does not matter what becomes of their entries meanwhile
 //   move     each entry: what every snapshot is past is left as it is, and goes with the page (horizon, chain.h); other
 //            garbage is killed and unlinked; what is live is copied, frozen as moved, and what led to it mended
