@@ -101,7 +101,9 @@ void RdmaTransport::remove(RdmaListener& listener) {
 // ---- RdmaTransport --------------------------------------------------------------------------------------------------
 
 RdmaTransport::RdmaTransport(const TransportOptions& options, Fd epoll, Fd bell, rdma_event_channel* channel)
-    : TransportBase(options), waiter_(std::move(epoll), std::move(bell)), channel_(channel) {
+    : TransportBase(Scheme::kRdma, options),
+      waiter_(std::move(epoll), std::move(bell), kLookInterval),
+      channel_(channel) {
   watch(waiter_.bell_fd(), kBellMark);
   watch(channel_->fd, kCmMark);
 }
@@ -135,15 +137,7 @@ Result<RdmaDevice*> RdmaTransport::device_of(ibv_context* context) {
 }
 
 Result<Listener*> RdmaTransport::listen(const Address& address, std::span<const Share> shares) {
-  if (address.scheme != Scheme::kRdma) {
-    return Status(StatusCode::kInvalidArgument, address.to_string() + " is no address of the rdma transport");
-  }
-  for (const Share& share : shares) {
-    if (share.handler == nullptr || dynamic_cast<RdmaTransport*>(share.transport) == nullptr) {
-      return Status(StatusCode::kInvalidArgument,
-                    "a listening address is shared by rdma transports with handlers only");
-    }
-  }
+  LOAM_RETURN_IF_ERROR(check_listen(address, shares));
   auto listener = std::make_unique<RdmaListener>(*this, shares);
   LOAM_RETURN_IF_ERROR(listener->open(address));
   listeners_.push_back(std::move(listener));
@@ -151,16 +145,7 @@ Result<Listener*> RdmaTransport::listen(const Address& address, std::span<const 
 }
 
 Result<Connection*> RdmaTransport::connect(const Address& address, Handler& handler) {
-  if (address.scheme != Scheme::kRdma) {
-    return Status(StatusCode::kInvalidArgument, address.to_string() + " is no address of the rdma transport");
-  }
-  if (address.port == 0) {
-    return Status(StatusCode::kInvalidArgument, address.to_string() + " has no port to connect to");
-  }
-  if (full()) {
-    return Status(StatusCode::kOverloaded,
-                  "the transport has its maximum of " + std::to_string(options().max_connections) + " connections");
-  }
+  LOAM_RETURN_IF_ERROR(check_connect(address));
   LOAM_ASSIGN_OR_RETURN(std::vector<SocketAddress> found, resolve(address));
   std::reverse(found.begin(), found.end());
   auto owned = std::make_unique<RdmaLink>(*this, handler, address, true);
@@ -171,7 +156,7 @@ Result<Connection*> RdmaTransport::connect(const Address& address, Handler& hand
 }
 
 void RdmaTransport::deal(RdmaListener& listener, rdma_cm_id* id, const CmEvent& request) {
-  const Share share = listener.next();
+  const Share& share = listener.next();
   auto& to = static_cast<RdmaTransport&>(*share.transport);
   if (&to == this) {
     take(id, request, *share.handler);

@@ -61,7 +61,7 @@ class RdmaLink final : public Link {
 class RdmaListener final : public Listener, public CmSource {
  public:
   RdmaListener(RdmaTransport& transport, std::span<const Transport::Share> shares)
-      : CmSource(Kind::kListener), transport_(transport), shares_(shares.begin(), shares.end()) {}
+      : CmSource(Kind::kListener), transport_(transport), turns_(shares) {}
   ~RdmaListener() override {
     if (id_ != nullptr) rdma_destroy_id(id_);
   }
@@ -69,19 +69,13 @@ class RdmaListener final : public Listener, public CmSource {
   Status open(const Address& address);
   const Address& address() const override { return address_; }
   void close() override;
-  /// Whose turn it is.
-  Transport::Share next() {
-    const Transport::Share share = shares_[next_share_];
-    next_share_ = (next_share_ + 1) % shares_.size();
-    return share;
-  }
+  const Transport::Share& next() { return turns_.next(); }
 
  private:
   RdmaTransport& transport_;
   rdma_cm_id* id_ = nullptr;
   Address address_;
-  const std::vector<Transport::Share> shares_;
-  size_t next_share_ = 0;
+  Turns turns_;
 };
 
 class RdmaTransport final : public TransportBase {

@@ -174,18 +174,17 @@ class SimLink final : public Link {
 class SimListener final : public Listener {
  public:
   SimListener(SimTransport& owner, Address address, std::span<const Transport::Share> shares)
-      : transport(owner), address_(std::move(address)), shares_(shares.begin(), shares.end()) {}
+      : transport(owner), address_(std::move(address)), turns_(shares) {}
   const Address& address() const override { return address_; }
   void close() override;
 
-  const Transport::Share& next() { return shares_[turn_++ % shares_.size()]; }
+  const Transport::Share& next() { return turns_.next(); }
 
   SimTransport& transport;
 
  private:
   const Address address_;
-  const std::vector<Transport::Share> shares_;
-  size_t turn_ = 0;
+  Turns turns_;
 };
 
 class SimTransport final : public TransportBase {

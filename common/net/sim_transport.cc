@@ -137,7 +137,7 @@ void SimLink::on_bytes(const SimEvent& event) {
 // ---- SimTransport ---------------------------------------------------------------------------------------------------
 
 SimTransport::SimTransport(SimNetwork::Impl& network, uint32_t host_number, const TransportOptions& options)
-    : TransportBase(options), net(network), host_at(host_number) {
+    : TransportBase(Scheme::kSim, options), net(network), host_at(host_number) {
   net.hosts[host_at].transports.push_back(this);
 }
 
@@ -154,13 +154,9 @@ void SimTransport::remove(const SimListener& listener) {
 }
 
 Result<Listener*> SimTransport::listen(const Address& address, std::span<const Share> shares) {
-  if (address.scheme != Scheme::kSim || address.host != host_name()) {
+  LOAM_RETURN_IF_ERROR(check_listen(address, shares));
+  if (address.host != host_name()) {
     return Status(StatusCode::kInvalidArgument, address.to_string() + " is no address of host " + host_name());
-  }
-  for (const Share& share : shares) {
-    if (share.handler == nullptr || dynamic_cast<SimTransport*>(share.transport) == nullptr) {
-      return Status(StatusCode::kInvalidArgument, "a listening address is shared by sim transports with handlers only");
-    }
   }
   SimNetwork::Impl::Host& host = net.hosts[host_at];
   Address real = address;
@@ -180,16 +176,7 @@ Result<Listener*> SimTransport::listen(const Address& address, std::span<const S
 }
 
 Result<Connection*> SimTransport::connect(const Address& address, Handler& handler) {
-  if (address.scheme != Scheme::kSim) {
-    return Status(StatusCode::kInvalidArgument, address.to_string() + " is no address of the sim transport");
-  }
-  if (address.port == 0) {
-    return Status(StatusCode::kInvalidArgument, address.to_string() + " has no port to connect to");
-  }
-  if (full()) {
-    return Status(StatusCode::kOverloaded,
-                  "the transport has its maximum of " + std::to_string(options().max_connections) + " connections");
-  }
+  LOAM_RETURN_IF_ERROR(check_connect(address));
   const uint32_t to = net.host_number(address.host);
   SimLink& link = adopt_sim(std::make_unique<SimLink>(*this, handler, address, true, to));
   SimEvent* event = net.new_event(SimEvent::Kind::kRequest, host_at, to);
@@ -204,7 +191,7 @@ void SimTransport::on_request(const SimEvent& event) {
   SimListener* listener = net.listener(host_at, event.port);
   SimLink* accepted = nullptr;
   if (listener != nullptr) {
-    const Share share = listener->next();
+    const Share& share = listener->next();
     auto& to = static_cast<SimTransport&>(*share.transport);
     if (!to.dead && !to.full()) {
       const Address peer{Scheme::kSim, net.hosts[event.from].name, 0};

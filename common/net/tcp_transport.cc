@@ -38,14 +38,7 @@ void TcpTransport::remove(TcpListener& listener) {
 }
 
 Result<Listener*> TcpTransport::listen(const Address& address, std::span<const Share> shares) {
-  if (address.scheme != Scheme::kTcp) {
-    return Status(StatusCode::kInvalidArgument, address.to_string() + " is no address of the tcp transport");
-  }
-  for (const Share& share : shares) {
-    if (share.handler == nullptr || dynamic_cast<TcpTransport*>(share.transport) == nullptr) {
-      return Status(StatusCode::kInvalidArgument, "a listening address is shared by tcp transports with handlers only");
-    }
-  }
+  LOAM_RETURN_IF_ERROR(check_listen(address, shares));
   LOAM_ASSIGN_OR_RETURN(const std::vector<SocketAddress> found, resolve(address));
   LOAM_ASSIGN_OR_RETURN(Fd fd, listen_on(found.front(), address));
   auto listener = std::make_unique<TcpListener>(*this, std::move(fd), shares);
@@ -74,8 +67,7 @@ void TcpTransport::accept(TcpListener& listener) {
 }
 
 void TcpTransport::deal(TcpListener& listener, Fd fd) {
-  const Share share = listener.shares_[listener.next_share_];
-  listener.next_share_ = (listener.next_share_ + 1) % listener.shares_.size();
+  const Share& share = listener.turns_.next();
   auto& to = static_cast<TcpTransport&>(*share.transport);
   if (&to == this) {
     take(std::move(fd), *share.handler);
@@ -122,16 +114,7 @@ void TcpTransport::take(Fd fd, Handler& handler) {
 }
 
 Result<Connection*> TcpTransport::connect(const Address& address, Handler& handler) {
-  if (address.scheme != Scheme::kTcp) {
-    return Status(StatusCode::kInvalidArgument, address.to_string() + " is no address of the tcp transport");
-  }
-  if (address.port == 0) {
-    return Status(StatusCode::kInvalidArgument, address.to_string() + " has no port to connect to");
-  }
-  if (full()) {
-    return Status(StatusCode::kOverloaded,
-                  "the transport has its maximum of " + std::to_string(options().max_connections) + " connections");
-  }
+  LOAM_RETURN_IF_ERROR(check_connect(address));
   LOAM_ASSIGN_OR_RETURN(std::vector<SocketAddress> found, resolve(address));
   std::reverse(found.begin(), found.end());
   auto owned = std::make_unique<TcpLink>(*this, handler, address, true);

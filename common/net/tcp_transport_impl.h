@@ -60,7 +60,7 @@ class TcpListener final : public Listener, public Source {
         transport_(transport),
         fd_(std::move(fd)),
         address_(local_address(fd_.get()).to_address()),
-        shares_(shares.begin(), shares.end()) {}
+        turns_(shares) {}
 
   const Address& address() const override { return address_; }
   void close() override;
@@ -71,14 +71,13 @@ class TcpListener final : public Listener, public Source {
   TcpTransport& transport_;
   Fd fd_;
   const Address address_;
-  const std::vector<Transport::Share> shares_;
-  size_t next_share_ = 0;
+  Turns turns_;
 };
 
 class TcpTransport final : public TransportBase {
  public:
   TcpTransport(const TransportOptions& options, Fd epoll, Fd bell)
-      : TransportBase(options), waiter_(std::move(epoll), std::move(bell)) {
+      : TransportBase(Scheme::kTcp, options), waiter_(std::move(epoll), std::move(bell), 1) {
     watch(waiter_.bell_fd(), EPOLL_CTL_ADD, EPOLLIN, &bell_source_);
   }
   ~TcpTransport() override { drop_links(); }

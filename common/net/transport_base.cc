@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <typeinfo>
 #include <utility>
 
 namespace loam::net {
@@ -32,14 +33,42 @@ Status check_options(const TransportOptions& options) {
   return ok_status();
 }
 
-TransportBase::TransportBase(const TransportOptions& options)
-    : options_(options),
+TransportBase::TransportBase(Scheme scheme, const TransportOptions& options)
+    : scheme_(scheme),
+      options_(options),
       frames_(kMaxPooledFrames, counters_.buffer_allocations),
       blocks_(kMaxPooledBlocks, counters_.buffer_allocations) {
   messages_.reserve(kMaxFrameBytes / message_footprint(1));
 }
 
 TransportBase::~TransportBase() = default;
+
+Status TransportBase::check_scheme(const Address& address) const {
+  if (address.scheme == scheme_) return ok_status();
+  return {StatusCode::kInvalidArgument,
+          address.to_string() + " is no address of the " + std::string(to_string(scheme_)) + " transport"};
+}
+
+Status TransportBase::check_listen(const Address& address, std::span<const Share> shares) const {
+  for (const Share& share : shares) {
+    if (share.handler != nullptr && share.transport != nullptr && typeid(*share.transport) == typeid(*this)) continue;
+    return {StatusCode::kInvalidArgument,
+            "a listening address is shared by " + std::string(to_string(scheme_)) + " transports with handlers only"};
+  }
+  return check_scheme(address);
+}
+
+Status TransportBase::check_connect(const Address& address) const {
+  LOAM_RETURN_IF_ERROR(check_scheme(address));
+  if (address.port == 0) {
+    return {StatusCode::kInvalidArgument, address.to_string() + " has no port to connect to"};
+  }
+  if (full()) {
+    return {StatusCode::kOverloaded,
+            "the transport has its maximum of " + std::to_string(options_.max_connections) + " connections"};
+  }
+  return ok_status();
+}
 
 Link& TransportBase::adopt(std::unique_ptr<Link> link) {
   Link& result = *link;

@@ -1,7 +1,9 @@
 // What the drivers of the transport share: options, counters, pools, and the links that want something. Internal.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -14,17 +16,34 @@ namespace loam::net {
 /// kInvalidArgument if an option is out of its range.
 Status check_options(const TransportOptions& options);
 
+/// Whose turn it is to get a connection that a listener has accepted.
+class Turns {
+ public:
+  explicit Turns(std::span<const Transport::Share> shares) : shares_(shares.begin(), shares.end()) {}
+  const Transport::Share& next() { return shares_[turn_++ % shares_.size()]; }
+
+ private:
+  const std::vector<Transport::Share> shares_;
+  size_t turn_ = 0;
+};
+
 class TransportBase : public Transport {
  public:
   const TransportCounters& counters() const final { return counters_; }
   const TransportOptions& options() const final { return options_; }
 
  protected:
-  explicit TransportBase(const TransportOptions& options);
+  TransportBase(Scheme scheme, const TransportOptions& options);
   ~TransportBase() override;
 
   /// The clock of handshake deadlines.
   virtual uint64_t now_ns() const = 0;
+
+  /// kInvalidArgument: an address of another scheme, or a share that is no transport of this one's class or has no
+  /// handler.
+  Status check_listen(const Address& address, std::span<const Share> shares) const;
+  /// kInvalidArgument: an address of another scheme, or without a port; kOverloaded: no more connections are allowed.
+  Status check_connect(const Address& address) const;
 
   Link& adopt(std::unique_ptr<Link> link);
   size_t link_count() const { return links_.size(); }
@@ -46,6 +65,9 @@ class TransportBase : public Transport {
  private:
   friend class Link;
 
+  Status check_scheme(const Address& address) const;
+
+  const Scheme scheme_;
   const TransportOptions options_;
   Pool<OutFrame> frames_;
   Pool<InBlock> blocks_;

@@ -22,7 +22,10 @@ class Waiter {
   /// kUnavailable if the process is out of file descriptors.
   static Status make_descriptors(Fd& epoll, Fd& bell);
 
-  Waiter(Fd epoll, Fd bell) : epoll_(std::move(epoll)), bell_(std::move(bell)) {}
+  /// `looks_a_yield`: while it spins, the core is offered to others once in so many looks. That is a system call: 1 for
+  /// a look that is one too, more for one that only reads memory.
+  Waiter(Fd epoll, Fd bell, unsigned looks_a_yield)
+      : epoll_(std::move(epoll)), bell_(std::move(bell)), looks_a_yield_(looks_a_yield) {}
 
   int epoll_fd() const { return epoll_.get(); }
   /// Readable when a sleep was to be ended: the driver registers it, and calls drain_bell() on its event.
@@ -67,7 +70,7 @@ class Waiter {
     // Of kForever there is no end.
     const uint64_t until = limit_ns == kForever ? kForever : RealEnv::now_ns() + limit_ns;
     do {
-      sched_yield();  // the peer may wait for this very core
+      if (++looks_ % looks_a_yield_ == 0) sched_yield();  // the peer may wait for this very core
       // relaxed: only ends the spinning; poll() looks again.
       if (wake_pending_.load(std::memory_order_relaxed)) return 0;
       const int count = look();
@@ -82,6 +85,8 @@ class Waiter {
 
   const Fd epoll_;
   const Fd bell_;
+  const unsigned looks_a_yield_;
+  unsigned looks_ = 0;  // while spinning
   // Whether spinning has found events lately: 0 never, kSpinScoreMost always.
   static constexpr int kSpinScoreMost = 16;
   int spin_score_ = kSpinScoreMost / 2;
