@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "common/base/assert.h"
+#include "common/base/log.h"
 #include "common/net/rdma_error.h"
 
 namespace loam::net {
@@ -18,6 +19,31 @@ namespace {
 constexpr size_t kPostBatch = 64;
 /// Never used to receive, so that something can be sent when no more memory can be registered.
 constexpr size_t kMinSendChunks = 16;
+
+void never_block(int descriptor) { ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK); }
+
+void tell(const std::string& device, const ibv_async_event& event) {
+  const std::string port = device + ": port " + std::to_string(event.element.port_num);
+  switch (event.event_type) {
+    case IBV_EVENT_PORT_ERR:
+      return log_warning(port + " is down; its connections end if it does not come back soon");
+    case IBV_EVENT_PORT_ACTIVE:
+      return log_info(port + " is up");
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+      return log_info(port + ": " + ibv_event_type_str(event.event_type) +
+                      "; connections that were opened under an address that is gone end");
+    case IBV_EVENT_DEVICE_FATAL:
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_QP_FATAL:
+      return log_error(device + ": " + ibv_event_type_str(event.event_type) +
+                       "; its connections end, look into the kernel's log (dmesg)");
+    default:
+      return;  // the life of a queue pair: its connection tells
+  }
+}
 
 }  // namespace
 
@@ -72,7 +98,8 @@ Status RdmaDevice::prepare() {
   windows_ = std::make_unique<RdmaWindows>(*context_, *domain_, limits_, allocations_);
   channel_ = ibv_create_comp_channel(context_);
   if (channel_ == nullptr) return verbs_failed("making a completion channel" + of, errno);
-  ::fcntl(channel_->fd, F_SETFL, ::fcntl(channel_->fd, F_GETFL) | O_NONBLOCK);
+  never_block(channel_->fd);
+  never_block(event_descriptor());
   // As large as it can be needed from the beginning, 6 MiB at most: not every device can make one grow.
   queue_ = ibv_create_cq(context_, static_cast<int>(max_paths_ * completions_per_path), nullptr, channel_, 0);
   if (queue_ == nullptr) return verbs_failed("making a completion queue" + of, errno);
@@ -168,6 +195,14 @@ void RdmaDevice::take_notifications() {
   unsigned taken = 0;
   while (ibv_get_cq_event(channel_, &queue, &context) == 0) ++taken;
   if (taken > 0) ibv_ack_cq_events(queue_, taken);
+}
+
+void RdmaDevice::take_events() {
+  ibv_async_event event{};
+  while (ibv_get_async_event(context_, &event) == 0) {
+    tell(std::string("RDMA device ") + name(), event);
+    ibv_ack_async_event(&event);
+  }
 }
 
 }  // namespace loam::net

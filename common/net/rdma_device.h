@@ -4,12 +4,12 @@
 // Memory is registered in slabs of kSlabChunks chunks when a connection opens or a queue reaches a new peak; nothing is
 // registered per message. Every chunk has one owner at any time:
 //
-//   | a chunk is owned by     | from                              | until | | ----------------------- |
-//   --------------------------------- | --------------------------------------------------- | | the device's free list
-//   | its registration, or give()       | take(), or add_path() posts it                      | | the network, to
-//   receive | repost() and flush_receives()     | its completion comes out of poll()                  | | the thread |
-//   that completion                   | repost(), before poll() of the transport ends       | | a path, to send |
-//   take()                            | the completion that covers its send, or the end of  | | | | its queue pair |
+//   owner                     from                               until
+//   the device's free list    its registration, or give()        take(), or add_path() posts it
+//   the network, to receive   repost() and flush_receives()      its completion comes out of poll()
+//   the thread                that completion                    repost(), before poll() of the transport ends
+//   a path, to send           take()                             the completion that covers its send, or the end of
+//                                                                its queue pair
 //
 // **The low-water mark.** A peer may have kChunksGranted messages on their way that it has not been given back, and
 // kControlChunks that carry nothing but credits. The receive queue holds so many chunks for each path before the path
@@ -86,6 +86,12 @@ class RdmaDevice {
   void arm() { static_cast<void>(ibv_req_notify_cq(queue_, 0)); }
   int descriptor() const { return channel_->fd; }
   void take_notifications();
+
+  /// Readable when something happens to the device itself: a port goes down, a queue breaks. All transports of the
+  /// process share it, and whoever looks first tells.
+  int event_descriptor() const { return context_->async_fd; }
+  /// Logs what an operator should know.
+  void take_events();
 
   /// Where regions have their memory.
   RdmaWindows& windows() { return *windows_; }

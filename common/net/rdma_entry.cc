@@ -13,7 +13,7 @@
 /// The module's one symbol.
 extern "C" __attribute__((visibility("default"))) void loam_rdma_make_transport(
     const loam::net::RdmaModuleStamp& caller, const loam::net::TransportOptions& options,
-    loam::Result<std::unique_ptr<loam::net::Transport>>& result) {
+    loam::Result<std::unique_ptr<loam::net::Transport>>& result, loam::LogSink sink) {
   using namespace loam;
   using namespace loam::net;
   if (!(caller == RdmaModuleStamp{})) {
@@ -21,6 +21,7 @@ extern "C" __attribute__((visibility("default"))) void loam_rdma_make_transport(
         Status(StatusCode::kUnavailable, "the module loam-rdma.so is of another release of Loam than this program");
     return;
   }
+  set_log_sink(sink);  // of the module, which has its own
   // Without it a child of fork() may take pages away from the device. Needs no more than a flag since Linux 5.12.
   if (const int error = ibv_fork_init(); error != 0) {
     result = verbs_failed("making verbs safe after fork", error);

@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <dlfcn.h>
 
+#include "common/base/log.h"
 #include "common/net/rdma_module.h"
 #include "common/net/transport_base.h"
 
@@ -72,7 +74,8 @@ Result<std::unique_ptr<Transport>> make_rdma_transport(const TransportOptions& o
     if (entry == nullptr) LOAM_RETURN_IF_ERROR(load(entry));
   }
   Result<std::unique_ptr<Transport>> result = Status(StatusCode::kInternal, "the module for rdma:// gave no answer");
-  entry(RdmaModuleStamp{}, options, result);
+  const auto sink = [](LogLevel level, std::string_view message) { log(level, message); };
+  entry(RdmaModuleStamp{}, options, result, sink);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "common/base/log.h"
 #include "common/net/transport.h"
 
 namespace loam::net {
@@ -14,7 +15,7 @@ inline constexpr char kRdmaModuleEntry[] = "loam_rdma_make_transport";
 
 /// Both sides exchange C++ objects, so both must come from one build. Anything that differs is refused.
 struct RdmaModuleStamp {
-  uint64_t interface_version = 1;
+  uint64_t interface_version = 2;
   uint64_t protocol_version = kProtocolVersion;
   uint64_t options_bytes = sizeof(TransportOptions);
   uint64_t counters_bytes = sizeof(TransportCounters);
@@ -23,8 +24,9 @@ struct RdmaModuleStamp {
   bool operator==(const RdmaModuleStamp&) const = default;
 };
 
+/// `sink` gets the lines for operators: a module has its own copy of what logs.
 using RdmaModuleEntry = void(const RdmaModuleStamp& caller, const TransportOptions& options,
-                             Result<std::unique_ptr<Transport>>& result);
+                             Result<std::unique_ptr<Transport>>& result, LogSink sink);
 
 /// Loads the module if that was not done yet, and makes a transport for the calling thread. kUnavailable if there is no
 /// module, no RDMA library, no device, or too little locked memory: the message says which, and what to install or set.

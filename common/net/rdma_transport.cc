@@ -15,9 +15,11 @@
 namespace loam::net {
 namespace {
 
-/// Marks of epoll events; completion channels have the address of their device.
-constexpr uint64_t kBellMark = 1;
-constexpr uint64_t kCmMark = 2;
+/// Marks of epoll events. A completion channel has the address of its device, the device's other events have it with
+/// kDeviceMark.
+constexpr uint64_t kBellMark = 2;
+constexpr uint64_t kCmMark = 4;
+constexpr uint64_t kDeviceMark = 1;
 constexpr int kMaxEvents = 64;
 /// Completions taken at once, and how often in one round.
 constexpr size_t kMaxCompletions = 64;
@@ -25,7 +27,7 @@ constexpr int kMaxDrains = 16;
 /// Events of rdma_cm handled in one round: each costs system calls.
 constexpr int kMaxCmEvents = 64;
 /// Descriptors cost a system call, and what they tell is rare: they are looked at in every so many-th look, and when a
-/// sleep has ended.
+/// sleep has ended. The core is offered to others as often.
 constexpr unsigned kLookInterval = 16;
 constexpr int kBacklog = 1024;
 /// Time for last words, and interval of looking whether they are sent.
@@ -132,6 +134,7 @@ Result<RdmaDevice*> RdmaTransport::device_of(ibv_context* context) {
   }
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<RdmaDevice> device, RdmaDevice::open(context, counters_.buffer_allocations));
   watch(device->descriptor(), reinterpret_cast<uintptr_t>(device.get()));
+  watch(device->event_descriptor(), reinterpret_cast<uintptr_t>(device.get()) | kDeviceMark);
   devices_.push_back(std::move(device));
   return devices_.back().get();
 }
@@ -332,6 +335,8 @@ int RdmaTransport::handle_descriptors() {
       if (waiter_.drain_bell()) counters_.wakes.add(1);
     } else if (mark == kCmMark) {
       events += handle_cm_events();
+    } else if ((mark & kDeviceMark) != 0) {
+      reinterpret_cast<RdmaDevice*>(mark & ~kDeviceMark)->take_events();
     } else {
       reinterpret_cast<RdmaDevice*>(mark)->take_notifications();
     }

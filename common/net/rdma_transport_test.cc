@@ -126,6 +126,28 @@ TEST_F(RdmaTest, WakeEndsASleepFromOtherThreads) {
   waker.join();
 }
 
+// ---- devices -------------------------------------------------------------------------------------------------------
+
+TEST_F(RdmaTest, AListenerOfAllAddressesServesEveryDevice) {
+  const char* second = std::getenv("LOAM_RDMA_SECOND_ADDRESS");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  if (second == nullptr) {
+    GTEST_SKIP() << "needs an address of a second RDMA device, in LOAM_RDMA_SECOND_ADDRESS; make test-rdma has one";
+  }
+  Transport& server = add();
+  Transport& client = add();
+  served_.when_messages = [](Connection& connection, std::span<const Bytes> batch) { echo(connection, batch); };
+  const auto listener = server.listen({Scheme::kRdma, "0.0.0.0", 0}, served_);
+  ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+  const uint16_t port = (*listener)->address().port;
+  std::vector<Connection*> connections;
+  for (const std::string& host : {world_.listen_address(0).host, std::string(second)}) {
+    connections.push_back(&connect(client, {Scheme::kRdma, host, port}, owner_));
+  }
+  for (Connection* connection : connections) EXPECT_TRUE(connection->send(as_bytes("12345678")).ok());
+  EXPECT_TRUE(pump_until([&] { return owner_.messages.size() == 2; }));
+  EXPECT_EQ(served_.connections.size(), 2u);
+}
+
 // ---- queues ---------------------------------------------------------------------------------------------------------
 
 TEST_F(RdmaTest, ManyPeersFloodASleepingServerAndNoneMeetsAFullReceiver) {

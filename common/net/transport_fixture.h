@@ -90,7 +90,7 @@ class RdmaWorld {
     EXPECT_TRUE(transport.ok()) << transport.status().to_string();
     return std::move(transport).value();
   }
-  Address listen_address(size_t) const { return *Address::parse("rdma://" + std::string(host()) + ":0"); }
+  Address listen_address(size_t) const { return {Scheme::kRdma, host(), 0}; }
   static constexpr Scheme kScheme = Scheme::kRdma;
   /// Soft-RoCE may take 10 ms for a message.
   static constexpr int kQuietTurns = 400;
