@@ -32,6 +32,10 @@ class ErrorsTest(unittest.TestCase):
         ("$PROBE ping rdma://10.77.0.1:7401 1", 3,
          "cannot connect to rdma://10.77.0.1:7401: connection refused; does the server run, and listen there?"),
         ("$PROBE ping rdma://127.0.0.1:7401 1", 3, "cannot connect to rdma://127.0.0.1:7401: "),
+        ("$PROBE serve rdma://10.77.0.1:7402 > /tmp/said 2>&1 & until grep -q listening /tmp/said; do :; done;"
+         " ip link set rdma0 down; until grep -q 'is down' /tmp/said; do :; done;"
+         " ip link set rdma0 up; until grep -q 'is up' /tmp/said; do :; done; kill %1; wait %1; cat /tmp/said", 0,
+         "RDMA device rxe0: port 1 is down; its connections end if it does not come back soon"),
         ("$PROBE serve rdma://192.0.2.1:7401", 1, "192.0.2.1 is no address of an RDMA device of this host"),
         ("rping -s -a 10.77.0.1 -p 7500 -C 1 > /dev/null 2>&1 & until $PROBE ping rdma://10.77.0.1:7500 1 > /tmp/said;"
          " grep -v refused /tmp/said; do :; done; false", 1, "the peer does not speak Loam's protocol; is the port right?"),
@@ -40,7 +44,7 @@ class ErrorsTest(unittest.TestCase):
          " 64 KiB: raise it with 'ulimit -l unlimited'"),
         ("LOAM_MODULE_DIR=/nowhere $PROBE serve rdma://10.77.0.1:7402", 1,
          "rdma:// needs the module loam-rdma.so, which is not in /nowhere"),
-        ("rdma link delete rxe0; $PROBE serve rdma://10.77.0.1:7402", 1,
+        ("rdma link delete rxe0; rdma link delete rxe1; $PROBE serve rdma://10.77.0.1:7402", 1,
          "there is no RDMA device: 'rdma link' shows those that are there"),
         ("rm -f /usr/lib/*/librdmacm.so.1*; $PROBE serve rdma://10.77.0.1:7402", 1,
          "librdmacm.so.1: cannot open shared object file: No such file or directory; install the Debian packages"

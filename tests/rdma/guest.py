@@ -6,9 +6,10 @@
     tests/rdma/guest.py prepare        only fetches what is needed
 
 The guest sees this machine's files, read-only below a layer in its own memory: what the command writes is gone at the end,
-but for the folder given with --results. It runs as root with an RDMA device rxe0, addresses 10.77.0.1 and 10.77.0.2. Output
-comes as it is written; the exit code is the command's, 124 if it ran into the time limit, 125 if the guest died or did not
-get so far, 77 if there can be none on this machine. Needs no privileges and no KVM.
+but for the folder given with --results. It runs as root with two RDMA devices: rxe0, addresses 10.77.0.1, 10.77.0.2 and
+fd77:0::1, and rxe1, 10.77.1.1 and fd77:1::1. Output comes as it is written; the exit code is the command's, 124 if it ran
+into the time limit, 125 if the guest died or did not get so far, 77 if there can be none on this machine. Needs no
+privileges and no KVM.
 """
 
 import argparse
@@ -39,14 +40,17 @@ TIMED_OUT, DIED, SKIPPED = 124, 125, 77
 # From QEMU's start to the command's: 6 s on an idle machine, and others may be busy.
 BOOT_TIMEOUT_S = 120
 QEMU = "qemu-system-x86_64"
-# Addresses of the device of a single guest; the second is for tests that need a peer with another one.
+# Addresses of the devices of a single guest; the second of rxe0 is for tests that need a peer with another one.
 NETWORK = """set -e
 ip link set lo up
-ip link add rdma0 type dummy
-ip link set rdma0 mtu 4200 up
-ip addr add 10.77.0.1/24 dev rdma0
+for number in 0 1; do
+  ip link add rdma$number type dummy
+  ip link set rdma$number mtu 4200 up
+  ip addr add 10.77.$number.1/24 dev rdma$number
+  ip addr add fd77:$number::1/64 dev rdma$number nodad
+  rdma link add rxe$number type rxe netdev rdma$number
+done
 ip addr add 10.77.0.2/24 dev rdma0
-rdma link add rxe0 type rxe netdev rdma0
 """
 
 

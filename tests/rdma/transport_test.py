@@ -17,6 +17,8 @@ ROUNDS = int(os.environ.get("LOAM_RDMA_ROUNDS", "2"))
 # The device's own counters of messages that met no receive buffer, and of retries.
 SCRIPT = """{program} --gtest_filter='*/rdma.*:RdmaTest.*' --gtest_brief=1 --gtest_repeat={rounds} --gtest_shuffle
 code=$?
+LOAM_RDMA_ADDRESS=fd77:0::1 {program} --gtest_filter='TransportTest/rdma.Echoes*:RegionTest/rdma.OneSided*' > /tmp/over_ipv6 || code=1
+grep PASSED /tmp/over_ipv6 | sed 's/PASSED/over IPv6/' || cat /tmp/over_ipv6
 cd /sys/class/infiniband/rxe0/ports/1/hw_counters
 for name in rcvd_rnr_err send_rnr_err retry_rnr_exceeded_err rdma_sends; do echo "counter $name $(cat $name)"; done
 exit $code
@@ -25,7 +27,8 @@ exit $code
 
 class TransportTest(unittest.TestCase):
     def test_the_suite_passes_and_no_message_meets_a_full_receiver(self):
-        environment = {"LOAM_RDMA_ADDRESS": "10.77.0.1", "LOAM_MODULE_DIR": os.path.dirname(MODULE)}
+        environment = {"LOAM_RDMA_ADDRESS": "10.77.0.1", "LOAM_RDMA_SECOND_ADDRESS": "10.77.1.1",
+                       "LOAM_MODULE_DIR": os.path.dirname(MODULE)}
         code, output = guest.shell(SCRIPT.format(program=PROGRAM, rounds=ROUNDS), timeout_s=60 + 60 * ROUNDS,
                                    environment=environment)
         self.assertEqual(code, 0, output)
@@ -33,6 +36,7 @@ class TransportTest(unittest.TestCase):
         self.assertEqual(len(passed), ROUNDS, output)
         self.assertGreaterEqual(min(map(int, passed)), 32, output)
         self.assertNotIn("SKIPPED", output)
+        self.assertIn("over IPv6  ] 2 tests", output)
         counters = {name: int(value) for name, value in re.findall(r"counter (\w+) (\d+)", output)}
         self.assertGreater(counters.pop("rdma_sends"), 1000, "the device was not used")
         self.assertEqual(set(counters.values()), {0}, f"credits keep receivers from running dry: {counters}")
