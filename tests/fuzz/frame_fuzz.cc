@@ -71,7 +71,7 @@ class BufferLink final : public Link {
 
 class BufferTransport final : public TransportBase {
  public:
-  BufferTransport() : TransportBase(small_limits()) {}
+  BufferTransport() : TransportBase(Scheme::kSim, small_limits()) {}
   ~BufferTransport() override { drop_links(); }
 
   BufferLink& open(Handler& handler) {
