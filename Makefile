@@ -61,8 +61,8 @@ RDMA_GUEST = tests/rdma/guest.py run --timeout 1800 --memory 3072 --
 # In guests with Soft-RoCE under QEMU; skipped, with the reason, where there can be none: tests/rdma.
 test-rdma: setup ## all that runs over InfiniBand verbs, in emulated guests (no RDMA device is needed)
 	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target net_test loam-rdma loam-net-probe loam-commit-manager loam-storage-node \
-	  loam loam-workload loam-bench
+	cmake --build --preset dev -j $(JOBS) --target net_test rdma_access_test loam-rdma loam-net-probe loam-commit-manager \
+	  loam-storage-node loam loam-workload loam-bench
 	ctest --test-dir build/dev --timeout 600 --output-on-failure --no-tests=error -L '^rdma$$' $(CTEST_FLAGS)
 	$(RDMA_GUEST) build/dev/bin/loam-bench rdma --quick --host 10.77.0.1 || test $$? -eq 77
 

@@ -48,9 +48,6 @@ Status completion_failed(ibv_wc_status status, const Address& peer) {
       break;
     case IBV_WC_REM_ACCESS_ERR:
       return {StatusCode::kMalformed, message + "a write to memory that the peer does not offer"};
-    case IBV_WC_WR_FLUSH_ERR:
-      message += "the peer is gone";
-      break;
     default:
       message += std::string("work completion with '") + ibv_wc_status_str(status) + "'";
       break;

@@ -428,6 +428,8 @@ void RdmaPath::close() {
 }
 
 void RdmaPath::give_up(ibv_wc_status status) {
+  // Nothing of this side's has failed before: the peer ended the queue pair.
+  if (status == IBV_WC_WR_FLUSH_ERR) return tell(end_of_peer());
   close();
   if (link_ != nullptr) link_->broke(completion_failed(status, link_->peer()));
 }

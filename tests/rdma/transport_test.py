@@ -1,6 +1,7 @@
 """The suite that every transport passes, over verbs: Soft-RoCE in a guest.
 
-    python3 tests/rdma/transport_test.py build/dev/common/net/net_test build/dev/lib/loam/loam-rdma.so
+    python3 tests/rdma/transport_test.py build/dev/common/net/net_test build/dev/common/net/rdma_access_test \
+        build/dev/lib/loam/loam-rdma.so
 """
 
 import os
@@ -12,13 +13,15 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import guest  # noqa: E402
 
-PROGRAM, MODULE = "", ""
+PROGRAM, ACCESS, MODULE = "", "", ""
 ROUNDS = int(os.environ.get("LOAM_RDMA_ROUNDS", "2"))
 # The device's own counters of messages that met no receive buffer, and of retries.
 SCRIPT = """{program} --gtest_filter='*/rdma.*:RdmaTest.*' --gtest_brief=1 --gtest_repeat={rounds} --gtest_shuffle
 code=$?
 LOAM_RDMA_ADDRESS=fd77:0::1 {program} --gtest_filter='TransportTest/rdma.Echoes*:RegionTest/rdma.OneSided*' > /tmp/over_ipv6 || code=1
 grep PASSED /tmp/over_ipv6 | sed 's/PASSED/over IPv6/' || cat /tmp/over_ipv6
+{access} --gtest_brief=1 > /tmp/access || code=1
+grep PASSED /tmp/access | sed 's/PASSED/attacked/' || cat /tmp/access
 cd /sys/class/infiniband/rxe0/ports/1/hw_counters
 for name in rcvd_rnr_err send_rnr_err retry_rnr_exceeded_err rdma_sends; do echo "counter $name $(cat $name)"; done
 exit $code
@@ -29,7 +32,7 @@ class TransportTest(unittest.TestCase):
     def test_the_suite_passes_and_no_message_meets_a_full_receiver(self):
         environment = {"LOAM_RDMA_ADDRESS": "10.77.0.1", "LOAM_RDMA_SECOND_ADDRESS": "10.77.1.1",
                        "LOAM_MODULE_DIR": os.path.dirname(MODULE)}
-        code, output = guest.shell(SCRIPT.format(program=PROGRAM, rounds=ROUNDS), timeout_s=60 + 60 * ROUNDS,
+        code, output = guest.shell(SCRIPT.format(program=PROGRAM, access=ACCESS, rounds=ROUNDS), timeout_s=60 + 60 * ROUNDS,
                                    environment=environment)
         self.assertEqual(code, 0, output)
         passed = re.findall(r"PASSED  \] (\d+) tests", output)
@@ -37,11 +40,12 @@ class TransportTest(unittest.TestCase):
         self.assertGreaterEqual(min(map(int, passed)), 32, output)
         self.assertNotIn("SKIPPED", output)
         self.assertIn("over IPv6  ] 2 tests", output)
+        self.assertIn("attacked  ] 2 tests", output)
         counters = {name: int(value) for name, value in re.findall(r"counter (\w+) (\d+)", output)}
         self.assertGreater(counters.pop("rdma_sends"), 1000, "the device was not used")
         self.assertEqual(set(counters.values()), {0}, f"credits keep receivers from running dry: {counters}")
 
 
 if __name__ == "__main__":
-    PROGRAM, MODULE = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:3])
-    guest.unittest_main(sys.argv[3:])
+    PROGRAM, ACCESS, MODULE = (str(pathlib.Path(path).resolve()) for path in sys.argv[1:4])
+    guest.unittest_main(sys.argv[4:])
