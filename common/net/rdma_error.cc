@@ -43,6 +43,9 @@ Status completion_failed(ibv_wc_status status, const Address& peer) {
           "the peer acknowledges nothing (retries exhausted); is it alive, does the link carry frames of the"
           " port's MTU, and is the GID right?";
       break;
+    case IBV_WC_LOC_QP_OP_ERR:
+      message += "the device can no longer send; is the address that it was opened under, and so its GID, still there?";
+      break;
     case IBV_WC_RNR_RETRY_EXC_ERR:
       message += "the peer posts no receives";
       break;

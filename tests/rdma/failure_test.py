@@ -36,6 +36,10 @@ class ErrorsTest(unittest.TestCase):
          " ip link set rdma0 down; until grep -q 'is down' /tmp/said; do :; done;"
          " ip link set rdma0 up; until grep -q 'is up' /tmp/said; do :; done; kill %1; wait %1; cat /tmp/said", 0,
          "RDMA device rxe0: port 1 is down; its connections end if it does not come back soon"),
+        ("$PROBE serve rdma://10.77.1.1:7403 > /tmp/said & until grep -q listening /tmp/said; do :; done;"
+         " $PROBE ping rdma://10.77.1.1:7403 30 > /tmp/pinged & until grep -q 'answered [1-9]' /tmp/pinged; do :; done;"
+         " ip address delete 10.77.1.1/24 dev rdma1; wait %2; code=$?; cat /tmp/pinged; kill %1; (exit $code)", 3,
+         "is the address that it was opened under, and so its GID, still there?"),
         ("$PROBE serve rdma://192.0.2.1:7401", 1, "192.0.2.1 is no address of an RDMA device of this host"),
         ("rping -s -a 10.77.0.1 -p 7500 -C 1 > /dev/null 2>&1 & until $PROBE ping rdma://10.77.0.1:7500 1 > /tmp/said;"
          " grep -v refused /tmp/said; do :; done; false", 1, "the peer does not speak Loam's protocol; is the port right?"),
