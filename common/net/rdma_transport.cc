@@ -370,15 +370,16 @@ size_t RdmaTransport::poll(uint64_t timeout_ns) {
   counters_.polls.add(1);
   size_t events = attend_links();
   attend_paths();
-  if (waiter_.take_wake() || wants_attention() || events > 0) timeout_ns = 0;
+  bool woken = waiter_.take_wake();
+  if (woken || wants_attention() || events > 0) timeout_ns = 0;
   timeout_ns = std::min(timeout_ns, check_handshakes());
   if (wants_attention()) timeout_ns = 0;  // the end of a handshake that came to nothing is told now
   if (!lingering_.empty()) timeout_ns = std::min(timeout_ns, kSweepNs);
   if (link_count() > 0) timeout_ns = std::min(timeout_ns, probe_interval_ns());
 
   events += static_cast<size_t>(std::max(wait(timeout_ns), 0));
-  if (timeout_ns > 0) waiter_.take_wake();  // this poll has returned for it
-  events += take_handed();
+  if (timeout_ns > 0) woken |= waiter_.take_wake();  // this poll has returned for it
+  if (woken) events += take_handed();
   events += attend_links();
   attend_paths();
   sweep();
