@@ -164,13 +164,14 @@ int TcpTransport::wait(uint64_t timeout_ns) {
 size_t TcpTransport::poll(uint64_t timeout_ns) {
   counters_.polls.add(1);
   size_t events = attend_links();
-  if (waiter_.take_wake() || wants_attention() || events > 0) timeout_ns = 0;
+  bool woken = waiter_.take_wake();
+  if (woken || wants_attention() || events > 0) timeout_ns = 0;
   timeout_ns = std::min(timeout_ns, check_handshakes());
   if (wants_attention()) timeout_ns = 0;  // the end of a handshake that came to nothing is told now
   if (!lingering_.empty() || listen_again_ns_ != 0) timeout_ns = std::min(timeout_ns, kSweepNs);
 
   const int count = std::max(wait(timeout_ns), 0);
-  if (timeout_ns > 0) waiter_.take_wake();  // this poll has returned for it
+  if (timeout_ns > 0) woken |= waiter_.take_wake();  // this poll has returned for it
   for (int i = 0; i < count; ++i) {
     auto* source = static_cast<Source*>(events_[static_cast<size_t>(i)].data.ptr);
     switch (source->kind) {
@@ -187,7 +188,7 @@ size_t TcpTransport::poll(uint64_t timeout_ns) {
         break;
     }
   }
-  events += take_handed();
+  if (woken) events += take_handed();
   events += attend_links();
   sweep();
   if (events == 0) counters_.empty_polls.add(1);
