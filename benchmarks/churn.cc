@@ -174,6 +174,7 @@ class ChurnedNode::Session {
       const EpochGuard guard(thread_);
       execute(me_, {operations.data(), keys.size()});
     }
+    if (!options_.in_step) give_way(keys.size());
     for (size_t i = 0; i < keys.size(); ++i) {
       while (operations[i].code == StatusCode::kNoSpace) {  // as a client would: again, until there is room
         ++refused_;
@@ -182,6 +183,7 @@ class ChurnedNode::Session {
           publish();
           compact();
         } else {
+          give_way(1);
           sched_yield();
           publish_when_due(wall_ns());
         }
@@ -192,9 +194,18 @@ class ChurnedNode::Session {
     }
   }
 
+  /// As a network thread does after a batch.
+  void give_way(size_t writes) {
+    const uint64_t paced_ns = pace_.add(writes, pool_.fill(), share_.collecting());
+    if (paced_ns == 0) return;
+    paced_ns_ += paced_ns;
+    sleep_ns(paced_ns);
+  }
+
   void rewrite() {
     testing::Random random(options_.seed);
     const uint64_t start_ns = wall_ns();
+    paced_ns_ = 0;
     const uint64_t writer_from_ns = thread_cpu_ns();
     const uint64_t process_from_ns = process_cpu_ns();
     Windows by_cpu(result_.cpu_windows, writer_from_ns);
@@ -233,6 +244,7 @@ class ChurnedNode::Session {
     }
     const auto puts = static_cast<double>(options_.puts);
     const uint64_t writer_ns = thread_cpu_ns() - writer_from_ns;
+    result_.paced_share = static_cast<double>(paced_ns_) / static_cast<double>(wall_ns() - start_ns);
     result_.writer_ns = static_cast<double>(writer_ns) / puts;
     // The process has no other thread.
     result_.background_ns = static_cast<double>(process_cpu_ns() - process_from_ns - writer_ns) / puts;
@@ -329,7 +341,8 @@ class ChurnedNode::Session {
   storage::ThreadContext worker_;
   storage::Compactor compactor_;
   storage::Registry registry_;
-  storage::CompactionShare share_{{}};  // the writing thread has a core of its own
+  storage::CompactionShare share_{{}};  // the writing thread has a core of its own, and only waits for memory
+  storage::WritePace pace_{share_.watermark()};
   storage::BackgroundThread background_;
   std::shared_ptr<storage::Table> table_;
   ChurnResult result_;
@@ -338,11 +351,13 @@ class ChurnedNode::Session {
   uint64_t publications_ = 0;
   uint64_t published_ns_ = 0;
   size_t refused_ = 0;
+  uint64_t paced_ns_ = 0;
 };
 
-ChurnedNode::ChurnedNode(size_t memory_bytes, bool huge_pages)
-    : pool_([memory_bytes, huge_pages] {
-        auto pool = PagePool::create({.limit_bytes = memory_bytes, .huge_pages = huge_pages});
+ChurnedNode::ChurnedNode(size_t memory_bytes, size_t page_bytes, bool huge_pages)
+    : pool_([=] {
+        auto pool =
+            PagePool::create({.limit_bytes = memory_bytes, .page_size_bytes = page_bytes, .huge_pages = huge_pages});
         LOAM_CHECK(pool.ok(), std::string(pool.status().message()).c_str());
         return std::move(pool).value();
       }()) {}

@@ -14,6 +14,7 @@
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/server/background_thread.h"
+#include "storage-node/src/server/write_pace.h"
 #include "storage-node/src/version/batch.h"
 
 namespace loam::bench {
@@ -67,8 +68,9 @@ struct ChurnResult {
   double mean_log_bytes = 0;   ///< of entries in listed pages, over the second half of the run
   size_t versions_at_end = 0;  ///< live entries of churned keys in listed pages
   size_t churned_keys = 0;
-  size_t refused = 0;     ///< puts that got kNoSpace and were tried again
-  size_t most_frees = 0;  ///< objects freed at the end of one guard of the writing thread
+  double paced_share = 0;  ///< of the rewriting: the thread slept because compaction was behind
+  size_t refused = 0;      ///< puts that got kNoSpace and were tried again
+  size_t most_frees = 0;   ///< objects freed at the end of one guard of the writing thread
   storage::CompactorStatistics compactor;
   uint64_t inline_zeroed_bytes = 0;
   double writer_ns = 0;      ///< CPU time of the writing thread, a put
@@ -80,7 +82,7 @@ struct ChurnResult {
 /// core where there is one. Owner and thread: the suite.
 class ChurnedNode {
  public:
-  explicit ChurnedNode(size_t memory_bytes, bool huge_pages = true);
+  ChurnedNode(size_t memory_bytes, size_t page_bytes, bool huge_pages = true);
   ~ChurnedNode();
 
   /// Loads `records` into a new table, rewrites them, and compares every record with what was written last. The table

@@ -14,7 +14,7 @@ namespace loam::bench {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-/// Room for index arrays, head pages and reserves of a pool besides its entries.
+/// Room for index arrays, head pages and reserves of a pool that nothing is collected in, besides its entries.
 constexpr size_t kBesideBytes = 128 * kMiB;
 
 Samples speeds(const std::vector<Window>& windows) {
@@ -38,9 +38,12 @@ class GcSuite final : public Suite {
         ->check(CLI::Range(0, 50'000'000));
     app.add_option("--puts", puts_, "of one turn; 0: six for each rewritten record with --quick, else ten")
         ->check(CLI::Range(0, 1'000'000'000));
-    app.add_option("--memory", memory_, "of the collected table's pool over its entries")
+    app.add_option("--memory", memory_, "all of the collected table's pool, over its live entries")
         ->capture_default_str()
-        ->check(CLI::Range(1.0, 10.0));
+        ->check(CLI::Range(1.3, 10.0));
+    app.add_option("--page-mib", page_mib_, "pages of the log, a power of two")
+        ->capture_default_str()
+        ->check(CLI::IsMember({1, 2, 4, 8}));
     app.add_option("--only", only_, "one part of the suite: windows, effort, tail, frees, snapshot or factors")
         ->check(CLI::IsMember({"windows", "effort", "tail", "frees", "snapshot", "factors"}));
     app.add_option("--series", series_, "write the windows of every turn into this file, as CSV");
@@ -63,14 +66,15 @@ class GcSuite final : public Suite {
   static size_t with_index(size_t entries) {
     return static_cast<size_t>(static_cast<double>(entries * (ChurnedNode::kEntryBytes + 48)) / 0.88) + kBesideBytes;
   }
+  size_t page_bytes() const { return page_mib_ * kMiB; }
   size_t small_memory(size_t records) const {
-    return static_cast<size_t>(memory_ * static_cast<double>(records * ChurnedNode::kEntryBytes)) + kBesideBytes;
+    return static_cast<size_t>(memory_ * static_cast<double>(records * ChurnedNode::kEntryBytes));
   }
 
   /// Throughput by windows, and the peak of memory.
   void windows(Run& run) {
-    ChurnedNode small(small_memory(records_));
-    ChurnedNode large(with_index(records_ + puts_));
+    ChurnedNode small(small_memory(records_), page_bytes());
+    ChurnedNode large(with_index(records_ + puts_), page_bytes());
     ChurnOptions churn;
     churn.records = records_;
     churn.puts = puts_;
@@ -109,9 +113,11 @@ class GcSuite final : public Suite {
                                       {"puts", puts_},
                                       {"row_bytes", sizeof(ChurnRow)},
                                       {"entry_bytes", ChurnedNode::kEntryBytes},
-                                      {"memory_over_entries", memory_},
+                                      {"memory_over_live", memory_},
+                                      {"page_mib", page_mib_},
                                       {"windows_a_turn", with.back().cpu_windows.size()},
                                       {"refused", refused},
+                                      {"paced_share", with.back().paced_share},
                                       {"zeroed_inline_bytes", zeroed},
                                       {"moved_bytes", with.back().compactor.bytes_moved},
                                       {"cores", usable_cores()}};
@@ -154,12 +160,15 @@ class GcSuite final : public Suite {
     churn.seed = run.seed;
     const auto live = static_cast<double>(churn.records * ChurnedNode::kEntryBytes);
     for (const double over_live : {1.6, 2.0}) {
-      ChurnedNode node(static_cast<size_t>(over_live * live));
+      ChurnedNode node(static_cast<size_t>(over_live * live), page_bytes());
       const ChurnResult result = node.run(churn);
-      const nlohmann::ordered_json options = {
-          {"records", churn.records},  {"rewritten", churn.records / 2},
-          {"puts", churn.puts},        {"memory_over_live", over_live},
-          {"refused", result.refused}, {"pages_rewritten", result.compactor.pages_rewritten}};
+      const nlohmann::ordered_json options = {{"records", churn.records},
+                                              {"rewritten", churn.records / 2},
+                                              {"puts", churn.puts},
+                                              {"memory_over_live", over_live},
+                                              {"page_mib", page_mib_},
+                                              {"refused", result.refused},
+                                              {"pages_rewritten", result.compactor.pages_rewritten}};
       const auto moved = static_cast<double>(result.compactor.entries_moved) / static_cast<double>(churn.puts);
       run.report.add("gc.moved_per_put", {{moved}}, "entries", Better::kLower, options);
       run.report.add("gc.kept_up_peak_over_live", {{static_cast<double>(result.peak_bytes) / live}}, "ratio",
@@ -168,7 +177,7 @@ class GcSuite final : public Suite {
   }
 
   /// The slowest of single puts into a table of 10,000 keys.
-  static void tail(Run& run) {
+  void tail(Run& run) const {
     ChurnOptions churn;
     churn.records = 10'000;
     churn.one_of = 1;
@@ -177,8 +186,8 @@ class GcSuite final : public Suite {
     churn.time_puts = true;
     churn.seed = run.seed;
     constexpr size_t kSmall = 256 * kMiB;
-    ChurnedNode small(kSmall);
-    ChurnedNode large(with_index(churn.records + churn.puts));
+    ChurnedNode small(kSmall, page_bytes());
+    ChurnedNode large(with_index(churn.records + churn.puts), page_bytes());
     struct Tails {
       Samples p50, p99, p9999, most;
     };
@@ -220,13 +229,13 @@ class GcSuite final : public Suite {
   }
 
   /// Objects freed inside one request: a table that grows from its first index on, then is rewritten.
-  static void frees(Run& run) {
+  void frees(Run& run) const {
     ChurnOptions churn;
     churn.records = 500'000;
     churn.puts = 1'000'000;
     churn.batch = 1;
     churn.seed = run.seed;
-    ChurnedNode node(512 * kMiB);
+    ChurnedNode node(512 * kMiB, page_bytes());
     Samples most;
     for (size_t turn = 0; turn < run.turns; ++turn)
       most.values.push_back(static_cast<double>(node.run(churn).most_frees));
@@ -241,7 +250,7 @@ class GcSuite final : public Suite {
     churn.puts = churn.records / 2 * 10;
     churn.long_snapshot = true;
     churn.seed = run.seed;
-    ChurnedNode node(3 * small_memory(churn.records) / 2);
+    ChurnedNode node(4 * small_memory(churn.records) / 3, page_bytes());
     const size_t half = churn.records / 2;
     const auto unchurned = static_cast<double>(half);
     Samples kept, at_end;
@@ -263,14 +272,14 @@ class GcSuite final : public Suite {
   }
 
   /// Each mechanism off against all of them on, in turns.
-  static void factors(Run& run) {
+  void factors(Run& run) const {
     ChurnOptions churn;
     churn.records = run.quick ? 300'000 : 2'000'000;
     churn.puts = 3 * churn.records;
     churn.seed = run.seed;
     const size_t memory = with_index(churn.records + churn.puts);
-    ChurnedNode node(memory);
-    ChurnedNode small_pages(memory, false);
+    ChurnedNode node(memory, page_bytes());
+    ChurnedNode small_pages(memory, page_bytes(), false);
     Samples peaks[2];
     const auto speed = [&](ChurnedNode& on, size_t batch, bool compaction, Samples* peak) {
       return [&, batch, compaction, peak] {
@@ -311,7 +320,8 @@ class GcSuite final : public Suite {
 
   size_t records_ = 0;
   size_t puts_ = 0;
-  double memory_ = 2;
+  double memory_ = 1.6;
+  size_t page_mib_ = 2;
   std::string only_;
   std::string series_;
 };

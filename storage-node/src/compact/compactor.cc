@@ -65,6 +65,10 @@ bool Compactor::waits() const {
   return waiting_ != nullptr || std::ranges::any_of(tables_, [](const auto& table) { return table->waits(); });
 }
 
+bool Compactor::collecting() const {
+  return std::ranges::any_of(tables_, [](const auto& table) { return table->phase() != TableCompactor::Phase::kIdle; });
+}
+
 bool Compactor::free_memory() {
   bool freed = false;
   for (const auto& table : tables_) freed |= table->free_retired(epochs_);

@@ -101,6 +101,9 @@ class Compactor {
   /// something though nothing new comes. Otherwise only garbage, a publication or a dropped table makes work.
   bool waits() const;
 
+  /// For the stepping thread: garbage is being collected. While that is so and memory runs short, writers are faster.
+  bool collecting() const;
+
   CompactorStatistics statistics() const;
 
  private:

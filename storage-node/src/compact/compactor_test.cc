@@ -478,6 +478,8 @@ TEST_F(PageChoiceTest, TheMoreRoomThereIsTheMoreGarbageMakesAPageWorthIt) {
   EXPECT_FALSE(chooses(0)) << "the table has less than a quarter";
   spoil_one_of(10);
   EXPECT_FALSE(chooses(0.01)) << "no page is half garbage";
+  spoil_one_of(13);
+  EXPECT_FALSE(chooses(0.7)) << "there is still room to wait in";
   spoil_one_of(11);
   EXPECT_TRUE(chooses(1)) << "for want of better";
 }

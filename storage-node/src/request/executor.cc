@@ -488,12 +488,11 @@ void Executor::execute_pending(Peer& peer) {
   if (requests_used_ == 0) return;
   execute(thread_, operations_, execution_);
   ExecutorCounters::add(counters_.operations, operations_.size());
+  ExecutorCounters::add(counters_.appends, static_cast<uint64_t>(std::ranges::count_if(operations_, appends)));
   for (size_t i = 0; i < requests_used_; ++i) answer(peer, requests_[i]);
   operations_.clear();
   slots_.clear();
-  requests_used_ = 0;
-  snapshots_used_ = 0;
-  projections_used_ = 0;
+  requests_used_ = snapshots_used_ = projections_used_ = 0;
 }
 
 void Executor::answer(Peer& peer, Request& request) {

@@ -30,6 +30,8 @@ inline constexpr size_t kMaxReplyRowBytes = size_t{4} << 20;
 struct ExecutorCounters {
   Env::Atomic<uint64_t> batches{0};
   Env::Atomic<uint64_t> operations{0};
+  Env::Atomic<uint64_t> appends{
+      0};  ///< of the operations: writes that normal writes' memory is taken for, refused or not
   Env::Atomic<uint64_t> malformed{0};
   Env::Atomic<uint64_t> fenced{0};  ///< requests refused because their session has ended
   Env::Atomic<uint64_t> refused{

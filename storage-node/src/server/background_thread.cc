@@ -54,7 +54,9 @@ void BackgroundThread::loop() {
   double fill = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {  // relaxed: see stop()
     const uint64_t from_ns = thread_cpu_ns();
-    if (step(context)) {
+    const bool worked = step(context);
+    share_.collects(compactor_.collecting());
+    if (worked) {
       share_.worked(Env::now_ns(), thread_cpu_ns() - from_ns, pool_.fill());
       pause_ns = kEpochPauseNs;
       continue;

@@ -58,9 +58,16 @@ class CompactionShare {
     done_ns_.store(0, std::memory_order_relaxed);  // relaxed: as in worked()
     since_ns_.store(until_ns, std::memory_order_relaxed);
   }
+  /// Whether there is garbage that it works on.
+  void collects(bool collecting) {
+    if (collecting == this->collecting()) return;
+    collecting_.store(collecting, std::memory_order_relaxed);  // relaxed: as in worked()
+  }
 
   // ---- network threads -------------------------------------------------------------------------------------------
 
+  double watermark() const { return options_.watermark; }
+  bool collecting() const { return collecting_.load(std::memory_order_relaxed); }  // relaxed: as in worked()
   bool owes(double fill) const { return options_.share > 0 && fill > options_.watermark; }
   /// How long network thread `number` shall sleep now, 0 if not at all. Between batches, answers sent.
   uint64_t owed_ns(size_t number, double fill, uint64_t now_ns) const {
@@ -78,6 +85,7 @@ class CompactionShare {
   // Written by the background thread, read by network threads.
   Env::Atomic<uint64_t> since_ns_{UINT64_MAX};  // it wants to run since then, and `done_ns_` is what it got
   Env::Atomic<uint64_t> done_ns_{0};
+  Env::Atomic<bool> collecting_{false};
 };
 
 }  // namespace loam::storage

@@ -80,7 +80,8 @@ NetworkThread::NetworkThread(size_t number, size_t threads, std::unique_ptr<net:
       epochs_(epochs),
       pool_(pool),
       share_(share),
-      execution_(execution) {}
+      execution_(execution),
+      pace_(share.watermark()) {}
 
 NetworkThread::~NetworkThread() { stop(); }
 
@@ -142,9 +143,12 @@ void NetworkThread::loop() {
 }
 
 void NetworkThread::give_way() {
+  const uint64_t appends = executor_owner_->counters().appends.load(std::memory_order_relaxed);  // relaxed: its own
+  const uint64_t fresh = appends - std::exchange(appends_seen_, appends);
   const double fill = pool_.fill();
-  if (!share_.owes(fill)) return;
-  const uint64_t owed_ns = share_.owed_ns(number_, fill, Env::now_ns());
+  if (fill <= share_.watermark()) return;
+  const uint64_t paced_ns = pace_.add(fresh, fill, share_.collecting());
+  const uint64_t owed_ns = std::max(paced_ns, share_.owed_ns(number_, fill, Env::now_ns()));
   if (owed_ns == 0) return;
   Env::probe("node.network.gave_way");
   gave_way_.fetch_add(1, std::memory_order_relaxed);  // a statistic

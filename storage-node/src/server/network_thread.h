@@ -17,6 +17,7 @@
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/request/session_table.h"
 #include "storage-node/src/server/compaction_share.h"
+#include "storage-node/src/server/write_pace.h"
 
 namespace loam::storage {
 
@@ -51,8 +52,8 @@ class PeerListener {
 };
 
 /// Role: polls the transport, and runs every batch of requests to completion; never blocks but in poll(), and when it
-/// gives way to the background thread while memory is short (compaction_share.h). Owner: the node. Life: run() starts
-/// its thread, stop() ends it. Threads: its own; post(), stop() and the counters from any.
+/// gives way to the background thread while memory is short (compaction_share.h, write_pace.h). Owner: the node. Life:
+/// run() starts its thread, stop() ends it. Threads: its own; post(), stop() and the counters from any.
 class NetworkThread : public net::Handler, public Outbox {
  public:
   /// `number` counts the node's network threads from 0 and is its writer number towards tables. `threads` is how many
@@ -112,6 +113,8 @@ class NetworkThread : public net::Handler, public Outbox {
   std::unordered_map<PeerId, std::unique_ptr<ConnectionPeer>> peers_;
   uint64_t peers_made_ = 0;
   std::vector<Outgoing> delivering_;
+  WritePace pace_;
+  uint64_t appends_seen_ = 0;
 
   // Written by its own thread, read by any.
   std::atomic<Executor*> executor_{nullptr};

@@ -29,6 +29,12 @@ class SlowClient : public net::Handler {
     connection.pause_receiving();
   }
   void resume() { connection_->resume_receiving(); }
+  template <wire::Message M>
+  void send(uint64_t sequence, const M& message) {
+    Buffer buffer;
+    wire::encode_message(message, sequence, buffer);
+    EXPECT_TRUE(connection_->send(buffer).ok());
+  }
   void on_messages(net::Connection&, std::span<const Bytes> messages) override { received += messages.size(); }
   void on_closed(net::Connection&, const Status& status) override { closed = status; }
 
@@ -92,6 +98,41 @@ TEST_F(NetworkThreadTest, ItGivesWayToABackgroundThreadThatIsOwedTime) {
     return thread.gave_way() > 3;
   }));
   pool->release(block, pool->page_size());
+}
+
+TEST_F(NetworkThreadTest, WritesAreSlowedWhileCompactionIsBehindAndMemoryShort) {
+  enter_service();
+  SlowClient client(address);
+  ASSERT_TRUE(client.poll_until([&] { return client.connected; }));
+  client.resume();
+  uint64_t sequence = 1;
+  client.send(sequence, wire::Attach{SessionId(1), 1, kIncarnation});
+  const Buffer hundred = row(100);
+  const auto write_a_thousand = [&] {
+    for (uint64_t batch = 0; batch < 10; ++batch) {
+      wire::Write write{TransactionId(11), Snapshot(Version(10)), {}};
+      for (uint64_t i = 0; i < 100; ++i) {
+        write.operations.push_back({wire::WriteKind::kInsert, {kAccounts, Key(sequence * 100 + i)}, hundred});
+      }
+      client.send(++sequence, write);
+    }
+    ASSERT_TRUE(client.poll_until([&] { return client.received == sequence; }));
+    // The thread gives way after the answers have left, and before it reads what comes then.
+    client.send(++sequence, wire::Read{Snapshot(Version(10)), {{kAccounts, Key(1)}}});
+    ASSERT_TRUE(client.poll_until([&] { return client.received == sequence; }));
+  };
+  share.collects(true);
+  write_a_thousand();
+  EXPECT_EQ(thread.gave_way(), 0u) << "there is room";
+  std::vector<std::byte*> blocks;
+  while (pool->fill() < 0.9) blocks.push_back(pool->allocate(pool->page_size(), Reserve::kWrite));
+  share.collects(false);
+  write_a_thousand();
+  EXPECT_EQ(thread.gave_way(), 0u) << "there is nothing to wait for";
+  share.collects(true);
+  write_a_thousand();
+  EXPECT_GT(thread.gave_way(), 0u);
+  for (std::byte* const block : blocks) pool->release(block, pool->page_size());
 }
 
 }  // namespace

@@ -50,6 +50,12 @@ struct PointOperation {
   Bytes result;                       ///< out: the row read; valid until the caller's epoch guard ends
 };
 
+/// Takes memory of the class of normal writes, which garbage collection has to bring again.
+inline bool appends(const PointOperation& op) {
+  return op.kind == PointKind::kInsert || op.kind == PointKind::kUpdate ||
+         (op.kind == PointKind::kPlainPut && !op.undo);
+}
+
 /// Executes the operations, group by group, in stages: the keys are hashed and their slots fetched; the slots are
 /// walked and the newest entries fetched; rows that will be read are fetched, and entries that will be written are
 /// appended; then each operation runs, in order, from the slot that was found, which is looked at once more. Outcomes
