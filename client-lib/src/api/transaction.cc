@@ -141,6 +141,13 @@ Status Transaction::Impl::commit() {
     leave();
     return session_->status();
   }
+  RecentWrites::Claim claim(engine_.recent_writes());
+  if (Status foreseen = claim.enter(id_, *snapshot_, writes_); !foreseen.ok()) {
+    engine_.counters().conflicts.add(1);
+    engine_.counters().foreseen_conflicts.add(1);
+    give_back();
+    return foreseen;
+  }
   auto changes = index_changes(index_user(), writes_);
   if (!changes.ok()) {
     give_back();
@@ -149,6 +156,7 @@ Status Transaction::Impl::commit() {
   Status status =
       CommitRun::commit(engine_, session_, {id_, session_->id(), snapshot_, engine_.catalog().catalog(), seen_by_all_},
                         std::move(writes_), std::move(changes).value());
+  claim.end(status.ok());
   leave();
   return status;
 }

@@ -240,6 +240,7 @@ ClientStatistics Engine::statistics() const {
   now.committed = counters_.committed.read();
   now.aborted = counters_.aborted.read();
   now.conflicts = counters_.conflicts.read();
+  now.foreseen_conflicts = counters_.foreseen_conflicts.read();
   now.retries = counters_.retries.read();
   now.unknown_outcomes = counters_.unknown_outcomes.read();
   now.resolved = counters_.resolved.read();

@@ -18,6 +18,7 @@
 #include "client-lib/src/driver/gate.h"
 #include "client-lib/src/driver/index_writer.h"
 #include "client-lib/src/driver/outcomes.h"
+#include "client-lib/src/driver/recent_writes.h"
 #include "client-lib/src/driver/session.h"
 #include "client-lib/src/driver/worker.h"
 #include "common/base/status.h"
@@ -105,6 +106,7 @@ class Engine final : private RoundHook {
   /// Of open transactions, and how many more may wait to begin.
   Gate& admission() { return admission_; }
   Outcomes& outcomes() { return outcomes_; }
+  RecentWrites& recent_writes() { return recent_writes_; }
   uint64_t random() { return random_(); }
   /// Commits under way, the clearing of their undo records included.
   void run_started() { runs_.add(); }
@@ -150,6 +152,7 @@ class Engine final : private RoundHook {
   uint64_t overloaded_until_ns_ = 0;
   Gate admission_;
   Outcomes outcomes_{*this};
+  RecentWrites recent_writes_;
   Gate clears_{kMaxClears};
   fiber::WaitGroup runs_;
   fiber::WaitGroup own_;

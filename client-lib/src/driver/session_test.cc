@@ -136,9 +136,12 @@ TEST_F(SessionTest, PausePointsComeInTheOrderOfTheProtocol) {
                                       "client.commit.writes_applied", "client.commit.marked", "client.commit.completed",
                                       "client.commit.cleared"}));
 
-  // Key 2 is written, key 1 is a conflict: the transaction began before the last update.
+  // Key 2 is written, key 1 is a conflict: the transaction began before the last update, which is another client's.
+  const std::unique_ptr<Client> other = Client::connect(cluster_.address()).value();
   auto old = client_->begin().value();
-  ASSERT_TRUE(update().ok());
+  const Status changed = other->run_transaction(
+      [&](Transaction& tx) { return tx.update(other->open_table("t").value(), Key(1), {Value::int64(6)}); });
+  ASSERT_TRUE(changed.ok()) << changed.to_string();
   static_cast<void>(passed.until("client.commit.cleared"));
   ASSERT_TRUE(old.update(*table_, Key(1), {Value::int64(9)}).ok());
   ASSERT_TRUE(old.insert(*table_, Key(2), {Value::int64(9)}).ok());
@@ -150,6 +153,22 @@ TEST_F(SessionTest, PausePointsComeInTheOrderOfTheProtocol) {
                                       "client.abort.reverted", "client.abort.completed", "client.abort.cleared"}));
 }
 #endif
+
+TEST_F(SessionTest, AConflictWithinTheClientIsFoundBeforeAnythingIsSent) {
+  prepare();
+  auto old = client_->begin().value();
+  ASSERT_TRUE(update().ok());
+  ASSERT_TRUE(all_cleared());
+  ASSERT_TRUE(old.update(*table_, Key(1), {Value::int64(9)}).ok());
+  ASSERT_TRUE(old.insert(*table_, Key(2), {Value::int64(9)}).ok());
+  at(Opcode::kPlainWrite, WriteKind::kInsert, Fate::kFence);  // the undo record's
+  EXPECT_EQ(old.commit().code(), StatusCode::kConflict);
+  EXPECT_EQ(client_->statistics().conflicts, 1u);
+  EXPECT_EQ(client_->statistics().foreseen_conflicts, 1u);
+  EXPECT_EQ(client_->statistics().fenced, 0u);
+  cluster_.set_script({});
+  EXPECT_TRUE(update().ok()) << "who sees the last write wins";
+}
 
 TEST_F(SessionTest, FencedAtAnyStepATransactionIsRolledBackAndTheClientGoesOn) {
   prepare();

@@ -8,10 +8,12 @@ namespace loam::client {
 /// Counts since the client connected. Taken without stopping the worker: each number is exact, their sum may be a
 /// moment apart.
 struct ClientStatistics {
-  uint64_t begun = 0;             ///< read-write transactions
-  uint64_t committed = 0;         ///< read-write transactions, those without a write included
-  uint64_t aborted = 0;           ///< by the application, a conflict or an error
-  uint64_t conflicts = 0;         ///< of the aborted: lost against another transaction
+  uint64_t begun = 0;      ///< read-write transactions
+  uint64_t committed = 0;  ///< read-write transactions, those without a write included
+  uint64_t aborted = 0;    ///< by the application, a conflict or an error
+  uint64_t conflicts = 0;  ///< of the aborted: lost against another transaction
+  /// Of the conflicts: with a transaction of this client, before anything was sent.
+  uint64_t foreseen_conflicts = 0;
   uint64_t retries = 0;           ///< attempts of run_transaction() after the first
   uint64_t unknown_outcomes = 0;  ///< commits whose outcome could not be told
   uint64_t resolved = 0;          ///< commits whose lost answer was resolved by R4

@@ -1,0 +1,78 @@
+// What this client's transactions write, and have just written: a commit that must lose is told so before it sends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "client-lib/src/core/write_buffer.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
+#include "common/fiber/wait.h"
+#include "common/snapshot/snapshot.h"
+#include "common/wire/storage.h"
+
+namespace loam::client {
+
+/// The last writers of records, as far as they are transactions of this client.
+///
+/// A storage node refuses a write over a version that the transaction does not see; until then its undo record and all
+/// its writes have travelled, and they are taken back. If the version is another transaction's of this client, the
+/// client knows it beforehand, and gives up for the price of an id. While the other one is still committing, it is not
+/// known whether it will have been in the way: it is waited for.
+///
+/// Records share a fixed number of places; who comes later takes the place. What is forgotten so is found by the
+/// storage node, as are the writes of other clients.
+///
+/// Invariant: a place without a claim names a version that is committed, so that every later snapshot sees it; a
+/// transaction is refused only if it would have been anyway.
+///
+/// Owner: the engine; outlives its claims. One thread, the worker's.
+class RecentWrites {
+ public:
+  class Claim;
+
+  RecentWrites() : places_(kPlaces) {}
+  RecentWrites(const RecentWrites&) = delete;
+  RecentWrites& operator=(const RecentWrites&) = delete;
+
+ private:
+  /// 160 KiB. A record is remembered for some thousand writes of others, far longer than a transaction lasts.
+  static constexpr size_t kPlaces = 4'096;
+
+  struct Place {
+    wire::RecordId record;
+    Version version;         // 0: nobody's
+    Claim* claim = nullptr;  // of the transaction that commits it
+  };
+
+  Place& place_of(const wire::RecordId& record);
+
+  std::vector<Place> places_;
+};
+
+/// What one transaction writes, while it commits. In its frame.
+class RecentWrites::Claim {
+ public:
+  explicit Claim(RecentWrites& recent) : recent_(recent) {}
+  ~Claim() { end(false); }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+
+  /// In a fiber; may suspend, until those that commit writes of the same records have ended: they have deadlines, and
+  /// wait for no claim themselves. Once. kConflict, naming the record: one of them has committed what `snapshot` does
+  /// not see, and nothing is claimed.
+  Status enter(TransactionId id, const Snapshot& snapshot, const WriteBuffer& writes);
+  /// The commit has ended. Not committed, or not known to be: others are judged by the storage node.
+  void end(bool committed);
+
+ private:
+  /// Those that are in the way of the writes: kConflict if they are committed already, or one that still commits.
+  Status look(const Snapshot& snapshot, const WriteBuffer& writes, Claim*& committing);
+
+  RecentWrites& recent_;
+  std::vector<Place*> places_;           // that name this claim, unless others have taken them since
+  std::vector<fiber::Event*> awaiting_;  // in the frames of the fibers that wait for its end
+};
+
+}  // namespace loam::client
