@@ -36,7 +36,7 @@ class NodeCache {
   };
   /// Beside the node's own bytes: its frame, and what the containers take.
   static constexpr size_t kOverheadBytes = 320;
-  static size_t weight(const Node& node) { return node.bytes() + kOverheadBytes; }
+  static size_t weight(const Node& node) { return node.memory_bytes() + kOverheadBytes; }
 
   const size_t limit_bytes_;
   size_t bytes_ = 0;

@@ -521,7 +521,7 @@ TEST(BdtreeKey, Refusals) {
   EXPECT_TRUE(keys.encode_text_prefix({{Value::int16(1), Value::text("\xc3")}}, out).ok()) << "half a character";
 }
 
-TEST(BdtreeKey, CompareIsTheOrderOfMemcmp) {
+TEST(BdtreeKey, CompareIsTheOrderOfMemcmpAndTheFirstSliceItsBeginning) {
   Random random(testing::test_seed(std::random_device()()));
   for (size_t a_size = 0; a_size <= 40; ++a_size) {
     for (size_t b_size = 0; b_size <= 40; ++b_size) {
@@ -535,6 +535,11 @@ TEST(BdtreeKey, CompareIsTheOrderOfMemcmp) {
         std::copy_n(a.get(), shared, b.get());
         ASSERT_EQ(sign(compare(as_bytes(a_text), as_bytes(b_text))), byte_order(a_text, b_text))
             << hex(a_text) << " " << hex(b_text);
+        std::string begin(a_text.substr(0, 8));
+        begin.resize(8, '\0');
+        uint64_t number = 0;
+        for (const char byte : begin) number = number << 8 | static_cast<uint8_t>(byte);
+        ASSERT_EQ(first_slice(as_bytes(a_text)), number) << hex(a_text);
       }
     }
   }

@@ -1,8 +1,10 @@
 #include "bdtree/src/node/node.h"
 
 #include <algorithm>
+#include <compare>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include <loam/bdtree/key.h>
 
@@ -16,6 +18,8 @@ constexpr uint8_t kFrozen = 2;
 constexpr size_t kHeaderBytes = 26;
 constexpr size_t kOffsetBytes = 2;
 constexpr size_t kChangeBytes = 5;
+/// Of the processor's cache.
+constexpr size_t kSlicesALine = 8;
 
 size_t common_prefix(std::string_view a, std::string_view b) {
   return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
@@ -43,6 +47,14 @@ void put_change(ByteWriter& out, std::string_view key, std::optional<std::string
   out.put(short_of(payload ? payload->size() : 0));
   out.put_raw(as_bytes(key));
   if (payload) out.put_raw(as_bytes(*payload));
+}
+
+/// Place of the first number that is not below. No jump depends on a comparison: half of them would be a surprise.
+size_t first_not_below(std::span<const uint64_t> rising, uint64_t wanted) {
+  const uint64_t* at = rising.data();
+  size_t n = rising.size();
+  for (; n > 1; n -= n / 2) at += at[n / 2 - 1] < wanted ? n / 2 : 0;
+  return static_cast<size_t>(at - rising.data()) + (n == 1 && *at < wanted ? 1 : 0);
 }
 
 Status malformed(TreeNodeId id, const char* what) {
@@ -131,8 +143,12 @@ Status Node::parse_base() {
     end = next;
   }
   if (end != stored_.base.size()) return malformed(id_, "bytes behind its end");
+  slices_.resize(count_);
   for (size_t i = 0; i < count_; ++i) {
-    if (i > 0 && suffix(i - 1) >= suffix(i)) return malformed(id_, "its keys do not rise");
+    slices_[i] = first_slice(as_bytes(suffix(i)));
+    const bool rises =
+        i == 0 || slices_[i - 1] < slices_[i] || (slices_[i - 1] == slices_[i] && suffix(i - 1) < suffix(i));
+    if (!rises) return malformed(id_, "its keys do not rise");
     if (!leaf() && base_payload(i).size() != sizeof(uint64_t)) return malformed(id_, "a child that is no number");
   }
   const auto key = [this](size_t i) { return std::string(prefix()).append(suffix(i)); };
@@ -162,6 +178,9 @@ Status Node::parse_delta() {
   return in.failed() ? malformed(id_, "its changes end early") : ok_status();
 }
 
+// As the base has it: the line is near the offsets'.
+std::string_view Node::prefix() const { return part(stored_.base, kHeaderBytes, prefix_bytes_); }
+
 std::string_view Node::key_of(const Change& change) const {
   return part(stored_.delta, change.key_at, change.key_bytes);
 }
@@ -176,6 +195,8 @@ size_t Node::first_change(std::string_view key) const {
       changes_.begin());
 }
 
+size_t Node::memory_bytes() const { return bytes() + slices_.size() * sizeof(uint64_t); }
+
 size_t Node::offset(size_t at) const { return read_u16(stored_.base, table_at_ + at * kOffsetBytes); }
 
 std::string_view Node::suffix(size_t at) const {
@@ -187,19 +208,25 @@ std::string_view Node::base_payload(size_t at) const {
 }
 
 std::pair<size_t, bool> Node::lower_bound(std::string_view key) const {
+  for (size_t i = 0; i < count_; i += kSlicesALine) __builtin_prefetch(&slices_[i]);  // one wait for all
   if (!key.starts_with(prefix())) return {key < prefix() ? 0 : count_, false};
   const std::string_view rest = key.substr(prefix_bytes_);
-  size_t from = 0;
-  for (size_t n = count_; n > 0;) {
+  const uint64_t wanted = first_slice(as_bytes(rest));
+  size_t from = first_not_below(slices_, wanted);
+  size_t same = 0;  // keys with this slice, hardly ever more than one: they are searched by themselves
+  while (from + same < count_ && slices_[from + same] == wanted) ++same;
+  for (size_t n = same; n > 0;) {
     const size_t half = n / 2;
-    if (compare(as_bytes(suffix(from + half)), as_bytes(rest)) < 0) {
+    const std::strong_ordering order = compare(as_bytes(suffix(from + half)), as_bytes(rest));
+    if (order == 0) return {from + half, true};
+    if (order < 0) {
       from += half + 1;
       n -= half + 1;
     } else {
       n = half;
     }
   }
-  return {from, from < count_ && suffix(from) == rest};
+  return {from, false};
 }
 
 std::optional<std::string_view> Node::find(std::string_view key) const {
@@ -222,14 +249,15 @@ std::optional<TreeNodeId> Node::child(const Seek& seek) const {
   size_t change = seek.last ? changes_.size() : first_change(seek.key);
   if (change < changes_.size() && may_be(key_of(changes_[change]))) ++change;
   while (change > 0 && !changes_[change - 1].put) --change;
-  size_t at = seek.last ? count_ : lower_bound(seek.key).first;
-  if (at < count_ && !seek.before && lower_bound(seek.key).second) ++at;
+  const auto [below, equal] = seek.last ? std::pair(count_, false) : lower_bound(seek.key);
   std::string_view payload;
-  for (; at > 0; --at) {
-    const std::string key = std::string(prefix()).append(suffix(at - 1));
-    if (change > 0 && key_of(changes_[change - 1]) >= key) break;
-    const size_t same = first_change(key);
-    if (same < changes_.size() && key_of(changes_[same]) == key) continue;  // taken away
+  for (size_t at = equal && !seek.before ? below + 1 : below; at > 0; --at) {
+    if (!changes_.empty()) {
+      const std::string key = std::string(prefix()).append(suffix(at - 1));
+      if (change > 0 && key_of(changes_[change - 1]) >= key) break;
+      const size_t same = first_change(key);
+      if (same < changes_.size() && key_of(changes_[same]) == key) continue;  // taken away
+    }
     payload = base_payload(at - 1);
     break;
   }

@@ -107,6 +107,8 @@ class Node {
   Bytes base() const { return stored_.base; }
   Bytes delta() const { return stored_.delta; }
   size_t bytes() const { return stored_.base.size() + stored_.delta.size(); }
+  /// What it takes of a client's memory.
+  size_t memory_bytes() const;
   /// What all keys of its base begin with, stored once.
   size_t prefix_bytes() const { return prefix_bytes_; }
   /// What its entries will take of the base when the delta's changes are in it.
@@ -146,7 +148,7 @@ class Node {
   Node() = default;
   Status parse_base();
   Status parse_delta();
-  std::string_view prefix() const { return std::string_view(frame_.low).substr(0, prefix_bytes_); }
+  std::string_view prefix() const;
   std::string_view key_of(const Change& change) const;
   std::string_view payload_of(const Change& change) const;
   /// The first change whose key is not below.
@@ -164,6 +166,8 @@ class Node {
   size_t count_ = 0;
   size_t prefix_bytes_ = 0;
   size_t table_at_ = 0;  // of the offsets in the base
+  /// first_slice() of each suffix: a search reads these few lines, and one key at its end. [Masstree 4.2]
+  std::vector<uint64_t> slices_;
   std::vector<Change> changes_;
 };
 

@@ -1,6 +1,7 @@
 #include "bdtree/src/node/node.h"
 
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -116,6 +117,32 @@ TEST(Node, ModelOfChanges) {
       const EntryList found = read.entries(from, to, limit);
       for (const EntryView& entry : found.views) some.emplace_back(entry.key, entry.payload);
       ASSERT_EQ(some, wanted) << "from " << from << " to " << to << ", " << limit;
+    }
+  }
+}
+
+// Few distinct bytes, zero among them, in short and long keys: many have the same first eight bytes behind what all
+// have in common, as those have that only end earlier or go on with zeros.
+TEST(Node, KeysWithEqualSlicesAreFoundByTheRest) {
+  Random random(testing::test_seed(1));
+  for (int round = 0; round < 200; ++round) {
+    const std::string alike(random.below(12), 'k');
+    const auto key = [&] {
+      std::string text = random.one_in(4) ? std::string() : alike;
+      for (uint64_t n = random.below(12); n > 0; --n) text.push_back(static_cast<char>(random.below(2)));
+      return text;
+    };
+    std::map<std::string, std::string> model;
+    for (uint64_t n = random.below(100); n > 0; --n) model[key()] = number(n);
+    Node node = make({.level = 1}, model);
+    for (int step = 0; step < 100; ++step) {
+      const std::string probe = key();
+      const auto known = model.find(probe);
+      ASSERT_EQ(node.find(probe), known == model.end() ? std::nullopt : std::optional<std::string_view>(known->second));
+      const auto above = model.upper_bound(probe);
+      const auto child = node.child(Seek::to(probe));
+      ASSERT_EQ(child ? std::optional(number(child->value)) : std::nullopt,
+                above == model.begin() ? std::nullopt : std::optional(std::prev(above)->second));
     }
   }
 }

@@ -116,6 +116,19 @@ std::strong_ordering compare_ends(const std::byte* a, const std::byte* b, size_t
 
 }  // namespace key_detail
 
+/// The first eight bytes of a key as a number in their order, as if zeros followed a shorter one: where the numbers of
+/// two keys differ, the keys are ordered as they are. Reads nothing outside of the bytes.
+inline uint64_t first_slice(Bytes key) {
+  using key_detail::slice;
+  const std::byte* p = key.data();
+  const size_t size = key.size();
+  const size_t unused = size < 8 ? 64 - 8 * size : 0;
+  if (size >= 8) return slice<uint64_t>(p);
+  if (size >= 4) return slice<uint32_t>(p) << 32 | slice<uint32_t>(p + size - 4) << unused;
+  if (size >= 2) return slice<uint16_t>(p) << 48 | slice<uint16_t>(p + size - 2) << unused;
+  return size == 1 ? slice<uint8_t>(p) << 56 : 0;
+}
+
 /// The order of keys: byte by byte, a prefix before what it begins; as memcmp, eight bytes at a time [Masstree 4.2].
 /// Inlined into the searches in nodes, where a call and memcmp's own dispatch cost more than the comparison. Reads
 /// nothing outside of the bytes: the last slice of a longer key begins inside of the slice before it.
