@@ -94,7 +94,8 @@ TEST_F(ProjectionTest, UpdateChangesTheNamedFields) {
 TEST_F(ProjectionTest, UpdatesOfDifferentFieldsConflictLikeAny) {
   const Table table = people();
   put(table, 1, row(10, "first"));
-  auto one = client_->begin().value();
+  const auto other_client = cluster_->client();  // a conflict within a client would be foreseen
+  auto one = other_client->begin().value();
   auto two = client_->begin().value();
   ASSERT_TRUE(one.update(table, Key(1), {{"balance", Value::int64(1)}}).ok());
   ASSERT_TRUE(two.update(table, Key(1), {{"note", Value::text("two")}}).ok());
@@ -107,11 +108,12 @@ TEST_F(ProjectionTest, AFailedCommitTakesUpdatesOfFieldsBack) {
   const Table table = people();
   for (uint64_t key = 0; key < 20; ++key) put(table, key, row(100, "kept"));
   auto late = client_->begin().value();
-  ASSERT_TRUE(client_->run_transaction([&](Transaction& tx) { return tx.remove(table, Key(13)); }).ok());
+  ASSERT_TRUE(cluster_->client()->run_transaction([&](Transaction& tx) { return tx.remove(table, Key(13)); }).ok());
   for (uint64_t key = 0; key < 20; ++key) {
     ASSERT_TRUE(late.update(table, Key(key), {{"balance", Value::int64(-1)}}).ok());
   }
   EXPECT_EQ(late.commit().code(), StatusCode::kConflict);
+  EXPECT_EQ(client_->statistics().foreseen_conflicts, 0u) << "nothing would be taken back";
   for (uint64_t key = 0; key < 20; ++key) {
     if (key == 13) continue;
     EXPECT_EQ(values(table, key), row(100, "kept"));
@@ -154,7 +156,7 @@ TEST_F(ProjectionTest, GetForUpdateOfSomeFieldsGuardsTheRecord) {
   put(table, 1, row(10, "first"));
   auto guard = client_->begin().value();
   EXPECT_EQ(guard.get_for_update(table.project({"balance"}).value(), Key(1))->int64(0), 10);
-  ASSERT_TRUE(client_
+  ASSERT_TRUE(cluster_->client()
                   ->run_transaction(
                       [&](Transaction& tx) { return tx.update(table, Key(1), {{"note", Value::text("changed")}}); })
                   .ok());

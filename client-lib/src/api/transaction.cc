@@ -136,13 +136,14 @@ Status Transaction::Impl::commit() {
     leave();
     return ok_status();
   }
-  if (!session_->status().ok()) {
+  RecentWrites::Claim claim(engine_.recent_writes());
+  const Status foreseen = session_->status().ok() ? claim.enter(id_, *snapshot_, writes_) : ok_status();
+  if (!session_->status().ok()) {  // now, or while others were waited for
     engine_.counters().aborted.add(1);
     leave();
     return session_->status();
   }
-  RecentWrites::Claim claim(engine_.recent_writes());
-  if (Status foreseen = claim.enter(id_, *snapshot_, writes_); !foreseen.ok()) {
+  if (!foreseen.ok()) {
     engine_.counters().conflicts.add(1);
     engine_.counters().foreseen_conflicts.add(1);
     give_back();

@@ -1,6 +1,10 @@
 #include "client-lib/src/driver/recent_writes.h"
 
 #include <functional>
+#include <vector>
+
+#include "common/base/env.h"
+#include "common/fiber/scheduler.h"
 
 namespace loam::client {
 
@@ -14,26 +18,31 @@ Status RecentWrites::Claim::look(const Snapshot& snapshot, const WriteBuffer& wr
   committing = nullptr;
   for (const auto& [record, write] : writes.writes()) {
     const Place& place = recent_.place_of(record);
-    if (place.version == Version() || place.record != record || snapshot.visible(place.version)) continue;
-    if (place.claim == nullptr) return refused(write.table, record.key, StatusCode::kConflict);
-    committing = place.claim;
+    if (place.record != record) continue;
+    if (!snapshot.visible(place.committed)) return refused(write.table, record.key, StatusCode::kConflict);
+    if (place.claim != nullptr && !snapshot.visible(place.claim->version_)) committing = place.claim;
   }
   return ok_status();
 }
 
 Status RecentWrites::Claim::enter(TransactionId id, const Snapshot& snapshot, const WriteBuffer& writes) {
+  const uint64_t until_ns = fiber::FiberScheduler::current()->now_ns() + kMostWaitNs;
   Claim* committing = nullptr;
-  for (;;) {
+  for (bool in_time = true; in_time;) {
     LOAM_RETURN_IF_ERROR(look(snapshot, writes, committing));
     if (committing == nullptr) break;
+    Env::probe("client.commit.awaits_another");
     fiber::Event ended;
     committing->awaiting_.push_back(&ended);
-    ended.wait();
+    in_time = ended.wait_until(until_ns);
+    if (!in_time) std::erase(committing->awaiting_, &ended);  // it has not ended: its end tells all that wait
   }
+  version_ = version_of(id);
   places_.reserve(writes.size());
   for (const auto& [record, write] : writes.writes()) {
     Place& place = recent_.place_of(record);
-    place = {record, version_of(id), this};
+    if (place.record != record) place = {record, Version(), nullptr};
+    place.claim = this;
     places_.push_back(&place);
   }
   return ok_status();
@@ -43,7 +52,7 @@ void RecentWrites::Claim::end(bool committed) {
   for (Place* place : places_) {
     if (place->claim != this) continue;
     place->claim = nullptr;
-    if (!committed) place->version = Version();
+    if (committed) place->committed = version_;
   }
   places_.clear();
   for (fiber::Event* ended : awaiting_) ended->notify();

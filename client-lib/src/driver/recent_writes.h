@@ -19,31 +19,35 @@ namespace loam::client {
 /// A storage node refuses a write over a version that the transaction does not see; until then its undo record and all
 /// its writes have travelled, and they are taken back. If the version is another transaction's of this client, the
 /// client knows it beforehand, and gives up for the price of an id. While the other one is still committing, it is not
-/// known whether it will have been in the way: it is waited for.
+/// known whether it will have been in the way: it is waited for, but not for long: one that hangs shall not hold up
+/// others, whose sending would tell.
 ///
 /// Records share a fixed number of places; who comes later takes the place. What is forgotten so is found by the
 /// storage node, as are the writes of other clients.
 ///
-/// Invariant: a place without a claim names a version that is committed, so that every later snapshot sees it; a
-/// transaction is refused only if it would have been anyway.
+/// Invariant: a place's version is committed, so that every later snapshot sees it; a transaction is refused only if it
+/// would have been anyway.
 ///
 /// Owner: the engine; outlives its claims. One thread, the worker's.
 class RecentWrites {
  public:
   class Claim;
 
+  /// The longest that a commit waits for others: some times what a commit takes, far less than its time limit.
+  static constexpr uint64_t kMostWaitNs = 50'000'000;
+
   RecentWrites() : places_(kPlaces) {}
   RecentWrites(const RecentWrites&) = delete;
   RecentWrites& operator=(const RecentWrites&) = delete;
 
  private:
-  /// 160 KiB. A record is remembered for some thousand writes of others, far longer than a transaction lasts.
+  /// 128 KiB. A record is remembered for some thousand writes of others, far longer than a transaction lasts.
   static constexpr size_t kPlaces = 4'096;
 
   struct Place {
     wire::RecordId record;
-    Version version;         // 0: nobody's
-    Claim* claim = nullptr;  // of the transaction that commits it
+    Version committed;       // the last one; 0: none is known
+    Claim* claim = nullptr;  // of the transaction that commits the next one
   };
 
   Place& place_of(const wire::RecordId& record);
@@ -59,9 +63,9 @@ class RecentWrites::Claim {
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
 
-  /// In a fiber; may suspend, until those that commit writes of the same records have ended: they have deadlines, and
-  /// wait for no claim themselves. Once. kConflict, naming the record: one of them has committed what `snapshot` does
-  /// not see, and nothing is claimed.
+  /// In a fiber; may suspend, for kMostWaitNs at most, until those that commit writes of the same records have ended.
+  /// Once. kConflict, naming the record: one of them has committed what `snapshot` does not see, and nothing is
+  /// claimed.
   Status enter(TransactionId id, const Snapshot& snapshot, const WriteBuffer& writes);
   /// The commit has ended. Not committed, or not known to be: others are judged by the storage node.
   void end(bool committed);
@@ -71,6 +75,7 @@ class RecentWrites::Claim {
   Status look(const Snapshot& snapshot, const WriteBuffer& writes, Claim*& committing);
 
   RecentWrites& recent_;
+  Version version_;                      // that it commits
   std::vector<Place*> places_;           // that name this claim, unless others have taken them since
   std::vector<fiber::Event*> awaiting_;  // in the frames of the fibers that wait for its end
 };
