@@ -66,7 +66,8 @@ bool Compactor::waits() const {
 }
 
 bool Compactor::collecting() const {
-  return std::ranges::any_of(tables_, [](const auto& table) { return table->phase() != TableCompactor::Phase::kIdle; });
+  return std::ranges::any_of(
+      tables_, [](const auto& table) { return !table->dropped() && table->phase() != TableCompactor::Phase::kIdle; });
 }
 
 bool Compactor::free_memory() {

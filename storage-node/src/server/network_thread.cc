@@ -146,8 +146,9 @@ void NetworkThread::give_way() {
   const uint64_t appends = executor_owner_->counters().appends.load(std::memory_order_relaxed);  // relaxed: its own
   const uint64_t fresh = appends - std::exchange(appends_seen_, appends);
   const double fill = pool_.fill();
-  if (fill <= share_.watermark()) return;
-  const uint64_t paced_ns = pace_.add(fresh, fill, share_.collecting());
+  const bool owes = share_.owes(fill);
+  const uint64_t paced_ns = pace_.add(fresh, fill, owes && share_.collecting());
+  if (!owes) return;
   const uint64_t owed_ns = std::max(paced_ns, share_.owed_ns(number_, fill, Env::now_ns()));
   if (owed_ns == 0) return;
   Env::probe("node.network.gave_way");

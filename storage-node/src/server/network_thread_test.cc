@@ -49,13 +49,41 @@ class SlowClient : public net::Handler {
 
 class NetworkThreadTest : public NodeFixture, public PeerListener {
  protected:
-  NetworkThreadTest() : thread(0, 1, net::make_tcp_transport().value(), *registry, sessions, epochs, *pool, share) {
+  explicit NetworkThreadTest(double of_a_core = 0.25)
+      : share({.share = of_a_core, .watermark = 0}),
+        thread(0, 1, net::make_tcp_transport().value(), *registry, sessions, epochs, *pool, share) {
     address = thread.transport().listen(net::Address::parse("tcp://127.0.0.1:0").value(), thread).value()->address();
     thread.set_scans(scans, *this);
     thread.run();
   }
   // Not the destructor: by then the thread would call a listener that is half gone.
-  void TearDown() override { thread.stop(); }
+  void TearDown() override {
+    thread.stop();
+    for (std::byte* const block : blocks) pool->release(block, pool->page_size());
+  }
+  void attach(SlowClient& client) {
+    enter_service();
+    ASSERT_TRUE(client.poll_until([&] { return client.connected; }));
+    client.resume();
+    client.send(sequence, wire::Attach{SessionId(1), 1, kIncarnation});
+  }
+  void write_a_thousand(SlowClient& client) {
+    const Buffer hundred = row(100);
+    for (uint64_t batch = 0; batch < 10; ++batch) {
+      wire::Write write{TransactionId(11), Snapshot(Version(10)), {}};
+      for (uint64_t i = 0; i < 100; ++i) {
+        write.operations.push_back({wire::WriteKind::kInsert, {kAccounts, Key(sequence * 100 + i)}, hundred});
+      }
+      client.send(++sequence, write);
+    }
+    ASSERT_TRUE(client.poll_until([&] { return client.received == sequence; }));
+    // The thread gives way after the answers have left, and before it reads what comes then.
+    client.send(++sequence, wire::Read{Snapshot(Version(10)), {{kAccounts, Key(1)}}});
+    ASSERT_TRUE(client.poll_until([&] { return client.received == sequence; }));
+  }
+  void fill_pool() {
+    while (pool->fill() < 0.9) blocks.push_back(pool->allocate(pool->page_size(), Reserve::kWrite));
+  }
   void peer_gone(PeerId) override { gone.store(true, std::memory_order_release); }
   /// As scans do for the first peer.
   void post(size_t messages) {
@@ -63,8 +91,10 @@ class NetworkThreadTest : public NodeFixture, public PeerListener {
   }
   bool was_let_go() const { return gone.load(std::memory_order_acquire); }
 
+  uint64_t sequence = 1;  // of a client's requests
+  std::vector<std::byte*> blocks;
   std::atomic<bool> gone{false};
-  CompactionShare share{{.share = 0.25, .watermark = 0}};
+  CompactionShare share;
   NetworkThread thread;
   net::Address address;
 };
@@ -101,38 +131,32 @@ TEST_F(NetworkThreadTest, ItGivesWayToABackgroundThreadThatIsOwedTime) {
 }
 
 TEST_F(NetworkThreadTest, WritesAreSlowedWhileCompactionIsBehindAndMemoryShort) {
-  enter_service();
   SlowClient client(address);
-  ASSERT_TRUE(client.poll_until([&] { return client.connected; }));
-  client.resume();
-  uint64_t sequence = 1;
-  client.send(sequence, wire::Attach{SessionId(1), 1, kIncarnation});
-  const Buffer hundred = row(100);
-  const auto write_a_thousand = [&] {
-    for (uint64_t batch = 0; batch < 10; ++batch) {
-      wire::Write write{TransactionId(11), Snapshot(Version(10)), {}};
-      for (uint64_t i = 0; i < 100; ++i) {
-        write.operations.push_back({wire::WriteKind::kInsert, {kAccounts, Key(sequence * 100 + i)}, hundred});
-      }
-      client.send(++sequence, write);
-    }
-    ASSERT_TRUE(client.poll_until([&] { return client.received == sequence; }));
-    // The thread gives way after the answers have left, and before it reads what comes then.
-    client.send(++sequence, wire::Read{Snapshot(Version(10)), {{kAccounts, Key(1)}}});
-    ASSERT_TRUE(client.poll_until([&] { return client.received == sequence; }));
-  };
+  attach(client);
   share.collects(true);
-  write_a_thousand();
+  write_a_thousand(client);
   EXPECT_EQ(thread.gave_way(), 0u) << "there is room";
-  std::vector<std::byte*> blocks;
-  while (pool->fill() < 0.9) blocks.push_back(pool->allocate(pool->page_size(), Reserve::kWrite));
+  fill_pool();
   share.collects(false);
-  write_a_thousand();
+  write_a_thousand(client);
   EXPECT_EQ(thread.gave_way(), 0u) << "there is nothing to wait for";
   share.collects(true);
-  write_a_thousand();
+  write_a_thousand(client);
   EXPECT_GT(thread.gave_way(), 0u);
-  for (std::byte* const block : blocks) pool->release(block, pool->page_size());
+}
+
+class NeverGivesWayTest : public NetworkThreadTest {
+ protected:
+  NeverGivesWayTest() : NetworkThreadTest(0) {}
+};
+
+TEST_F(NeverGivesWayTest, WithoutAShareOfCompactionWritesAreNotSlowed) {
+  SlowClient client(address);
+  attach(client);
+  fill_pool();
+  share.collects(true);
+  write_a_thousand(client);
+  EXPECT_EQ(thread.gave_way(), 0u);
 }
 
 }  // namespace

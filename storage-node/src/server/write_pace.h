@@ -21,11 +21,11 @@ class WritePace {
 
   /// About what a write takes a network thread by itself: its decoding, execution and answer.
   static constexpr uint64_t kWriteNs = 1'000;
-  /// The most a write costs: the thread still takes 50,000 of them a second. What is faster then, is refused.
+  /// The most a write costs, so that a full pool refuses writes instead of letting them wait.
   static constexpr uint64_t kMostWriteNs = 20'000;
   /// Less is not worth a sleep.
   static constexpr uint64_t kLeastSleepNs = 1'000'000;
-  /// One sleep: what a request waits for in addition. What was owed beyond it is forgotten.
+  /// One sleep, whatever is owed: all requests to the thread wait for it, reads and what frees memory too.
   static constexpr uint64_t kMostSleepNs = 2'000'000;
 
   /// `writes` that took memory have been done, at this `fill`; `behind`: there is garbage that compaction works on.
