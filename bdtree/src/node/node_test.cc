@@ -127,14 +127,19 @@ TEST(Node, KeysWithEqualSlicesAreFoundByTheRest) {
   Random random(testing::test_seed(1));
   for (int round = 0; round < 200; ++round) {
     const std::string alike(random.below(12), 'k');
+    // Bounds that begin alike: then that is stored once, and slices begin behind it.
+    const bool bounded = random.one_in(2);
+    const NodeFrame frame = bounded ? NodeFrame{.level = 1, .low = alike, .high = alike + "~", .right = TreeNodeId(9)}
+                                    : NodeFrame{.level = 1};
     const auto key = [&] {
-      std::string text = random.one_in(4) ? std::string() : alike;
+      std::string text = !bounded && random.one_in(4) ? std::string() : alike;
       for (uint64_t n = random.below(12); n > 0; --n) text.push_back(static_cast<char>(random.below(2)));
       return text;
     };
     std::map<std::string, std::string> model;
     for (uint64_t n = random.below(100); n > 0; --n) model[key()] = number(n);
-    Node node = make({.level = 1}, model);
+    Node node = make(frame, model);
+    ASSERT_EQ(node.prefix_bytes(), bounded ? alike.size() : 0);
     for (int step = 0; step < 100; ++step) {
       const std::string probe = key();
       const auto known = model.find(probe);
@@ -143,6 +148,18 @@ TEST(Node, KeysWithEqualSlicesAreFoundByTheRest) {
       const auto child = node.child(Seek::to(probe));
       ASSERT_EQ(child ? std::optional(number(child->value)) : std::nullopt,
                 above == model.begin() ? std::nullopt : std::optional(std::prev(above)->second));
+      if (random.one_in(4)) {
+        const std::string changed = key();
+        const std::string payload = number(1'000 + random.below(1'000));
+        const bool erases = random.one_in(2);
+        node.change(changed, erases ? std::nullopt : std::optional<std::string_view>(payload));
+        if (erases) {
+          model.erase(changed);
+        } else {
+          model[changed] = payload;
+        }
+      }
+      if (random.one_in(30)) node.consolidate();
     }
   }
 }
