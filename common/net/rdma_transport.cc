@@ -279,7 +279,8 @@ int RdmaTransport::drain(RdmaDevice& device) {
   std::array<ibv_wc, kMaxCompletions> completions;
   int events = 0;
   bool sent = false;
-  for (int turn = 0; turn < kMaxDrains; ++turn) {
+  int turn = 0;
+  for (; turn < kMaxDrains; ++turn) {
     const int count = std::max(device.poll(completions), 0);
     for (const ibv_wc& completion : std::span(completions).first(static_cast<size_t>(count))) {
       const auto found = device.paths.find(completion.qp_num);
@@ -295,6 +296,7 @@ int RdmaTransport::drain(RdmaDevice& device) {
     }
     if (count < static_cast<int>(kMaxCompletions)) break;
   }
+  if (turn == kMaxDrains) ++events;  // there may be more: whoever wants to sleep looks again
   device.flush_receives();
   if (sent) {  // there may be chunks again
     for (RdmaPath* path : starved_) {
@@ -344,26 +346,44 @@ int RdmaTransport::handle_descriptors() {
   return events;
 }
 
-int RdmaTransport::look(bool at_descriptors) {
+int RdmaTransport::look(Descriptors descriptors) {
   int events = 0;
   for (size_t i = 0; i < devices_.size(); ++i) events += drain(*devices_[i]);
-  if (at_descriptors || ++looks_ % kLookInterval == 0) events += handle_descriptors();
+  if (descriptors == Descriptors::kHandle ||
+      (descriptors == Descriptors::kNowAndThen && ++looks_ % kLookInterval == 0)) {
+    events += handle_descriptors();
+  }
   if (!ready_.empty()) attend_paths();
-  return events;
+  // A send's completion may end a connection, which counts as an event when it is told: not after a sleep.
+  return events == 0 && wants_attention() ? 1 : events;
+}
+
+/// What happens after one of these points, and before the thread is in the kernel, still ends the sleep:
+///
+///  - wake(): the waiter has set asleep_ and then found wake_pending_ false, so a wake() that sets it after that sees
+///    asleep_ and rings the bell. Only handle_descriptors() takes a ring back, and the next wake() rings no more before
+///    poll() has taken wake_pending_: whoever drained the bell here would sleep through all of them.
+///  - a completion: the queue is armed, and looked at after that. One that the look finds has disarmed it, but is an
+///    event, or a send's, which changes nothing that a sleep waits for unless a link wants attention. In that case an
+///    event lies in the channel, and the sleep ends at once. Only handle_descriptors() takes events off the channel: if
+///    it did so here, with a completion that came after the look, the sleep would begin with a queue that is not armed.
+///  - news of rdma_cm or of a device stay readable until handle_descriptors() reads them.
+///
+/// All descriptors are watched level-triggered, so what is readable when the sleep begins ends it.
+int RdmaTransport::sleep(uint64_t timeout_ns) {
+  for (const auto& device : devices_) device->arm();
+  const int events = look(Descriptors::kLeave);
+  if (events != 0) return events;
+  counters_.sleeps.add(1);
+  epoll_event event;
+  if (waiter_.sleep_on_epoll(&event, 1, timeout_ns) <= 0) return 0;
+  return look(Descriptors::kHandle);
 }
 
 int RdmaTransport::wait(uint64_t timeout_ns) {
-  const auto sleep = [this](uint64_t sleep_ns) {
-    // Armed first, so that a completion between the look and the sleep ends it.
-    for (const auto& device : devices_) device->arm();
-    const int events = look(false);
-    if (events != 0) return events;
-    counters_.sleeps.add(1);
-    epoll_event event;
-    if (waiter_.sleep_on_epoll(&event, 1, sleep_ns) <= 0) return 0;
-    return look(true);
-  };
-  return waiter_.wait(timeout_ns, options().spin_ns, [this] { return look(false); }, sleep);
+  return waiter_.wait(
+      timeout_ns, options().spin_ns, [this] { return look(Descriptors::kNowAndThen); },
+      [this](uint64_t sleep_ns) { return sleep(sleep_ns); });
 }
 
 size_t RdmaTransport::poll(uint64_t timeout_ns) {

@@ -113,8 +113,13 @@ class RdmaTransport final : public TransportBase {
     Handler* handler;
   };
 
+  /// What a look does about descriptors.
+  enum class Descriptors : uint8_t { kLeave, kNowAndThen, kHandle };
+
   void watch(int fd, uint64_t mark);
-  int look(bool at_descriptors);
+  /// Handles completions, and gives paths their turn. Not 0 if there is something to return for.
+  int look(Descriptors descriptors);
+  int sleep(uint64_t timeout_ns);
   int wait(uint64_t timeout_ns);
   int handle_descriptors();
   int handle_cm_events();

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,22 +42,52 @@ class RdmaTest : public NetTest<RdmaWorld> {
   Connection* connection_ = nullptr;
 };
 
-/// Runs `body` in a child with one end of a pipe; returns its id and the other end.
-template <class Body>
-std::pair<pid_t, Fd> in_a_child(Body body) {
-  std::array<int, 2> ends{};
-  EXPECT_EQ(::pipe(ends.data()), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::close(ends[0]);
-    body(ends[1]);
-    ::_exit(0);
+/// A process that runs `body` with one end of a pipe. Killed when this goes.
+class Child {
+ public:
+  template <class Body>
+  explicit Child(Body body) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe(ends.data()), 0);
+    id_ = ::fork();
+    if (id_ == 0) {
+      ::close(ends[0]);
+      body(ends[1]);
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    pipe_.reset(ends[0]);
   }
-  ::close(ends[1]);
-  return {child, Fd(ends[0])};
-}
+  ~Child() { kill(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void kill() {
+    if (id_ <= 0) return;
+    ::kill(id_, SIGKILL);
+    ::waitpid(id_, nullptr, 0);
+    id_ = -1;
+  }
+
+  /// What it writes; false if that does not come in time.
+  template <class Value>
+  bool read(Value& value) {
+    pollfd wanted = {pipe_.get(), POLLIN, 0};
+    return ::poll(&wanted, 1, static_cast<int>(RdmaWorld::kPatienceNs / 1'000'000)) == 1 &&
+           ::read(pipe_.get(), &value, sizeof(value)) == static_cast<ssize_t>(sizeof(value));
+  }
+
+ private:
+  pid_t id_ = -1;
+  Fd pipe_;
+};
 
 // ---- threads and sleeping -------------------------------------------------------------------------------------------
+
+/// A sleep that is never ended shall show, and not hang the test. Half of it is more than a busy machine takes.
+constexpr uint64_t kLongSleepNs = 10'000'000'000;
+/// For what is tried as often as the machine is quick enough for.
+constexpr uint64_t kTrialNs = 6'000'000'000;
 
 TEST_F(RdmaTest, ServerThreadsShareAListenerAndSleepBetweenMessages) {
   constexpr size_t kThreads = 2;
@@ -83,7 +114,7 @@ TEST_F(RdmaTest, ServerThreadsShareAListenerAndSleepBetweenMessages) {
   threads.reserve(kThreads);
   for (const auto& transport : transports) {
     threads.emplace_back([&] {
-      while (!stop.load(std::memory_order_relaxed)) transport->poll(kForever);  // relaxed: wake() orders it
+      while (!stop.load(std::memory_order_relaxed)) transport->poll(kLongSleepNs);  // relaxed: wake() orders it
     });
   }
   Transport& client = add(sleepy);
@@ -109,21 +140,77 @@ TEST_F(RdmaTest, WakeEndsASleepFromOtherThreads) {
   TransportOptions options;
   options.spin_ns = 0;
   Transport& transport = add(options);
-  constexpr int kWakes = 2'000;
+  listen(transport, served_);  // so it has a device to arm before each sleep
+  constexpr int kWakes = 20'000;
+  constexpr uint64_t kLongestRoundNs = 200'000;
   std::atomic<int> posted{0};
   std::atomic<int> seen{0};
+  std::atomic<uint64_t> posted_ns{0};
+  const uint64_t deadline = RealEnv::now_ns() + kTrialNs;
+  std::atomic<bool> done{false};
   std::thread waker([&] {
-    for (int i = 1; i <= kWakes; ++i) {
-      posted.store(i, std::memory_order_relaxed);  // relaxed: wake() orders it
+    for (int i = 1; i <= kWakes && RealEnv::now_ns() < deadline; ++i) {
+      posted_ns.store(RealEnv::now_ns(), std::memory_order_relaxed);  // relaxed, all three: wake() orders them
+      posted.store(i, std::memory_order_relaxed);
       transport.wake();
       while (seen.load(std::memory_order_acquire) < i) RealEnv::spin_pause();  // acquire: not before the round
+      // The next one comes at any time of the round that follows.
+      const uint64_t next_ns = RealEnv::now_ns() + static_cast<uint64_t>(i) * 7'919 % kLongestRoundNs;
+      while (RealEnv::now_ns() < next_ns) RealEnv::spin_pause();
     }
+    done.store(true, std::memory_order_relaxed);
+    transport.wake();
   });
-  while (seen.load(std::memory_order_relaxed) < kWakes) {
-    transport.poll(kForever);
-    seen.store(posted.load(std::memory_order_relaxed), std::memory_order_release);  // release: pairs with the waker
+  uint64_t longest_ns = 0;
+  int count = 0;
+  while (!done.load(std::memory_order_relaxed)) {  // relaxed: a wake comes after it
+    transport.poll(kLongSleepNs);
+    const int now_posted = posted.load(std::memory_order_relaxed);
+    if (now_posted == count) continue;
+    count = now_posted;
+    longest_ns = std::max(longest_ns, RealEnv::now_ns() - posted_ns.load(std::memory_order_relaxed));
+    seen.store(count, std::memory_order_release);  // release: pairs with the waker
   }
   waker.join();
+  EXPECT_LT(longest_ns, kLongSleepNs / 2) << "a thread slept on though it was woken; wakes: " << count;
+  EXPECT_GT(transport.counters().sleeps.read(), 0u) << "wakes have to end sleeps in this test";
+}
+
+TEST_F(RdmaTest, ACompletionEndsEverySleepOfEitherSide) {
+  TransportOptions sleepy;
+  sleepy.spin_ns = 0;
+  sleepy.peer_timeout_ns = 4 * kLongSleepNs;  // a look at the peer would end a sleep too
+  server_ = &add(sleepy);
+  client_ = &add(sleepy);
+  address_ = listen(*server_, served_);
+  served_.when_messages = echo;
+  served_.keep = owner_.keep = false;
+  connection_ = &connect(*client_, address_, owner_);
+  ASSERT_TRUE(pump_until([&] { return !served_.connections.empty() && !owner_.connections.empty(); }));
+  std::atomic<bool> stop{false};
+  std::thread server([&] {
+    while (!stop.load(std::memory_order_relaxed)) server_->poll(kLongSleepNs);  // relaxed: wake() orders it
+  });
+  constexpr size_t kEchoes = 4'000;
+  const uint64_t deadline = RealEnv::now_ns() + kTrialNs;
+  uint64_t longest_ns = 0;
+  size_t echoes = 0;
+  for (uint64_t now = RealEnv::now_ns(); echoes < kEchoes && now < deadline && longest_ns < kLongSleepNs / 2;
+       ++echoes) {
+    EXPECT_TRUE(connection_->send(as_bytes("12345678")).ok());
+    while (owner_.bytes < (echoes + 1) * 8 && owner_.closed.empty() && RealEnv::now_ns() < deadline + kTrialNs) {
+      client_->poll(kLongSleepNs);
+    }
+    longest_ns = std::max(longest_ns, RealEnv::now_ns() - now);
+    now = RealEnv::now_ns();
+  }
+  stop.store(true, std::memory_order_relaxed);
+  server_->wake();
+  server.join();
+  EXPECT_TRUE(owner_.closed.empty()) << owner_.closed[0].to_string();
+  EXPECT_LT(longest_ns, kLongSleepNs / 2) << "a thread slept on though a message had come; echoes: " << echoes;
+  EXPECT_GT(client_->counters().sleeps.read(), 0u) << "completions have to end sleeps in this test";
+  EXPECT_GT(server_->counters().sleeps.read(), 0u) << "completions have to end sleeps in this test";
 }
 
 // ---- devices -------------------------------------------------------------------------------------------------------
@@ -194,7 +281,7 @@ TEST_F(RdmaTest, SendsShareDoorbellsAndSmallOnesAreInline) {
 
 TEST_F(RdmaTest, AKilledPeerEndsItsConnection) {
   // The child has a device context of its own: the parent's first transport is made after the fork.
-  const auto [child, pipe] = in_a_child([&](int out) {
+  Child child([&](int out) {
     Recorder served;
     auto transport = make_rdma_transport().value();
     const Address address = (*transport->listen(world_.listen_address(0), served))->address();
@@ -202,22 +289,21 @@ TEST_F(RdmaTest, AKilledPeerEndsItsConnection) {
     for (;;) transport->poll(1'000'000);
   });
   uint16_t port = 0;
-  ASSERT_EQ(::read(pipe.get(), &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
+  ASSERT_TRUE(child.read(port)) << "the child does not say where it listens";
   client_ = &add();
   Address address = world_.listen_address(0);
   address.port = port;
   connect(*client_, address, owner_);
   ASSERT_TRUE(pump_until([&] { return !owner_.connections.empty(); }));
-  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  child.kill();
   ASSERT_TRUE(pump_until([&] { return !owner_.closed.empty(); }));
   EXPECT_EQ(owner_.closed[0].code(), StatusCode::kUnavailable) << owner_.closed[0].to_string();
-  ::waitpid(child, nullptr, 0);
 }
 
 TEST_F(RdmaTest, AForkedChildDoesNotDisturbTheParent) {
   open();
   served_.when_messages = echo;
-  const auto [child, pipe] = in_a_child([](int) {
+  const Child child([](int) {
     // Writes to every page that it shares with the parent.
     std::vector<std::byte> mine(32 * 1024 * 1024, std::byte{7});
     static_cast<void>(mine.back());
@@ -227,8 +313,6 @@ TEST_F(RdmaTest, AForkedChildDoesNotDisturbTheParent) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(connection_->send(as_bytes(text)).ok());
   ASSERT_TRUE(pump_until([&] { return owner_.messages.size() == 5; }));
   for (const std::string& message : owner_.messages) EXPECT_EQ(message, text);
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
 }
 
 // ---- clear errors ---------------------------------------------------------------------------------------------------
