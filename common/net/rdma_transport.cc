@@ -314,8 +314,10 @@ int RdmaTransport::handle_cm_events() {
     if (rdma_get_cm_event(channel_, &event) != 0) return count;
     const CmEvent copy = copy_of(*event);
     rdma_cm_id* const id = event->id;
-    rdma_ack_cm_event(event);
+    // Until the event is given back, a transport that the identifier was handed to waits in rdma_migrate_id(): so what
+    // is read here is nobody's, and never a path of that one's.
     auto* const source = static_cast<CmSource*>(id->context);
+    rdma_ack_cm_event(event);
     if (source == nullptr) continue;
     if (source->kind == CmSource::Kind::kPath) {
       static_cast<RdmaPath*>(source)->on_cm_event(copy);
