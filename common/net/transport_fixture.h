@@ -164,13 +164,17 @@ class NetTest : public ::testing::Test {
     }
     return ::testing::AssertionSuccess();
   }
-  /// Polls all transports until a whole turn finds nothing, kQuietTurns times.
+  /// Polls all transports until a whole turn finds nothing, kQuietTurns times; the test fails after kPatienceNs.
   void pump_until_quiet() {
-    for (int quiet = 0; quiet < World::kQuietTurns;) {
+    int quiet = 0;
+    const auto turn = [&] {
       size_t events = 0;
       for (const auto& transport : transports_) events += transport->poll(100'000);
       quiet = events == 0 ? quiet + 1 : 0;
-    }
+    };
+    const uint64_t deadline = RealEnv::now_ns() + World::kPatienceNs;
+    while (quiet < World::kQuietTurns && RealEnv::now_ns() < deadline) turn();
+    EXPECT_EQ(quiet, World::kQuietTurns) << World::kPatienceNs / 1'000'000'000 << " seconds have passed";
   }
 
   World world_;
