@@ -39,6 +39,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 TIMED_OUT, DIED, SKIPPED = 124, 125, 77
 # From QEMU's start to the command's: 6 s on an idle machine, and others may be busy.
 BOOT_TIMEOUT_S = 120
+# Of the console: a warning of the kernel with its stack, and what came before it.
+COMPLAINT_LINES = 80
 QEMU = "qemu-system-x86_64"
 # Addresses of the devices of a single guest; the second of rxe0 is for tests that need a peer with another one.
 NETWORK = """set -e
@@ -276,7 +278,7 @@ class Guest:
         print(f"guest: {what}", file=sys.stderr)
         for name in ("qemu", "console"):
             text = (self.folder / name).read_text(errors="replace").replace("\r", "")
-            for line in text.splitlines()[-20:]:
+            for line in text.splitlines()[-COMPLAINT_LINES:]:
                 print(f"guest: {name}: {line}", file=sys.stderr)
 
 
