@@ -25,13 +25,14 @@ for name in rcvd_rnr_err rdma_sends; do echo "counter $name $(cat $name)"; done
 
 class GuestTest(unittest.TestCase):
     def run_in_guest(self, file, *tests):
-        command = shlex.join(["python3", str(file), *PROGRAMS, *tests])
+        command = shlex.join(["python3", str(HERE / "tcp_watch.py"), "python3", str(file), *PROGRAMS, *tests])
         environment = {"LOAM_MODULE_DIR": os.path.dirname(MODULE), "LOAM_LISTEN": "rdma://10.77.0.1:0",
                        "LOAM_TIME_SCALE": str(TIME_SCALE), "TMPDIR": "/run"}
         code, output = guest.shell(f"{command}; code=$?; {COUNTERS} exit $code", environment=environment, timeout_s=300,
                                    memory_mib=3072)
         self.assertEqual(code, 0, output)
         self.assertIn("OK", output)
+        self.assertRegex(output, r"tcp: up to [1-9]\d* sockets, 0 not of loopback", "administration is seen, and nothing else")
         counters = {name: int(value) for name, value in re.findall(r"counter (\w+) (\d+)", output)}
         self.assertGreater(counters["rdma_sends"], 1000, "the cluster talked over something else")
         self.assertEqual(counters["rcvd_rnr_err"], 0)

@@ -34,9 +34,10 @@ class DataPathTest(ClusterTest):
         """No server listens for data there, and nobody is connected but to an administration port."""
         ports = {int(re.search(r"administration at \S+:(\d+)", server.log()).group(1))
                  for server in [self.cluster.manager, *self.cluster.nodes]}
-        for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
-            local, remote = (int(address.split(":")[1], 16) for address in line.split()[1:3])
-            self.assertTrue({local, remote} & ports, f"a TCP socket that is none of administration: {line}")
+        for table in ("tcp", "tcp6"):
+            for line in (pathlib.Path("/proc/net") / table).read_text().splitlines()[1:]:
+                local, remote = (int(address.split(":")[1], 16) for address in line.split()[1:3])
+                self.assertTrue({local, remote} & ports, f"a {table} socket that is none of administration: {line}")
 
     def test_scans_and_indexes_travel_over_verbs_alone(self):
         loam = self.cluster.loam
