@@ -102,8 +102,11 @@ void Transfers::run() {
 }
 
 std::string Transfers::summary() const {
+  const client::ClientStatistics statistics = client_.statistics();
   std::string out = "{\"attempts\":" + std::to_string(attempts_) +
-                    ",\"longest_ms\":" + std::to_string(static_cast<double>(longest_ns_) / 1e6) + ",\"codes\":{";
+                    ",\"longest_ms\":" + std::to_string(static_cast<double>(longest_ns_) / 1e6) +
+                    ",\"resumed\":" + std::to_string(statistics.resumed) +
+                    ",\"resent\":" + std::to_string(statistics.resent) + ",\"codes\":{";
   bool first = true;
   for (const auto& [code, count] : codes_) {
     if (!std::exchange(first, false)) out += ',';

@@ -28,7 +28,8 @@ class Transfers {
   Transfers(client::Client& client, Accounts& accounts, const TransferOptions& options);
 
   void run();
-  /// {"attempts":…,"codes":{"kOk":…},"longest_ms":…}: the answers, and the longest time that an attempt took.
+  /// {"attempts":…,"longest_ms":…,"resumed":…,"resent":…,"codes":{"kOk":…}}: the answers, the longest time that an
+  /// attempt took, and what the client's statistics say of lost connections.
   std::string summary() const;
 
  private:

@@ -26,6 +26,7 @@ struct Options {
   std::string name = "workload";
   double connect_timeout_s = 10;
   double request_timeout_s = 10;
+  double commit_timeout_s = 30;
   TransferOptions transfers;
 };
 
@@ -34,6 +35,7 @@ Status run(const Options& options, bool console) {
   client_options.name = options.name;
   client_options.connect_timeout_ns = static_cast<uint64_t>(options.connect_timeout_s * 1e9);
   client_options.request_timeout_ns = static_cast<uint64_t>(options.request_timeout_s * 1e9);
+  client_options.commit_timeout_ns = static_cast<uint64_t>(options.commit_timeout_s * 1e9);
   LOAM_ASSIGN_OR_RETURN(const auto client, client::Client::connect(options.connect, client_options));
   LOAM_ASSIGN_OR_RETURN(const client::Table table,
                         client->create_table(options.table, TableKind::kTransactional, Accounts::schema()));
@@ -67,6 +69,7 @@ int main(int argc, char** argv) {
   app.add_option("--name", options.name, "this client in the history and at the commit manager");
   app.add_option("--connect-timeout", options.connect_timeout_s, "seconds")->capture_default_str();
   app.add_option("--request-timeout", options.request_timeout_s, "seconds")->capture_default_str();
+  app.add_option("--commit-timeout", options.commit_timeout_s, "seconds")->capture_default_str();
   app.require_subcommand(1);
   app.add_subcommand("console", "does what it reads from stdin (tests/integration/console.h)");
   CLI::App* transfers = app.add_subcommand("transfers", "random transactions");

@@ -3,11 +3,15 @@
     python3 tests/rdma/cluster_test.py MODULE MANAGER NODE LOAM WORKLOAD [-v]
 """
 
+import contextlib
+import json
 import os
 import pathlib
 import re
 import shlex
 import sys
+import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -21,6 +25,31 @@ TIME_SCALE = 10
 COUNTERS = """cd /sys/class/infiniband/rxe0/ports/1/hw_counters
 for name in rcvd_rnr_err rdma_sends; do echo "counter $name $(cat $name)"; done
 """
+
+
+# A cluster at one end of a wire, and a client at the other; its history shows how far it is. Leases and all that a client
+# waits for outlast the pull.
+SERVE = """import subprocess, sys
+sys.path.insert(0, "{integration}")
+from cluster import Cluster
+with Cluster(lease_s=300, node_lease_s=300, manager_options=["--max-transaction-age", "300s"]) as cluster:
+    print("cluster at", cluster.address, flush=True)
+    subprocess.run(["tail", "-qn", "+1", "-f", *[server.log_path for server in [cluster.manager, *cluster.nodes]]])
+"""
+MOVE = """client() {{
+  name=$1; shift
+  {workload} --connect {address} --connect-timeout 60 --request-timeout 120 --commit-timeout 120 --name $name "$@"
+}}
+echo load 20 100 | client loader console
+client mover --history /run/history transfers --keys 20 --seconds {seconds} &
+until [ "$(grep -cs '"event":"end"' /run/history)" -ge 20 ] 2> /dev/null; do sleep 0.1; done
+echo moving
+wait %1
+echo sum | client auditor console
+echo done
+"""
+# Twice the time after which a peer that acknowledges nothing is taken for dead.
+PULLED_S, MOVING_S = 30, 75
 
 
 class GuestTest(unittest.TestCase):
@@ -57,6 +86,46 @@ class NodeKilledTest(GuestTest):
 class DataPathTest(GuestTest):
     def test_rows_go_into_the_clients_memory(self):
         self.run_in_guest(HERE / "data_path.py")
+
+
+class CutWireTest(unittest.TestCase):
+    """The cluster is in one guest and a client in another."""
+
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.addCleanup(self.stack.close)
+
+    def start(self, command, path, number):
+        environment = {"LOAM_MODULE_DIR": os.path.dirname(MODULE), "LOAM_LISTEN": "rdma://10.77.1.1:0", "TMPDIR": "/run",
+                       "LOAM_TIME_SCALE": str(TIME_SCALE)}
+        return self.stack.enter_context(guest.Guest(command, wire=guest.Wire(path, number), environment=environment,
+                                                    memory_mib=1536))
+
+    def test_a_client_goes_on_where_it_was_when_the_wire_is_back(self):
+        path = os.path.join(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="loam-wire-")), "wire")
+        server = self.start(["python3", "-c", SERVE.format(integration=INTEGRATION), *PROGRAMS], path, 1)
+        said = server.wait_for("cluster at rdma://", timeout_s=120)
+        address = re.search(r"cluster at (\S+)", said).group(1)
+        script = MOVE.format(workload=PROGRAMS[3], address=address, seconds=MOVING_S)
+        client = self.start(["bash", "-c", script], path, 2)
+        client.wait_for("moving", timeout_s=120)
+
+        client.plug(False)
+        back = time.monotonic() + PULLED_S
+        while time.monotonic() < back:
+            self.assertNotIn('"codes"', client.output(), "the client ended while the wire was out")
+            time.sleep(0.1)  # poll interval
+        client.plug(True)
+        said = client.wait_for("done", timeout_s=120 + MOVING_S)
+        told = f"client: {said}\nservers: {server.output()}"
+        answers = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        moved = next(answer for answer in answers if "codes" in answer)
+        self.assertGreater(moved["codes"].get("kOk", 0), 20, moved)
+        self.assertLessEqual(set(moved["codes"]), {"kOk", "kConflict", "kUnavailable", "kUnknownOutcome"}, told)
+        self.assertGreater(moved["longest_ms"], PULLED_S * 500, f"the wire was out, and nobody waited: {moved}")
+        self.assertGreater(moved["resumed"], 0, f"the session did not go on: {told}")
+        self.assertGreater(moved["resent"], 0, f"requests were under way: {told}")
+        self.assertEqual(answers[-1]["sum"], 20 * 100, answers[-1])
 
 
 if __name__ == "__main__":
