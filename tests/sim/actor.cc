@@ -317,10 +317,7 @@ bool Tracked::range(const client::Index& index) {
     return false;
   }
   const std::vector<ScannedRow> rows = rows_of(*records);
-  const auto later = [](const ScannedRow& a, const ScannedRow& b) { return a.seen.value > b.seen.value; };
-  if (std::ranges::adjacent_find(rows, later) != rows.end()) {
-    process_.oracle.violate("index-order", "a range of " + index.name() + " does not rise");
-  }
+  process_.oracle.indexes().ranged(index.name(), rows);
   process_.oracle.tables().served(table, asked);
   process_.oracle.transactions().scanned(number_, table, rows, asked);
   return true;
@@ -344,14 +341,8 @@ bool Tracked::find(const client::Index& index, Key key, const Seen& seen) {
     failed(index.table(), record.status(), asked);
     return false;
   }
-  if (!record.ok() || record->key() != key) {
-    process_.oracle.violate("index-lost-key", "transaction " + std::to_string(transaction_.id().value) + " has read " +
-                                                  to_string(seen) + " in " + to_string(Place{index.table().id(), key}) +
-                                                  ", and by " + index.name() + " there is " +
-                                                  (record.ok() ? "another record" : "nothing"));
-    return false;
-  }
-  return true;
+  return process_.oracle.indexes().found(index.name(), transaction_.id(), {index.table().id(), key}, seen,
+                                         record.ok() ? std::optional(record->key()) : std::nullopt);
 }
 
 void Tracked::commit_called() {

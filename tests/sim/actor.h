@@ -27,6 +27,9 @@ const Schema& row_schema();
 /// The same with one field more, for those who create a table otherwise than others.
 const Schema& other_schema();
 
+/// Between two attempts at what a cluster that is in trouble refuses.
+inline constexpr uint64_t kAgainNs = 5'000'000;
+
 /// What all fibers of one client process share.
 struct Process {
   client::Client& client;

@@ -58,6 +58,8 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"counter-order", "architecture 2", "a number that is not above the one before of the same object"},
     // Indexes, beside what ranges by them show as scans do.
     {"index-lost-key", "R27, R28, architecture 9", "nothing, or another record, by a value that the snapshot's has"},
+    {"index-phantom", "R2, R27",
+     "when all is at rest, a live entry of a value in a tree that its record does not have"},
     {"index-unique", "R28, architecture 9", "two records of one value in a snapshot, where an index is unique"},
     {"index-blocked", "R27, R28", "a refusal, when all is at rest, of a value that no record has"},
     {"index-order", "R27", "records of a range in another order than the index's"},

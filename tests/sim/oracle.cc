@@ -12,7 +12,8 @@ Oracle::Oracle(std::function<uint64_t()> now_ns)
       tables_(verdict_),
       counters_(verdict_, losses_),
       sessions_(verdict_),
-      trees_(verdict_, losses_) {}
+      trees_(verdict_, losses_),
+      indexes_(verdict_) {}
 
 bool Oracle::failed() const {
   const std::lock_guard lock(verdict_.mutex());

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/wire/catalog.h"
+#include "tests/sim/index_model.h"
 #include "tests/sim/invariants.h"
 #include "tests/sim/losses.h"
 #include "tests/sim/plain_model.h"
@@ -99,6 +100,7 @@ class Oracle {
   CounterModel& counters() { return counters_; }
   SessionModel& sessions() { return sessions_; }
   TreeModel& trees() { return trees_; }
+  IndexModel& indexes() { return indexes_; }
   /// Of the moment: the start of an operation whose end is told later.
   Moment now();
 
@@ -111,6 +113,7 @@ class Oracle {
   CounterModel counters_;
   SessionModel sessions_;
   TreeModel trees_;
+  IndexModel indexes_;
   uint64_t crashes_ = 0;
 };
 

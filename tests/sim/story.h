@@ -24,6 +24,7 @@ class Story {
   PlainModel& plain = oracle.plain();
   TableModel& tables = oracle.tables();
   SessionModel& sessions = oracle.sessions();
+  IndexModel& indexes = oracle.indexes();
 
   TransactionNumber begin(uint64_t id, uint32_t process = 1) {
     const auto number = model.begin_called(process, id == 0);

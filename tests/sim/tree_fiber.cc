@@ -14,8 +14,6 @@ using bdtree::Entry;
 constexpr bdtree::TreeOptions kSmall{.node_bytes = 300, .delta_bytes = 60, .cache_bytes = 4'000};
 /// Of each process.
 constexpr uint64_t kKeys = 60;
-/// Between two attempts to open the tree.
-constexpr uint64_t kAgainNs = 5'000'000;
 
 std::string payload_of(TreeModel::Tag tag) { return {reinterpret_cast<const char*>(&tag), sizeof tag}; }
 

@@ -1,6 +1,5 @@
 #include "tests/sim/workload.h"
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,11 +12,6 @@
 
 namespace loam::sim {
 namespace {
-
-/// Between two attempts at what a cluster that is in trouble refuses.
-constexpr uint64_t kAgainNs = 5'000'000;
-/// Attempts of the audit at one thing: everything is mended when it begins.
-constexpr uint32_t kAuditAttempts = 1'000;
 
 std::optional<client::Index> open_index(Process& process, std::string_view name, const std::function<bool()>& stop) {
   for (;;) {
@@ -148,140 +142,6 @@ void run_workload(WorkloadContext context) {
   TreeFiber tree(process, context.shape, context.random.fork(), context.stop);
   if (context.shape.trees) tasks.push_back(context.client.spawn([&tree] { tree.run(); }));
   for (client::Task& task : tasks) task.join();
-}
-
-// ---- audit ---------------------------------------------------------------------------------------------------------
-
-namespace {
-
-/// Until `attempt` succeeds; what never does is a violation.
-void insist(Process& process, const std::string& what, const std::function<bool()>& attempt) {
-  for (uint32_t tried = 0; tried < kAuditAttempts; ++tried) {
-    if (attempt() || process.oracle.failed()) return;
-    process.client.sleep_for(kAgainNs);
-  }
-  process.oracle.violate("unreadable", what);
-}
-
-void audit_table(Process& process, const client::Table& table) {
-  const std::string name = "table " + table.name();
-  // Gets first: they name a missing record best.
-  const std::vector<Key> keys = process.oracle.transactions().keys(table.id());
-  insist(process, name + " by gets", [&] {
-    return begin_tracked(process, true,
-                         [&](Tracked& tracked) {
-                           const auto seen = tracked.get_many(table, keys);
-                           return std::all_of(seen.begin(), seen.end(),
-                                              [](const auto& one) { return one.has_value(); }) &&
-                                  tracked.scan(table) && tracked.sum(table);
-                         })
-        .ok();
-  });
-}
-
-/// Nothing of what was undone stands in the way of a value that no record has.
-void audit_claims(Process& process, const client::Table& claims) {
-  testing::Random random(1);
-  for (int64_t value = 0; value < WorkloadTables::kClaimedValues; ++value) {
-    bool free = false;
-    insist(process, "the claims", [&] {
-      auto tx = process.client.begin({.read_only = true, .retry = {}});
-      if (!tx.ok()) return false;
-      const auto index = process.client.open_index(WorkloadTables::kClaimsByValue);
-      if (!index.ok()) return false;
-      const auto record = tx->get(*index, {Value::int64(value)});
-      free = record.code() == StatusCode::kNotFound;
-      return record.ok() || free;
-    });
-    if (!free) continue;
-    insist(process, "a free value", [&] {
-      const Status claimed = begin_tracked(process, false, [&](Tracked& tracked) {
-        return tracked.insert(claims, Key(1'000 + static_cast<uint64_t>(value)), value, random);
-      });
-      if (claimed == StatusCode::kAlreadyExists) {
-        process.oracle.violate("index-blocked", "value " + std::to_string(value) + ": " + claimed.to_string());
-      }
-      return claimed.ok();
-    });
-  }
-}
-
-/// Table and index agree: what a scan has shown is what the index has, and each record is found by its tag. One whose
-/// build's client has died is built anew first.
-void audit_index(Process& process, const client::Index& found) {
-  client::Index index = found;
-  std::vector<client::IndexField> fields;
-  for (const client::Index::Part& part : index.parts()) {
-    fields.push_back({index.table().schema().field(part.field).name, part.descending});
-  }
-  insist(process, "the build of index " + index.name(), [&] {
-    const auto built =
-        process.client.create_index(index.name(), index.table(), fields, {.unique = index.unique(), .on_progress = {}});
-    if (built.ok()) index = *built;
-    return built.ok();
-  });
-  insist(process, "index " + index.name(), [&] {
-    return begin_tracked(process, true,
-                         [&](Tracked& tracked) {
-                           if (!tracked.scan(index.table())) return false;
-                           if (index.name() != WorkloadTables::kHotByTag) return tracked.range(index);
-                           for (const Key key : process.oracle.transactions().keys(index.table().id())) {
-                             const auto seen = tracked.get(index.table(), key);
-                             if (!seen || (seen->present() && !tracked.find(index, key, *seen))) return false;
-                           }
-                           return true;
-                         })
-        .ok();
-  });
-  if (index.name() == WorkloadTables::kClaimsByValue) audit_claims(process, index.table());
-}
-
-void audit_plain(Process& process, const client::Table& table) {
-  auto handle = process.client.plain(table);
-  if (!handle.ok()) return process.oracle.violate("unreadable", handle.status().to_string());
-  for (const Key key : process.oracle.plain().keys(table.id())) {
-    insist(process, to_string(Place{table.id(), key}), [&] { return plain_get(process, *handle, key).has_value(); });
-  }
-  insist(process, "table " + table.name() + " by a scan", [&] { return plain_scan(process, table); });
-}
-
-}  // namespace
-
-void audit(client::Client& client, Oracle& oracle) {
-  Process process{client, oracle, UINT32_MAX, 0, 0};
-  client.run([&] {
-    std::vector<client::Table> tables;
-    const Moment asked = oracle.now();
-    insist(process, "the list of tables", [&] {
-      auto listed = client.list_tables();
-      if (listed.ok()) tables = *listed;
-      return listed.ok();
-    });
-    for (const client::Table& table : tables) {
-      oracle.tables().opened(table.name(), table.id(), table.schema().to_string(), asked);
-    }
-    oracle.tables().listed(asked);
-    std::vector<client::Table> transactional;
-    for (const client::Table& table : tables) {
-      if (table.kind() == TableKind::kTransactional) {
-        audit_table(process, table);
-        transactional.push_back(table);
-      } else if (table.name() == TrackedTree::kName) {
-        TrackedTree tree(process);
-        insist(process, "the tree", [&] { return tree.open() && tree.audit(); });
-      } else {
-        audit_plain(process, table);
-      }
-    }
-    std::vector<client::Index> indexes;
-    insist(process, "the list of indexes", [&] {
-      auto listed = client.list_indexes();
-      if (listed.ok()) indexes = *listed;
-      return listed.ok();
-    });
-    for (const client::Index& index : indexes) audit_index(process, index);
-    insist(process, "all tables in one snapshot", [&] { return scan_snapshot(process, transactional, 0); });
-  });
 }
 
 }  // namespace loam::sim
