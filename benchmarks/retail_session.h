@@ -23,7 +23,7 @@ std::string_view to_string(RetailStep step);
 /// What a session has been told of one order.
 struct RetailOrder {
   int64_t customer = 0;
-  uint64_t lines = 0;
+  std::vector<Key> lines;
   bool paid = false;  ///< its Process-Order was acknowledged
 };
 
@@ -70,6 +70,7 @@ class RetailSession {
   RetailLog& log_;
   testing::Random random_;
   std::vector<Item> found_;  // by the session's look-ups
+  std::vector<Key> lines_;   // of its order, by the last attempt
   int64_t customer_ = 0;
 };
 

@@ -5,11 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
-#include <map>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "benchmarks/retail_session.h"
@@ -49,14 +50,47 @@ void for_each_of(Client& client, const client::Index& index, const std::function
   });
 }
 
-/// Order lines by order: how many, how many of them paid.
-struct SeenOrder {
-  int64_t customer = 0;
-  uint64_t lines = 0;
-  uint64_t paid = 0;
+/// The same by a scan of the table: what it has of `fields`, each row under its record's key.
+void for_each_row(Client& client, const client::Table& table, std::vector<uint16_t> fields,
+                  const std::function<void(Key key, const ChunkView& view, size_t row)>& see) {
+  Query all;
+  all.select = std::move(fields);
+  all.with_key = true;
+  auto stream = ready(client.scan(table, all));
+  for (const auto& chunk : ready(stream.collect())) {
+    const ChunkView& view = chunk->view();
+    for (size_t row = 0; row < view.rows(); ++row) see(Key(view.get<uint64_t>(0, row)), view, row);
+  }
+}
 
-  bool operator==(const SeenOrder&) const = default;
+struct SeenLine {
+  Key key;
+  int64_t order = 0;
+  int64_t customer = 0;
+  bool paid = false;
+
+  auto operator<=>(const SeenLine&) const = default;
 };
+Key key_of(const SeenLine& line) { return line.key; }
+Key key_of(Key key) { return key; }
+
+/// Ends the program unless both are the same records, each once and alike.
+template <typename Seen>
+void check_same(const std::string& what, std::vector<Seen> found, std::vector<Seen> expected) {
+  std::ranges::sort(found);
+  std::ranges::sort(expected);
+  const auto [has, wanted] = std::ranges::mismatch(found, expected);
+  if (has == found.end() && wanted == expected.end()) return;
+  const bool less = has == found.end() || (wanted != expected.end() && key_of(*wanted) < key_of(*has));
+  const bool alike = !less && wanted != expected.end() && key_of(*wanted) == key_of(*has);
+  std::fprintf(stderr, "%s: record %lu is %s (of %zu records, where %zu should be)\n", what.c_str(),
+               key_of(less ? *wanted : *has).value,
+               less    ? "missing"
+               : alike ? "another"
+                       : "there once too often",
+               found.size(), expected.size());
+  LOAM_CHECK(false, "tables and indexes have what was acknowledged, each record once");
+}
 
 class RetailSuite final : public Suite {
  public:
@@ -143,36 +177,35 @@ class RetailSuite final : public Suite {
   /// No line lost or doubled, every order paid, and tables and indexes say the same.
   static void check(std::vector<RetailClient>& clients, const RetailTables& tables, const RetailSizes& sizes) {
     Client& client = *clients[0].client;
-    std::map<int64_t, SeenOrder> expected, by_scan, by_index;
+    std::vector<SeenLine> expected, by_scan, by_index;
     for (const RetailClient& each : clients) {
       for (const auto& [number, order] : each.log.orders) {
         LOAM_CHECK(order.paid, "a session ends with a paid order");
-        expected[number] = {order.customer, order.lines, order.lines};
+        for (const Key line : order.lines) expected.push_back({line, number, order.customer, true});
       }
     }
-    const auto count = [](SeenOrder& order, int64_t customer, int32_t status) {
-      order.customer = customer;
-      ++order.lines;
-      if (status == static_cast<int32_t>(Payment::kPaid)) ++order.paid;
-    };
-    Query all;
-    all.select = {0, 1, 6};
-    auto stream = ready(client.scan(tables.lines, all));
-    for (const auto& chunk : ready(stream.collect())) {
-      const ChunkView& view = chunk->view();
-      for (size_t row = 0; row < view.rows(); ++row) {
-        count(by_scan[view.get<int64_t>(0, row)], view.get<int64_t>(1, row), view.get<int32_t>(2, row));
-      }
-    }
-    for_each_of(client, tables.lines_by_order, [&](const Record& line) {
-      count(by_index[line.int64("orderId")], line.int64("customerId"), line.int32("status"));
+    constexpr auto kPaid = static_cast<int32_t>(Payment::kPaid);
+    for_each_row(client, tables.lines, {0, 1, 6}, [&](Key key, const ChunkView& view, size_t row) {
+      by_scan.push_back(
+          {key, view.get<int64_t>(1, row), view.get<int64_t>(2, row), view.get<int32_t>(3, row) == kPaid});
     });
-    LOAM_CHECK(by_scan == expected, "the order lines are those that were acknowledged");
-    LOAM_CHECK(by_index == expected, "the index of the order lines has those that were acknowledged");
-    uint64_t items = 0, customers = 0;
-    for_each_of(client, tables.items_by_category, [&](const Record&) { ++items; });
-    for_each_of(client, tables.customers_by_name, [&](const Record&) { ++customers; });
-    LOAM_CHECK(items == sizes.items && customers == sizes.customers, "an index has every record once");
+    for_each_of(client, tables.lines_by_order, [&](const Record& line) {
+      by_index.push_back({line.key(), line.int64("orderId"), line.int64("customerId"), line.int32("status") == kPaid});
+    });
+    check_same("the order lines", std::move(by_scan), expected);
+    check_same("index " + tables.lines_by_order.name(), std::move(by_index), std::move(expected));
+    check_index(client, tables.items_by_category, sizes.items);
+    check_index(client, tables.customers_by_name, sizes.customers);
+  }
+
+  /// The table has the records 1 to `count`, and its index the same.
+  static void check_index(Client& client, const client::Index& index, uint64_t count) {
+    std::vector<Key> expected, by_scan, by_index;
+    for (uint64_t key = 1; key <= count; ++key) expected.emplace_back(key);
+    for_each_row(client, index.table(), {}, [&](Key key, const ChunkView&, size_t) { by_scan.push_back(key); });
+    for_each_of(client, index, [&](const Record& record) { by_index.push_back(record.key()); });
+    check_same("table " + index.table().name(), std::move(by_scan), expected);
+    check_same("index " + index.name(), std::move(by_index), std::move(expected));
   }
 
   void tell(Run& run, const std::vector<RetailClient>& clients) const {
