@@ -245,8 +245,10 @@ Plan make_plan(uint64_t seed) {
   choose_traits(plan);
   plan.columns = Random(seed ^ kColumnsSalt).one_in(3);
   plan.trees = Random(seed ^ kTreesSalt).one_in(3);
-  plan.indexes = !loses_records(plan) && Random(seed ^ kIndexesSalt).one_in(2);
-  // Each table that undoes in memory that is full holds a page of a reserve; there are many tables then.
+  // Each table that undoes in memory that is full holds a page of a reserve, and with indexes there are many tables: of
+  // the plans with less memory than that takes, half keep it as it is.
+  const bool roomy = plan.memory_bytes >= kIndexesMemoryBytes;
+  plan.indexes = !loses_records(plan) && (roomy || Random(seed ^ kIndexesSalt).one_in(2));
   if (plan.indexes) plan.memory_bytes = std::max(plan.memory_bytes, kIndexesMemoryBytes);
   std::ranges::sort(plan.faults, {}, &Fault::at_ns);
   return plan;
