@@ -1,5 +1,7 @@
 #include "tests/sim/actor.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <utility>
@@ -306,12 +308,31 @@ std::vector<ScannedRow> rows_of(const std::vector<Record>& records) {
   return rows;
 }
 
+/// All records of a range, at once or page by page, up or down, as the moment decides; here they rise.
+Result<std::vector<Record>> all_of(Transaction& transaction, const client::Index& index, client::IndexRange range,
+                                   Moment asked) {
+  range.backward = asked % 2 == 1;
+  if (asked % 3 == 0) range.limit = 3 + asked % 14;
+  std::vector<Record> all;
+  for (;;) {
+    LOAM_ASSIGN_OR_RETURN(std::vector<Record> page, transaction.range(index, range));
+    const bool last = page.size() < range.limit;
+    std::ranges::move(page, std::back_inserter(all));
+    if (last) break;
+    std::vector<Value> values;
+    for (const client::Index::Part& part : index.parts()) values.push_back(all.back().view().value(part.field));
+    (range.backward ? range.to : range.from) = client::IndexBound{std::move(values), false, all.back().key()};
+  }
+  if (range.backward) std::ranges::reverse(all);
+  return all;
+}
+
 }  // namespace
 
 bool Tracked::range(const client::Index& index) {
   const TableId table = index.table().id();
   const Moment asked = process_.oracle.now();
-  const auto records = transaction_.range(index, {});
+  const auto records = all_of(transaction_, index, {}, asked);
   if (!records.ok()) {
     failed(index.table(), records.status(), asked);
     return false;
@@ -325,7 +346,7 @@ bool Tracked::range(const client::Index& index) {
 
 bool Tracked::range_from(const client::Index& index, int64_t least) {
   const Moment asked = process_.oracle.now();
-  const auto records = transaction_.range(index, {.from = client::IndexBound{{Value::int64(least)}}});
+  const auto records = all_of(transaction_, index, {.from = client::IndexBound{{Value::int64(least)}}}, asked);
   if (!records.ok()) {
     failed(index.table(), records.status(), asked);
     return false;

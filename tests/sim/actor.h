@@ -71,7 +71,7 @@ class Tracked {
   bool sum(const client::Table& table);
   bool select(const client::Table& table, int64_t least);
   /// The same as scan() and select() by an index whose first field is the value, rising; of a table that the
-  /// transaction has not written.
+  /// transaction has not written. The moment decides whether backward, and whether at once or page by page.
   bool range(const client::Index& index);
   bool range_from(const client::Index& index, int64_t least);
   /// What it has seen of a record by get(), by a unique index of the tag.
