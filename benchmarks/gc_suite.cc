@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "benchmarks/churn.h"
+#include "benchmarks/head_pages.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
 
@@ -50,8 +51,9 @@ class GcSuite final : public Suite {
   }
 
   void run(Run& run) override {
-    if (records_ == 0) records_ = run.quick ? 1'000'000 : 8'000'000;
     records_ &= ~size_t{1};
+    const size_t factor_records = records_ != 0 ? records_ : run.quick ? 300'000 : 2'000'000;
+    if (records_ == 0) records_ = run.quick ? 1'000'000 : 8'000'000;
     if (puts_ == 0) puts_ = records_ / 2 * (run.quick ? 6 : 10);
     const auto wanted = [&](const char* part) { return only_.empty() || only_ == part; };
     if (wanted("windows")) windows(run);
@@ -59,7 +61,14 @@ class GcSuite final : public Suite {
     if (wanted("tail")) tail(run);
     if (wanted("frees")) frees(run);
     if (wanted("snapshot")) long_snapshot(run);
-    if (wanted("factors")) factors(run);
+    if (wanted("factors")) {
+      ChurnOptions churn;
+      churn.records = factor_records;
+      churn.puts = 3 * churn.records;
+      churn.seed = run.seed;
+      factors(run, churn);
+      head_pages(run, churn);
+    }
   }
 
  private:
@@ -272,11 +281,7 @@ class GcSuite final : public Suite {
   }
 
   /// Each mechanism off against all of them on, in turns.
-  void factors(Run& run) const {
-    ChurnOptions churn;
-    churn.records = run.quick ? 300'000 : 2'000'000;
-    churn.puts = 3 * churn.records;
-    churn.seed = run.seed;
+  void factors(Run& run, const ChurnOptions& churn) const {
     const size_t memory = with_index(churn.records + churn.puts);
     ChurnedNode node(memory, page_bytes());
     ChurnedNode small_pages(memory, page_bytes(), false);
@@ -316,6 +321,22 @@ class GcSuite final : public Suite {
     run.report.add("gc.factor_compaction_speed", ratio_of(s[0], s[3]), "ratio", Better::kHigher, options);
     run.report.add("gc.factor_compaction_memory", ratio_of(peaks[1], peaks[0]), "ratio", Better::kHigher, options);
     run.report.add("gc.factor_interval_rule", ratio_of(s[5], s[4]), "ratio", Better::kHigher, options);
+  }
+
+  /// Two threads with head pages of their own against two that share one, which takes both cores.
+  void head_pages(Run& run, const ChurnOptions& churn) const {
+    if (usable_cores() < 2) {
+      return run.report.add_unmeasured("gc.factor_head_pages", "ratio", Better::kHigher, "needs two cores");
+    }
+    TwoWriters writers(with_index(churn.records + churn.puts), page_bytes());
+    const auto speed = [&](bool shared_heads) {
+      return [&, shared_heads] { return writers.run({churn.records, churn.puts, shared_heads, run.seed}); };
+    };
+    const std::vector<Variant> variants = {{"own heads", speed(false)}, {"shared heads", speed(true)}};
+    const std::vector<Samples> s = alternate(run.turns, variants);
+    run.report.add(
+        "gc.factor_head_pages", ratio_of(s[0], s[1]), "ratio", Better::kHigher,
+        {{"records", churn.records}, {"puts", churn.puts}, {"writers", 2}, {"own_heads_puts_per_s", s[0].median()}});
   }
 
   size_t records_ = 0;

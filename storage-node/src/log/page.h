@@ -23,14 +23,14 @@
 namespace loam::storage {
 
 enum class PageState : uint8_t {
-  kHead = 0,     ///< one thread appends to it
+  kHead = 0,     ///< one thread at a time appends to it
   kSealed = 1,   ///< full: nothing is appended any more; its last entries may not be linked yet
   kSource = 2,   ///< the compactor moves its entries away
   kRetired = 3,  ///< out of the page list; freed when pins and an epoch have passed (R18)
 };
 
 /// Role: a piece of a table's log. Owner: the table; lies in a block of the pool. Life: open() … the table's compactor
-/// releases the block. Threads: exactly one appends while kHead (`Appender`); anyone reads entries below the fill mark.
+/// releases the block. Threads: exactly one at a time appends while kHead; anyone reads entries below the fill mark.
 ///
 /// Invariants:
 /// 1. Entries below the fill mark are complete but for their links, and whole (the mark is at an entry's end, R22).
@@ -90,7 +90,8 @@ class Page {
     return reinterpret_cast<Entry*>(reinterpret_cast<std::byte*>(entry) + entry->size_bytes);
   }
 
-  // Appending: by the one thread that owns the head page (or the compactor its target).
+  // Appending: by the one thread that owns the head page (or the compactor its target), or holds the lock of shared
+  // heads (LogOptions::shared_heads).
 
   /// Bytes that are not taken yet.
   size_t room_bytes() const {

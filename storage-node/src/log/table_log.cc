@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <mutex>
 
 #include "common/base/assert.h"
 #include "common/base/env.h"
@@ -34,16 +35,22 @@ TableLog::~TableLog() {
 
 Entry* TableLog::append(ThreadContext& thread, const EntryImage& image, Reserve reserve) {
   LOAM_CHECK(thread.writer() < writers_count_, "the thread's writer number is beyond the table's writers");
-  const size_t row_bytes = image.row_bytes();
-  LOAM_CHECK(row_bytes <= max_row_bytes(), "the caller checks the size of rows");
-  Writer& writer = writers_[thread.writer()];
+  LOAM_CHECK(image.row_bytes() <= max_row_bytes(), "the caller checks the size of rows");
+  if (options_.shared_heads) [[unlikely]] {
+    const std::scoped_lock lock(head_lock_);
+    return append_to_heads(thread, writers_[0], image, reserve);
+  }
+  return append_to_heads(thread, writers_[thread.writer()], image, reserve);
+}
+
+Entry* TableLog::append_to_heads(ThreadContext& thread, Writer& writer, const EntryImage& image, Reserve reserve) {
   // Cheapest claim first: reserves are for what does not fit elsewhere.
   for (size_t c = 0; c <= static_cast<size_t>(reserve); ++c) {
     Page* head = writer.heads[c];
     if (head != nullptr) {
       if (Entry* const entry = append_to(*head, image)) return entry;
     }
-    head = open_head(thread, writer, static_cast<Reserve>(c), entry_size(row_bytes));
+    head = open_head(thread, writer, static_cast<Reserve>(c), entry_size(image.row_bytes()));
     if (head != nullptr) {
       if (c > 0) Env::probe("node.log.reserve_used");
       return append_to(*head, image);

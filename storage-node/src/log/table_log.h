@@ -26,6 +26,9 @@ struct LogOptions {
   size_t first_page_bytes = Page::kMinPageBytes;
   /// Pages out of the reserves (removes and undo when memory is full) grow to this: one table cannot take a reserve.
   size_t reserve_page_bytes = size_t{64} << 10;
+  /// All writers append to the same head pages, one at a time, under a lock. So that the worth of heads of their own
+  /// can be measured.
+  bool shared_heads = false;
 };
 
 /// What append() writes. A row that changes some fields of `before` is composed where it is to lie.
@@ -42,14 +45,14 @@ struct EntryImage {
 };
 
 /// Role: takes room for entries and publishes them. Owner: the table. Threads: append() by the thread of each writer,
-/// which has head pages of its own; the rest by any.
+/// which has head pages of its own (LogOptions::shared_heads: the first writer's are everyone's); the rest by any.
 ///
 /// Each writer has a head page for each reserve class that it had to draw on: a page opened out of a reserve is open to
 /// that class (and higher ones) only, so that normal writes never use a reserve up [R6]. Entries of a higher class go
 /// where normal ones go as long as there is room.
 ///
 /// Invariants: every page of the log is in the page list from before its first entry is published until the compactor
-/// takes it out; a head page belongs to one writer.
+/// takes it out; a head page belongs to one writer, or to whoever holds the lock of the shared heads.
 class TableLog {
  public:
   TableLog(TableId table, const LogOptions& options, PagePool& pool, size_t writers);
@@ -59,8 +62,8 @@ class TableLog {
   TableLog& operator=(const TableLog&) = delete;
 
   /// Appends the entry to the thread's head page, complete and published (R22). Null: the class has no room left. Opens
-  /// a page when the head is full (a list version is allocated), else neither allocates nor waits. The row must not be
-  /// larger than max_row_bytes(). Caller holds an epoch guard.
+  /// a page when the head is full (a list version is allocated), else neither allocates nor, unless heads are shared,
+  /// waits. The row must not be larger than max_row_bytes(). Caller holds an epoch guard.
   Entry* append(ThreadContext& thread, const EntryImage& image, Reserve reserve);
   /// Writes the image into room of a page that only the caller appends to, and publishes it. Null: does not fit.
   static Entry* append_to(Page& page, const EntryImage& image);
@@ -84,6 +87,23 @@ class TableLog {
     std::array<size_t, kHeads> next_bytes{};
   };
 
+  /// Held for one append to shared heads. Spins: the copy of a row is shorter than a sleep, and the better the lock,
+  /// the less is heads of their own made out to be worth.
+  class HeadLock {
+   public:
+    void lock() {
+      // Acquire: pairs with unlock(); heads, sizes and fill marks are as the writer before left them.
+      while (held_.exchange(true, std::memory_order_acquire)) {
+        while (held_.load(std::memory_order_relaxed)) Env::spin_pause();  // relaxed: the exchange decides
+      }
+    }
+    void unlock() { held_.store(false, std::memory_order_release); }
+
+   private:
+    Env::Atomic<bool> held_{false};
+  };
+
+  Entry* append_to_heads(ThreadContext& thread, Writer& writer, const EntryImage& image, Reserve reserve);
   size_t fitting(size_t wanted) const;
   Page* open_head(ThreadContext& thread, Writer& writer, Reserve reserve, size_t entry_bytes);
   /// There is no page to follow a head that has no room for an entry. Seals it if the compactor gains more by it than
@@ -95,10 +115,11 @@ class TableLog {
   const LogOptions options_;
   PagePool& pool_;
   const size_t writers_count_;
-  const std::unique_ptr<Writer[]> writers_;  // each owned by one thread
+  const std::unique_ptr<Writer[]> writers_;  // each owned by one thread; shared heads: the first, under head_lock_
   // Any thread.
   PageList pages_;
   Env::Atomic<uint64_t> next_page_number_{1};
+  alignas(64) HeadLock head_lock_;
 };
 
 }  // namespace loam::storage

@@ -1,8 +1,10 @@
 #include "storage-node/src/log/table_log.h"
 
 #include <cstring>
+#include <latch>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -123,6 +125,57 @@ TEST_F(TableLogTest, AFullHeadOfGarbageIsSealedWhenNoPageCanFollowIt) {
   EXPECT_EQ(append(), nullptr);
   EXPECT_EQ(head->state(), PageState::kSealed) << "the compactor never takes a head";
   EXPECT_EQ(log.append(me_, image(2, {}), Reserve::kWrite), nullptr) << "nothing is appended to a sealed page";
+}
+
+TEST_F(TableLogTest, WritersShareAHeadOnlyIfTheyAreToldTo) {
+  make_pool(16, 65536);
+  EpochThread other_epochs(epochs_, "other");
+  ThreadContext other(other_epochs, 1);
+  for (const bool shared : {false, true}) {
+    TableLog log(TableId(1), {.shared_heads = shared}, *pool_, 2);
+    const EpochGuard guard(epoch_thread_);
+    const EpochGuard other_guard(other_epochs);
+    const Entry* const mine = log.append(me_, image(1, {}), Reserve::kWrite);
+    const Entry* const others = log.append(other, image(2, {}), Reserve::kWrite);
+    ASSERT_TRUE(mine != nullptr && others != nullptr);
+    EXPECT_EQ(Page::of(mine) == Page::of(others), shared);
+    EXPECT_EQ(log.pages().pages().size(), shared ? 1u : 2u);
+  }
+}
+
+TEST_F(TableLogTest, TwoThreadsLoseNothingInSharedHeads) {
+  make_pool(256, 65536);
+  constexpr uint64_t kEach = 30'000;
+  std::latch begin(2);
+  TableLog log(TableId(1), {.shared_heads = true}, *pool_, 2);
+  const auto row_of = [](uint64_t key) { return std::string(key % 97, static_cast<char>('a' + key % 26)); };
+  const auto append = [&](size_t writer) {
+    EpochThread epochs(epochs_, "writer");
+    ThreadContext thread(epochs, writer);
+    begin.arrive_and_wait();
+    for (uint64_t i = 0; i < kEach; ++i) {
+      const uint64_t key = 2 * i + writer;
+      const std::string row = row_of(key);
+      const EpochGuard guard(epochs);
+      if (log.append(thread, image(key, as_bytes(row)), Reserve::kWrite) == nullptr) return;
+    }
+  };
+  std::thread other(append, 1);
+  append(0);
+  other.join();
+  std::vector<size_t> met(2 * kEach);
+  size_t heads = 0;
+  const EpochGuard guard(epoch_thread_);
+  for (Page* const page : log.pages().pages()) {
+    heads += page->state() == PageState::kHead;
+    page->for_each([&](const Entry& entry) {
+      ASSERT_LT(entry.key, met.size());
+      ++met[entry.key];
+      EXPECT_EQ(as_text(entry.row()), row_of(entry.key));
+    });
+  }
+  EXPECT_EQ(met, std::vector<size_t>(2 * kEach, 1));
+  EXPECT_EQ(heads, 1u);
 }
 
 TEST_F(TableLogTest, PagesGoBackToThePool) {
