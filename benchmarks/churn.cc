@@ -172,7 +172,7 @@ class ChurnedNode::Session {
     }
     {
       const EpochGuard guard(thread_);
-      execute(me_, {operations.data(), keys.size()});
+      execute(me_, {operations.data(), keys.size()}, options_.execution);
     }
     if (!options_.in_step) give_way(keys.size());
     for (size_t i = 0; i < keys.size(); ++i) {
@@ -188,7 +188,7 @@ class ChurnedNode::Session {
           publish_when_due(wall_ns());
         }
         const EpochGuard guard(thread_);
-        execute(me_, {&operations[i], 1});
+        execute(me_, {&operations[i], 1}, options_.execution);
       }
       LOAM_CHECK(operations[i].code == StatusCode::kOk, "a write failed");
     }

@@ -41,6 +41,8 @@ struct ChurnOptions {
   size_t puts = 0;
   /// Puts of one guard and one transaction.
   size_t batch = kChurnBatch;
+  /// How the puts of a guard are executed.
+  storage::ExecuteOptions execution = {};
   bool compaction = true;
   /// No background thread while records are rewritten: the writing thread takes steps of compaction after each
   /// transaction until nothing is left to do. What is moved then does not depend on how fast the threads are.

@@ -286,16 +286,18 @@ class GcSuite final : public Suite {
     ChurnedNode node(memory, page_bytes());
     ChurnedNode small_pages(memory, page_bytes(), false);
     Samples peaks[2];
-    const auto speed = [&](ChurnedNode& on, size_t batch, bool compaction, Samples* peak) {
-      return [&, batch, compaction, peak] {
-        ChurnOptions options = churn;
-        options.batch = batch;
-        options.compaction = compaction;
+    const auto speed = [&](ChurnedNode& on, const ChurnOptions& options, Samples* peak) {
+      return [&on, options, peak] {
         const ChurnResult result = on.run(options);
         if (peak != nullptr) peak->values.push_back(static_cast<double>(result.peak_bytes));
         return 1e9 / result.writer_ns;
       };
     };
+    ChurnOptions one_by_one = churn, group_of_one = churn, no_prefetch = churn, no_compaction = churn;
+    one_by_one.batch = 1;
+    group_of_one.execution.group = 1;
+    no_prefetch.execution.prefetch = false;
+    no_compaction.compaction = false;
     const auto kept = [&](bool interval_rule) {
       return [&, interval_rule] {
         ChurnOptions options = churn;
@@ -306,21 +308,28 @@ class GcSuite final : public Suite {
       };
     };
     const std::vector<Variant> variants = {
-        {"all", speed(node, kChurnBatch, true, &peaks[0])},
-        {"one by one", speed(node, 1, true, nullptr)},
-        {"small pages", speed(small_pages, kChurnBatch, true, nullptr)},
-        {"no compaction", speed(node, kChurnBatch, false, &peaks[1])},
+        {"all", speed(node, churn, &peaks[0])},
+        {"one by one", speed(node, one_by_one, nullptr)},
+        {"group of one", speed(node, group_of_one, nullptr)},
+        {"no prefetch", speed(node, no_prefetch, nullptr)},
+        {"small pages", speed(small_pages, churn, nullptr)},
+        {"no compaction", speed(node, no_compaction, &peaks[1])},
         {"interval rule", kept(true)},
         {"one horizon", kept(false)},
     };
     const std::vector<Samples> s = alternate(run.turns, variants);
     for (Samples& peak : peaks) peak.values.erase(peak.values.begin());  // the turn that does not count
     const nlohmann::ordered_json options = {{"records", churn.records}, {"puts", churn.puts}};
-    run.report.add("gc.factor_batching", ratio_of(s[0], s[1]), "ratio", Better::kHigher, options);
-    run.report.add("gc.factor_huge_pages", ratio_of(s[0], s[2]), "ratio", Better::kHigher, options);
-    run.report.add("gc.factor_compaction_speed", ratio_of(s[0], s[3]), "ratio", Better::kHigher, options);
-    run.report.add("gc.factor_compaction_memory", ratio_of(peaks[1], peaks[0]), "ratio", Better::kHigher, options);
-    run.report.add("gc.factor_interval_rule", ratio_of(s[5], s[4]), "ratio", Better::kHigher, options);
+    const auto factor = [&](const char* name, const Samples& ratio) {
+      run.report.add(std::string("gc.factor_") + name, ratio, "ratio", Better::kHigher, options);
+    };
+    factor("batching", ratio_of(s[0], s[1]));
+    factor("group", ratio_of(s[0], s[2]));
+    factor("prefetch", ratio_of(s[0], s[3]));
+    factor("huge_pages", ratio_of(s[0], s[4]));
+    factor("compaction_speed", ratio_of(s[0], s[5]));
+    factor("compaction_memory", ratio_of(peaks[1], peaks[0]));
+    factor("interval_rule", ratio_of(s[7], s[6]));
   }
 
   /// Two threads with head pages of their own against two that share one, which takes both cores.
