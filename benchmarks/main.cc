@@ -1,14 +1,13 @@
-// loam-bench SUITE [--quick] [--seed N] [--json FILE] [options of the suite]
+// loam-bench [--quick] [--seed N] [--turns N] [--json FILE] SUITE [options of the suite] [SUITE …]
 
 #include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -22,14 +21,16 @@ using namespace loam::bench;  // NOLINT(google-build-using-namespace): the progr
 int run_program(int argc, char** argv) {
   CLI::App app{
       "Measures Loam's figures. Prints a table for people, and one JSON object a line for programs: after the\n"
-      "table, or into the file of --json. benchmarks/README.md says what each figure means."};
-  app.require_subcommand(1);
-  app.fallthrough();  // general options may stand behind the suite's name
+      "table, or into the file of --json. Several suites run one after another, each with the options behind its "
+      "name.\n"
+      "benchmarks/README.md says what each figure means."};
+  app.require_subcommand();  // one or more
+  app.fallthrough();         // general options may stand behind the suite's name
   bool quick = false;
   uint64_t seed = 1;
   size_t turns = 5;
   std::string json_path;
-  app.add_flag("--quick", quick, "finish within two minutes");
+  app.add_flag("--quick", quick, "finish within two minutes a suite");
   app.add_option("--seed", seed, "of all data and choices")->capture_default_str();
   app.add_option("--turns", turns, "of each alternation of variants")
       ->capture_default_str()
@@ -37,11 +38,11 @@ int run_program(int argc, char** argv) {
   app.add_option("--json", json_path, "write the JSON lines into this file");
 
   std::sort(suites().begin(), suites().end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  std::vector<std::pair<CLI::App*, std::unique_ptr<Suite>>> choices;
+  std::map<const CLI::App*, std::unique_ptr<Suite>> choices;
   for (const SuiteEntry& entry : suites()) {
     CLI::App* command = app.add_subcommand(entry.name, entry.description);
-    choices.emplace_back(command, entry.make());
-    choices.back().second->add_options(*command);
+    const auto [choice, added] = choices.emplace(command, entry.make());
+    choice->second->add_options(*command);
   }
   CLI11_PARSE(app, argc, argv);
 
@@ -57,9 +58,7 @@ int run_program(int argc, char** argv) {
   std::cout << "revision " << report.info().revision << ", built with " << report.info().build << "\non "
             << report.info().host << "\n\n";
   Run run{report, quick, seed, turns};
-  for (const auto& [command, suite] : choices) {
-    if (command->parsed()) suite->run(run);
-  }
+  for (const CLI::App* const command : app.get_subcommands()) choices.at(command)->run(run);
   report.write_json(json_path.empty() ? std::cout : json_file);
   return 0;
 }

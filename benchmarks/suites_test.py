@@ -1,0 +1,48 @@
+"""Several suites in one command: each runs with its own options, in the order in which they are named."""
+
+import json
+import subprocess
+import sys
+import unittest
+
+BENCH = sys.argv.pop(1)
+COMMIT = ("commit", "--others", "20000")
+FACTORS = ("gc", "--only", "factors", "--records", "2000")
+
+
+def bench(*arguments):
+    return subprocess.run([BENCH, *arguments, "--quick"], check=False, capture_output=True, text=True, timeout=300)
+
+
+class Suites(unittest.TestCase):
+    def figures(self, *arguments):
+        run = bench(*arguments)
+        self.assertEqual(run.returncode, 0, run.stderr[-2000:])
+        return [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+
+    def test_two_suites_run_in_the_order_of_the_command(self):
+        for command, order in (((*COMMIT, *FACTORS), ["commit", "gc"]), ((*FACTORS, *COMMIT), ["gc", "commit"])):
+            rows = self.figures(*command)
+            self.assertEqual(list(dict.fromkeys(row["figure"].split(".")[0] for row in rows)), order)
+            others = [row["options"]["others"] for row in rows if row["figure"] == "commit.descriptor_bytes_p99"]
+            self.assertEqual(others, [20000])
+            records = {row["options"]["records"] for row in rows
+                       if row["figure"].startswith("gc.") and row["value"] is not None}
+            self.assertEqual(records, {2000})
+
+    def test_all_factors_are_told_by_one_run(self):
+        figures = {row["figure"]: row["value"] for row in self.figures(*FACTORS)}
+        self.assertEqual(set(figures), {f"gc.factor_{name}" for name in (
+            "batching", "group", "prefetch", "huge_pages", "compaction_speed", "compaction_memory", "interval_rule",
+            "head_pages")})
+        for name, value in figures.items():
+            if name != "gc.factor_head_pages" or value is not None:  # with one core there is no second writer
+                self.assertGreater(value, 0, name)
+
+    def test_an_option_of_another_suite_is_refused(self):
+        self.assertNotEqual(bench(*COMMIT, "gc", "--clients", "7").returncode, 0)
+        self.assertNotEqual(bench().returncode, 0, "no suite at all")
+
+
+if __name__ == "__main__":
+    unittest.main()
