@@ -286,27 +286,19 @@ class NetSuite final : public Suite {
         {"connections", kPeerConnections},      {"in_flight", kPeerInFlight},       {"records", peers_.records},
         {"value_bytes", peers_.value_bytes},    {"node_spin", peers_.servers.spin}, {"node", pair.node.to_json()},
         {"memcached", pair.memcached.to_json()}};
-    const Samples ratio = ratio_of(pair.node.cpu_us, pair.memcached.cpu_us);
-    Figure figure{name + "_cpu_vs_memcached",
-                  ratio.median(),
-                  "ratio",
-                  Better::kLower,
-                  ratio.values.size(),
-                  ratio.spread(),
-                  void_reason(pair, reference_per_s),
-                  options};
-    if (!figure.reason.empty()) {
-      figure.reason += "; the ratio was " + std::to_string(ratio.median()) + " ";
-      figure.value.reset();
-    }
-    report.add(figure);
-    report.add(name + "_process_cpu_vs_memcached", ratio_of(pair.node.process_cpu_us, pair.memcached.process_cpu_us),
-               "ratio", Better::kLower);
-    report.add(name + "_rate_vs_memcached", ratio_of(pair.node.per_s, pair.memcached.per_s), "ratio", Better::kHigher);
-    report.add(name + "_cpu_us", pair.node.cpu_us, "us", Better::kLower);
-    report.add(name + "_cpu_us_memcached", pair.memcached.cpu_us, "us", Better::kLower);
-    report.add(name + "s_per_s", pair.node.per_s, "ops/s", Better::kHigher);
-    report.add(name + "s_per_s_memcached", pair.memcached.per_s, "ops/s", Better::kHigher);
+    const std::string busy = void_reason(pair, 0);
+    const auto add = [&](const char* what, const Samples& samples, const char* unit, Better better) {
+      report.add(figure_of(name + what, samples, unit, better, busy));
+    };
+    report.add(figure_of(name + "_cpu_vs_memcached", ratio_of(pair.node.cpu_us, pair.memcached.cpu_us), "ratio",
+                         Better::kLower, void_reason(pair, reference_per_s), options));
+    add("_process_cpu_vs_memcached", ratio_of(pair.node.process_cpu_us, pair.memcached.process_cpu_us), "ratio",
+        Better::kLower);
+    add("_rate_vs_memcached", ratio_of(pair.node.per_s, pair.memcached.per_s), "ratio", Better::kHigher);
+    add("_cpu_us", pair.node.cpu_us, "us", Better::kLower);
+    add("_cpu_us_memcached", pair.memcached.cpu_us, "us", Better::kLower);
+    add("s_per_s", pair.node.per_s, "ops/s", Better::kHigher);
+    add("s_per_s_memcached", pair.memcached.per_s, "ops/s", Better::kHigher);
   }
 
   EchoLoad load_;

@@ -1,6 +1,7 @@
 #include "benchmarks/peers/comparison.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -88,6 +89,17 @@ std::string void_reason(const PeerPair& pair, double reference_per_s) {
         reached, kLeastOfReference, reference_per_s);
   }
   return {};
+}
+
+Figure figure_of(std::string name, const Samples& samples, std::string unit, Better better, const std::string& reason,
+                 nlohmann::ordered_json options) {
+  Figure figure{std::move(name),       samples.median(), std::move(unit), better,
+                samples.values.size(), samples.spread(), reason,          std::move(options)};
+  if (!reason.empty()) {
+    figure.reason += fmt::format("; it was {:.4g} {} ", *figure.value, figure.unit);
+    figure.value.reset();
+  }
+  return figure;
 }
 
 }  // namespace loam::bench

@@ -64,4 +64,9 @@ inline constexpr double kMostClientBusy = 0.95;
 /// from what it does on this class of machine (`reference_per_s`; 0: not asked). Empty: it does.
 std::string void_reason(const PeerPair& pair, double reference_per_s);
 
+/// A figure of a pair: the samples' median, or null for a `reason` of void_reason(), which then tells the median all
+/// the same.
+Figure figure_of(std::string name, const Samples& samples, std::string unit, Better better, const std::string& reason,
+                 nlohmann::ordered_json options = nlohmann::ordered_json::object());
+
 }  // namespace loam::bench

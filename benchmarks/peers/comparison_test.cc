@@ -23,6 +23,18 @@ TEST(PeerComparison, AFigureIsVoidWhereTheLoadGeneratorOrTheMachineIsTheLimit) {
   EXPECT_EQ(void_reason(pair_of(0.9, 0.9, 1), 0), "");
 }
 
+TEST(PeerComparison, AVoidFigureIsNullAndItsReasonTellsWhatItWas) {
+  const Samples samples{{0.5, 0.5, 0.5}};
+  const Figure measured = figure_of("peers.x", samples, "ratio", Better::kLower, "");
+  EXPECT_EQ(measured.value, 0.5);
+  EXPECT_EQ(measured.n, 3u);
+  const Figure lost = figure_of("peers.x", samples, "ratio", Better::kLower, "busy", {{"records", 7}});
+  EXPECT_EQ(lost.value, std::nullopt);
+  EXPECT_NE(lost.reason.find("busy"), std::string::npos);
+  EXPECT_NE(lost.reason.find("0.5 ratio"), std::string::npos) << lost.reason;
+  EXPECT_EQ(lost.options["records"], 7);
+}
+
 TEST(PeerServers, AddressOfALogLine) {
   EXPECT_EQ(serving_address("12:00 [info] serving at tcp://127.0.0.1:7401, administration at 127.0.0.1:1"),
             "tcp://127.0.0.1:7401");
