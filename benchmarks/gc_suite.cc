@@ -144,13 +144,14 @@ class GcSuite final : public Suite {
   void write_series(const std::vector<ChurnResult>& with, const std::vector<ChurnResult>& without) const {
     if (series_.empty()) return;
     std::ofstream out(series_);
-    out << "variant,turn,clock,seconds,puts_per_s\n";
+    out << "variant,turn,clock,seconds,puts_per_s,memory_over_live\n";
     const auto rows = [&](const char* variant, const std::vector<ChurnResult>& results) {
       for (size_t turn = 1; turn < results.size(); ++turn) {
         for (const auto& [clock, windows] :
              {std::pair("cpu", &results[turn].cpu_windows), std::pair("wall", &results[turn].wall_windows)}) {
           for (const Window& w : *windows)
-            out << variant << ',' << turn << ',' << clock << ',' << w.at_s << ',' << w.puts_per_s << '\n';
+            out << variant << ',' << turn << ',' << clock << ',' << w.at_s << ',' << w.puts_per_s << ',' << memory_
+                << '\n';
         }
       }
     };

@@ -24,7 +24,7 @@ set yrange [0:*]
 set key bottom right
 set grid ytics lc rgb "#dddddd"
 plot "{without}" using 1:2 with lines lw 1.5 lc rgb "#999999" title "without collection, memory for everything", \\
-     "{with_}" using 1:2 with lines lw 2 lc rgb "#0060ad" title "with collection, twice the memory of the live data"
+     "{with_}" using 1:2 with lines lw 2 lc rgb "#0060ad" title "with collection, {memory:g} times the memory of the live data"
 """
 
 
@@ -35,6 +35,15 @@ def last_turn(rows, variant):
         sys.exit(f"plot_gc.py: no windows of the variant '{variant}' in the file")
     turn = max(int(r["turn"]) for r in mine)
     return [(float(r["seconds"]), float(r["puts_per_s"]) / 1e6) for r in mine if int(r["turn"]) == turn]
+
+
+def memory_over_live(rows):
+    """The pool of the collected table over its live data, which every row tells."""
+    try:
+        return float(rows[0]["memory_over_live"])
+    except KeyError:
+        sys.exit("plot_gc.py: the file does not tell its pool's size (memory_over_live): "
+                 "write it anew by loam-bench gc --series")
 
 
 def draw(script):
@@ -57,7 +66,8 @@ def main():
             paths[variant] = Path(folder) / variant
             points = last_turn(rows, variant)
             paths[variant].write_text("".join(f"{at} {rate}\n" for at, rate in points))
-        script = PLOT.format(out=sys.argv[2], with_=paths["with"], without=paths["without"])
+        script = PLOT.format(out=sys.argv[2], with_=paths["with"], without=paths["without"],
+                             memory=memory_over_live(rows))
         draw(script)
 
 

@@ -8,12 +8,12 @@ import unittest
 from pathlib import Path
 
 PROGRAM = Path(__file__).with_name("plot_gc.py")
-WINDOWS = """variant,turn,clock,seconds,puts_per_s
-with,1,wall,0.1,9000000
-with,2,wall,0.1,2500000
-with,2,cpu,0.1,8000000
-with,2,wall,0.2,1500000
-without,2,wall,0.1,3000000
+WINDOWS = """variant,turn,clock,seconds,puts_per_s,memory_over_live
+with,1,wall,0.1,9000000,1.6
+with,2,wall,0.1,2500000,1.6
+with,2,cpu,0.1,8000000,1.6
+with,2,wall,0.2,1500000,1.6
+without,2,wall,0.1,3000000,1.6
 """
 # Keeps what it is told to draw, and the files that it would read: they are gone when plot_gc.py ends.
 STANDS_IN = """#!/bin/sh
@@ -55,9 +55,17 @@ class PlotGc(unittest.TestCase):
     def test_it_draws_the_last_turn_by_the_wall_clock(self):
         ended = self.plot(gnuplot=STANDS_IN.format(code=0))
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        self.assertIn('set output "out.svg"', (self.folder / "script").read_text())
+        script = (self.folder / "script").read_text()
+        self.assertIn('set output "out.svg"', script)
+        self.assertIn("with collection, 1.6 times the memory", script)
         self.assertEqual((self.folder / "with").read_text(), "0.1 2.5\n0.2 1.5\n")
         self.assertEqual((self.folder / "without").read_text(), "0.1 3.0\n")
+
+    def test_a_file_that_does_not_tell_its_memory_is_refused(self):
+        ended = self.plot(windows=WINDOWS.replace("memory_over_live", "other"), gnuplot=STANDS_IN.format(code=0))
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("memory_over_live", ended.stderr)
+        self.assertNotIn("Traceback", ended.stderr)
 
     def test_a_variant_that_is_missing_is_named(self):
         ended = self.plot(windows=WINDOWS.replace("without,", "other,"), gnuplot=STANDS_IN.format(code=0))
