@@ -109,6 +109,9 @@ class ClusterTest : public ::testing::Test {
     return testing::eventually([] { return cluster_->manager().statistics().core.open == 0; });
   }
 
+  /// That clients hold at the commit manager.
+  static uint64_t read_only_snapshots() { return cluster_->manager().statistics().core.read_only_snapshots; }
+
   static Query sum_query() {
     Query query;
     query.aggregates = {{AggregateOp::kCountAll, 0}, {AggregateOp::kSum, 0}};

@@ -178,7 +178,10 @@ void ScanRun::on_done(uint32_t number, const Status& status) {
   node.open = false;
   node.link->withdraw(std::exchange(node.offer, {}));
   if (!status.ok()) fail(status);
-  if (--open_ == 0) self_.reset();
+  if (--open_ == 0) {
+    self_.reset();
+    lease_.reset();  // rows that still wait for the reader are copies
+  }
   changed_.notify();
 }
 
@@ -195,6 +198,7 @@ void ScanRun::fail(const Status& status) {
 void ScanRun::cancel_nodes() {
   cancelling_ = true;
   arrived_.clear();
+  lease_.reset();  // whatever nodes still read is dropped
   for (Node& node : nodes_) {
     if (node.open) node.link->tell_about(node.sequence, wire::ScanCancel{});
   }
@@ -205,7 +209,6 @@ void ScanRun::cancel() {
   if (status_.ok()) status_ = {StatusCode::kCancelled, "scan of table " + table_.name() + " was cancelled"};
   cancel_nodes();
   merged_.clear();
-  lease_.reset();
   changed_.notify();
 }
 
@@ -225,10 +228,7 @@ Status ScanRun::merge(const Arrived& arrived) {
 
 Result<std::shared_ptr<const Chunk>> ScanRun::next() {
   for (;;) {
-    if (!status_.ok()) {
-      lease_.reset();
-      return status_;
-    }
+    if (!status_.ok()) return status_;
     if (!merged_.empty()) {
       std::shared_ptr<const Chunk> chunk = std::move(merged_.front());
       merged_.pop_front();
@@ -241,7 +241,6 @@ Result<std::shared_ptr<const Chunk>> ScanRun::next() {
       if (Status status = merge(arrived); !status.ok()) fail(status);
     } else if (open_ == 0) {
       ended_ = true;
-      lease_.reset();
       ended_ns_ = engine_.worker().now_ns();
       if (options_.explain) continue;
       if (Status status = merger_.finish(); !status.ok()) {

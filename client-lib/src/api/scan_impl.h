@@ -71,7 +71,7 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
   const Table table_;
   const ScanOptions options_;
   const std::shared_ptr<const Snapshot> snapshot_;
-  std::shared_ptr<SnapshotLease> lease_;
+  std::shared_ptr<SnapshotLease> lease_;  // until no node reads any more, or for nothing; the reader may be long gone
   const Query query_;
   ResultMerger merger_;
   std::vector<Node> nodes_;

@@ -110,6 +110,30 @@ TEST_F(ScanTest, TellsHowFarTheNodesAre) {
   EXPECT_TRUE(stream.collect().ok());
 }
 
+// An application that keeps a stream and forgets to read it keeps no garbage alive.
+TEST_F(ScanTest, AStreamThatNobodyReadsKeepsItsSnapshotNoLongerThanNodesRead) {
+  const Table table = accounts();
+  fill_mixed(*client_, table, 5'000);
+  ASSERT_EQ(read_only_snapshots(), 0u);
+  Query query;
+  query.select.assign(200, 0);  // more than one chunk
+  ScanOptions options;
+  options.credits = 1;
+  options.time_limit_ns = 200'000'000;
+  auto cut_off = client_->scan(table, query, options).value();
+  EXPECT_TRUE(testing::eventually([] { return read_only_snapshots() == 0; })) << "cut off by the nodes";
+  EXPECT_EQ(cut_off.next().code(), StatusCode::kTimeout);
+
+  auto complete = client_->scan(table, sum_query()).value();
+  EXPECT_TRUE(testing::eventually([] { return read_only_snapshots() == 0; })) << "all has come";
+  EXPECT_EQ(sum_of(complete).count, 5'000) << "what has come is still there";
+
+  query.limit = 10;
+  auto satisfied = client_->scan(table, query).value();
+  ASSERT_TRUE(satisfied.next().ok());
+  EXPECT_TRUE(testing::eventually([] { return read_only_snapshots() == 0; })) << "no more rows are wanted";
+}
+
 // All rows lie in one page, so one of the scan threads sends nearly everything, with its share of the credits.
 TEST(ScanThreads, TheLastOneAtWorkNeverRunsOutOfCredits) {
   for (const uint32_t credits : {3u, 8u}) {

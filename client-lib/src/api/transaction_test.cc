@@ -357,7 +357,7 @@ TEST_F(TransactionTest, UndoRecordsAreCleared) {
   client_.reset();  // waits for what goes on behind
   EXPECT_EQ(cluster_->manager().statistics().core.uncleared, 0u);
   EXPECT_EQ(cluster_->manager().statistics().core.open, 0u);
-  EXPECT_EQ(cluster_->manager().statistics().core.read_only_snapshots, 0u);
+  EXPECT_EQ(read_only_snapshots(), 0u);
 }
 
 }  // namespace
