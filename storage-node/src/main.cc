@@ -51,6 +51,8 @@ void declare(loam::program::OptionSet& options, NodeOptions& node) {
   options.number("background-nice", node.background_nice, "priority of compaction below the network threads, 0 to 19");
   options.number("scan-nice", node.scan_nice, "priority of scans below the network threads, 0 to 19");
   options.number("max-queries", node.max_queries, "scan queries at one time; more are refused");
+  options.duration("scan-stall-limit", node.scan_stall_limit_ns,
+                   "a scan query whose client takes no result for so long is ended");
   options.duration("register-timeout", node.register_timeout_ns, "the start waits so long for the commit manager");
 }
 

@@ -8,6 +8,14 @@
 #include "common/base/env.h"
 
 namespace loam::storage {
+namespace {
+
+Status stalled(uint64_t since_ns, uint64_t now_ns, const char* why) {
+  return {StatusCode::kTimeout, "its client took no chunk for " + std::to_string((now_ns - since_ns) / 1'000'000) +
+                                    " ms, " + why + "; read chunks as they come, or ask for less"};
+}
+
+}  // namespace
 
 uint64_t ScanPass::choose_page() const {
   uint64_t next = ScanQuery::kNoPage;
@@ -180,7 +188,7 @@ size_t ScanScheduler::cancel_blocked(uint64_t at_least_ns, uint64_t now_ns) {
   const size_t before = by_id_.size();
   end_where([&](const ScanQuery& query) {
     if (!query.waits() || now_ns - query.waits_since_ns() < at_least_ns) return ok_status();
-    return Status(StatusCode::kTimeout, "scan: its client took no chunk for too long, and the node needs the memory");
+    return stalled(query.waits_since_ns(), now_ns, "and the storage node is short of the memory that this scan keeps");
   });
   sweep(now_ns);
   return before - by_id_.size();
@@ -197,7 +205,7 @@ void ScanScheduler::look_at_queries(uint64_t now_ns, const Publication& publicat
     }
     query.advance(now_ns);
     if (query.waits() && now_ns - query.waits_since_ns() >= options_.stall_limit_ns) {
-      return Status(StatusCode::kTimeout, "scan: its client took no chunk for too long");
+      return stalled(query.waits_since_ns(), now_ns, "the storage node's limit (--scan-stall-limit)");
     }
     look_at_ns_ = std::min({look_at_ns_, spec.deadline_ns, query.tell_progress(now_ns)});
     if (query.waits()) look_at_ns_ = std::min(look_at_ns_, query.waits_since_ns() + options_.stall_limit_ns);

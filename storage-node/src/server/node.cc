@@ -31,6 +31,8 @@ constexpr unsigned kMaxScanThreads = 64;
 constexpr unsigned kMaxNice = 19;
 /// A poll that spins for longer only takes a core from the others.
 constexpr uint64_t kMaxSpinNs = 1'000'000'000;
+constexpr uint64_t kLeastStallLimitNs = 10'000'000;  // as often as scan threads look while all their queries wait
+constexpr uint64_t kMaxStallLimitNs = 3'600'000'000'000;
 
 Status out_of_range(const std::string& option, const std::string& range) {
   return {StatusCode::kInvalidArgument, "option " + option + " must be " + range};
@@ -97,6 +99,9 @@ Status NodeOptions::check() const {
   if (background_nice > kMaxNice) return out_of_range("background-nice", "0 to " + std::to_string(kMaxNice));
   if (scan_nice > kMaxNice) return out_of_range("scan-nice", "0 to " + std::to_string(kMaxNice));
   if (max_queries == 0) return out_of_range("max-queries", "at least 1");
+  if (scan_stall_limit_ns < kLeastStallLimitNs || scan_stall_limit_ns > kMaxStallLimitNs) {
+    return out_of_range("scan-stall-limit", "10 ms to 1 h");
+  }
   return ok_status();
 }
 
@@ -189,6 +194,7 @@ Status StorageNode::Impl::start_network() {
   scans = std::make_unique<ScanService>(*registry, epochs, *pool, std::move(outboxes),
                                         ScanService::Options{.threads = options.scan_threads,
                                                              .max_queries = options.max_queries,
+                                                             .stall_limit_ns = options.scan_stall_limit_ns,
                                                              .nice = static_cast<int>(options.scan_nice)});
   scans->run();
   for (size_t i = 0; i < network.size(); ++i) {

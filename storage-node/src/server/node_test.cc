@@ -54,6 +54,11 @@ TEST(StorageNode, OptionsOutOfRangeAreNamed) {
   EXPECT_TRUE(options.check().ok());
   ++options.spin_ns;
   EXPECT_NE(start(options).message().find("option spin "), std::string_view::npos);
+  for (const uint64_t limit_ns : {uint64_t{9'999'999}, uint64_t{3'600'000'000'001}}) {
+    options = small();
+    options.scan_stall_limit_ns = limit_ns;
+    EXPECT_NE(start(options).message().find("scan-stall-limit"), std::string_view::npos);
+  }
   options = small();
   options.network_cores = "0-";
   EXPECT_NE(start(options).message().find("network-cores"), std::string_view::npos);

@@ -43,6 +43,7 @@ ScanService::ScanService(Registry& registry, EpochDomain& epochs, PagePool& pool
     : registry_(registry), outboxes_(std::move(outboxes)), options_(options) {
   ScanScheduler::Options scheduler;
   scheduler.max_queries = options.max_queries;
+  scheduler.stall_limit_ns = options.stall_limit_ns;
   for (unsigned i = 0; i < options.threads; ++i) {
     workers_.push_back(std::make_unique<ScanWorker>(registry, epochs, pool, scheduler));
     sinks_.push_back(std::make_unique<PartSink>(*this, i));

@@ -35,6 +35,8 @@ class ScanService : public ScanPort, public PeerListener {
   struct Options {
     unsigned threads = 1;
     uint32_t max_queries = 256;
+    /// A query whose client takes no chunk for so long ends with kTimeout (R25).
+    uint64_t stall_limit_ns = 30'000'000'000;
     /// Priority below the network threads (0): they get a core first when both want it.
     int nice = 5;
   };

@@ -6,10 +6,12 @@
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
 
+#include "common/base/env.h"
 #include "common/schema/merge.h"
 #include "common/testing/patience.h"
 #include "storage-node/src/request/node_fixture.h"
@@ -79,7 +81,7 @@ class ScanServiceTest : public NodeFixture {
 
   void start_service(unsigned threads, uint32_t max_queries = 4) {
     service = std::make_unique<ScanService>(*registry, epochs, *pool, std::vector<Outbox*>{&outbox},
-                                            ScanService::Options{threads, max_queries});
+                                            ScanService::Options{.threads = threads, .max_queries = max_queries});
   }
   /// Keys 1 … kRows with balance = key, written by transaction 11.
   void fill() {
@@ -136,6 +138,39 @@ class ScanServiceTest : public NodeFixture {
     EXPECT_TRUE(wire::decode_envelope(reader, envelope).ok());
     EXPECT_TRUE(wire::decode_body(reader, done).ok());
     return done.status.code();
+  }
+
+  /// All rows in more than one chunk, for a client that takes one.
+  static wire::Scan wide_scan() {
+    wire::Scan scan = sum_scan();
+    scan.query.aggregates.clear();
+    scan.query.select.assign(700, 0);
+    scan.credits = 1;
+    return scan;
+  }
+  void start_kept(const ScanService::Options& options) {
+    service = std::make_unique<ScanService>(*registry, epochs, *pool, std::vector<Outbox*>{&kept}, options);
+    service->run();
+  }
+  /// How so many scans ended, by their sequences. The client reads what comes for `reads` and for no other.
+  std::map<uint64_t, Status> ends_of_scans(size_t count, uint64_t reads) {
+    std::map<uint64_t, Status> ends;
+    while (ends.size() < count) {
+      const auto outgoing = kept.take(testing::kPatience);
+      if (!outgoing.has_value()) {
+        ADD_FAILURE() << "no kScanDone";
+        break;
+      }
+      ByteReader reader(outgoing->message);
+      wire::Envelope envelope;
+      EXPECT_TRUE(wire::decode_envelope(reader, envelope).ok());
+      if (envelope.opcode == wire::Opcode::kScanChunk && envelope.sequence == reads) service->credit(peer, reads, 1);
+      if (envelope.opcode != wire::Opcode::kScanDone) continue;
+      wire::ScanDone done;
+      EXPECT_TRUE(wire::decode_body(reader, done).ok());
+      ends[envelope.sequence] = done.status;
+    }
+    return ends;
   }
 
   RecordingPeer peer;
@@ -200,9 +235,7 @@ TEST_F(ScanServiceTest, ChunksGoIntoSlotsThatAreFree) {
   constexpr std::chrono::milliseconds kPause{50};
   fill();
   for (const auto& [threads, columns] : {std::pair{1u, 300u}, {3u, 100u}}) {
-    service = std::make_unique<ScanService>(*registry, epochs, *pool, std::vector<Outbox*>{&kept},
-                                            ScanService::Options{threads, 4});
-    service->run();
+    start_kept({.threads = threads, .max_queries = 4});
     wire::Scan scan = sum_scan();
     scan.query.aggregates.clear();
     scan.query.select.assign(columns, 0);  // some chunks
@@ -367,6 +400,42 @@ TEST_F(ScanServiceTest, ATimeLimitEndsAScanWhoseClientDoesNotRead) {
   ASSERT_TRUE(wire::decode_body(reader, done).ok());
   EXPECT_EQ(done.status.code(), StatusCode::kTimeout);
   EXPECT_GE(done.statistics.elapsed_ns, scan.time_limit_ns);
+}
+
+TEST_F(ScanServiceTest, AReaderThatDoesNotReadIsCutOffAndOthersGoOn) {
+  fill();
+  start_kept({.max_queries = 3, .stall_limit_ns = 500'000'000});
+  const uint64_t begun_ns = Env::now_ns();
+  ASSERT_TRUE(start(wide_scan(), 1).ok());
+  ASSERT_TRUE(start(wide_scan(), 2).ok());
+  ASSERT_TRUE(start(sum_scan(), 3).ok());
+  const auto ends = ends_of_scans(3, 2);
+  ASSERT_EQ(ends.size(), 3u);
+  EXPECT_LT(Env::now_ns() - begun_ns, ScanService::Options().stall_limit_ns) << "what this service was given counts";
+  EXPECT_EQ(ends.at(1).code(), StatusCode::kTimeout);
+  EXPECT_NE(ends.at(1).message().find("--scan-stall-limit"), std::string_view::npos) << ends.at(1).to_string();
+  EXPECT_NE(ends.at(1).message().find("read chunks as they come"), std::string_view::npos) << "what to do";
+  EXPECT_TRUE(ends.at(2).ok()) << "it reads: " << ends.at(2).to_string();
+  EXPECT_TRUE(ends.at(3).ok()) << ends.at(3).to_string();
+  EXPECT_TRUE(start(wide_scan(), 4).ok()) << "its place is free again";
+  service->stop();
+}
+
+TEST_F(ScanServiceTest, WhoDoesNotReadLosesItsPagesWhenMemoryIsShort) {
+  fill();
+  while (pool->fill() <= 0.9) ASSERT_NE(pool->allocate(pool->page_size(), Reserve::kCompactor), nullptr);
+  start_kept({.stall_limit_ns = 10'000'000'000});
+  ASSERT_TRUE(start(wide_scan(), 1).ok());
+  ASSERT_TRUE(start(wide_scan(), 2).ok());
+  const auto ends = ends_of_scans(2, 2);
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_EQ(ends.at(1).code(), StatusCode::kTimeout);
+  EXPECT_NE(ends.at(1).message().find("short of the memory"), std::string_view::npos) << ends.at(1).to_string();
+  EXPECT_TRUE(ends.at(2).ok()) << "it reads: " << ends.at(2).to_string();
+  service->stop();
+  const EpochGuard guard(*epoch_thread);
+  const auto pages = (*registry->view().find(kAccounts))->table->pages().pages();
+  EXPECT_TRUE(std::ranges::none_of(pages, [](const Page* page) { return page->pinned(); }));
 }
 
 TEST_F(ScanServiceTest, ProgressIsToldNeitherTooOftenNorForAnIntervalWithoutEnd) {

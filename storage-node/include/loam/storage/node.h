@@ -38,6 +38,8 @@ struct NodeOptions {
   unsigned background_nice = 10;  ///< priority of the compactor's thread below the network threads
   unsigned scan_nice = 5;         ///< the same of the scan threads
   uint32_t max_queries = 256;     ///< concurrent scan queries; more get kOverloaded
+  uint64_t scan_stall_limit_ns =
+      30'000'000'000;  ///< queries whose clients take no chunk for so long get kTimeout (R25)
   uint64_t register_timeout_ns = 10'000'000'000;  ///< start() tries to reach the commit manager for so long
 
   Status check() const;
