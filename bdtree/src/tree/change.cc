@@ -135,6 +135,7 @@ void Tree::Impl::lead(Group& group, Request& own) {
     }
     if (written.ok() && leaf->leaf()) {  // the root may have become an inner node
       defer_merge(*leaf);
+      look_again();
       group.leaf = std::move(leaf);
     }
     return;

@@ -30,6 +30,9 @@ constexpr size_t kMergedNumerator = 3;
 constexpr size_t kMergedDenominator = 4;
 /// The left neighbour may have grown since: up to here it takes the frozen node in.
 constexpr size_t kMaxMergedBytes = kMaxStoredBytes;
+/// Leaves that wait for the end of what they hold. Beyond it the oldest are forgotten: whatever merges on their right
+/// comes to them.
+constexpr size_t kMaxEnding = 1'024;
 
 /// Fewer entries are not split, however long their keys are: inner nodes of one or two children would make a tree of
 /// any height.
@@ -123,7 +126,7 @@ void Tree::Impl::defer_post(uint8_t level, const std::string& low, TreeNodeId id
 }
 
 void Tree::Impl::defer_merge(const Node& node) {
-  if (node.frame().low.empty() || node.content_bytes() * kMergePart >= options_.node_bytes) return;
+  if (node.frame().low.empty() || !small(node.content_bytes())) return;
   defer(&Impl::merges_, node.id(), [id = node.id()](Impl& tree) { (void)tree.merge(id); });
 }
 
@@ -133,9 +136,57 @@ void Tree::Impl::defer_removal(const Node& node) {
   });
 }
 
+Tree::Impl::Ending Tree::Impl::collect(Node& node) {
+  Ending later;
+  if (options_.collector == nullptr || !node.leaf()) return later;
+  const uint64_t now = options_.collector->now();
+  EntryList list = node.entries();
+  const auto gone = std::erase_if(list.views, [&](const EntryView& entry) {
+    const uint64_t end = options_.collector->ends(entry.key, entry.payload);
+    if (end <= now) return true;
+    if (end == Collector::kNever) return false;
+    ++later.entries;
+    later.bytes += entry_bytes(entry, node.prefix_bytes());
+    later.last = std::max(later.last, end);
+    return false;
+  });
+  if (gone == 0) return later;
+  statistics_.collected += gone;
+  Env::probe("tree.collected");
+  node.rebuild(node.frame(), list.views);
+  return later;
+}
+
+void Tree::Impl::remember(TreeNodeId leaf, uint64_t moment) {
+  if (!in_ending_.insert(leaf).second) return;  // when it is looked at, the rest is seen
+  ending_.emplace_back(leaf, moment);
+  if (ending_.size() <= kMaxEnding) return;
+  in_ending_.erase(ending_.front().first);
+  ending_.pop_front();
+}
+
+void Tree::Impl::look_again() {
+  if (ending_.empty() || options_.collector->now() < ending_.front().second) return;
+  const TreeNodeId leaf = ending_.front().first;
+  ending_.pop_front();
+  in_ending_.erase(leaf);
+  defer(&Impl::merges_, leaf, [leaf](Impl& tree) { (void)tree.merge(leaf); });
+}
+
+bool Tree::Impl::small(size_t content_bytes) const { return content_bytes * kMergePart < options_.node_bytes; }
+
+/// A leaf that is written as a whole loses what nobody needs.
+void Tree::Impl::consolidate(Node& node) {
+  const Ending later = collect(node);
+  node.consolidate();
+  const size_t content = node.content_bytes();
+  if (small(content) || node.frame().low.empty() || !small(content - later.bytes)) return;
+  remember(node.id(), later.last);
+}
+
 Status Tree::Impl::write(Node& node, std::string_view greatest, Op& op) {
   if (node.bytes() > options_.node_bytes) {
-    node.consolidate();
+    consolidate(node);
     const size_t least = node.leaf() ? kMinEntries : kMinChildren;
     if (node.bytes() > options_.node_bytes && node.size() >= least) return split(node, greatest, op);
   }
@@ -145,7 +196,7 @@ Status Tree::Impl::write(Node& node, std::string_view greatest, Op& op) {
     ++statistics_.delta_writes;
     written = store_.replace_delta(node.id(), node.version(), node.delta());
   } else {
-    node.consolidate();
+    consolidate(node);
     ++statistics_.base_writes;
     written = store_.replace(node.id(), node.version(), node.base(), node.delta());
   }
@@ -272,15 +323,28 @@ Status Tree::Impl::merge(TreeNodeId id) {
   auto node = fetch(id, op);
   if (!node.ok()) return node.status();
   if (node->frame().frozen) return finish_merge(*node, op);
-  if (node->frame().low.empty() || node->content_bytes() * kMergePart >= options_.node_bytes) return ok_status();
+  const Ending later = collect(*node);
+  if (node->frame().low.empty() || !small(node->content_bytes() - later.bytes)) return ok_status();
+  if (!small(node->content_bytes())) {
+    remember(id, later.last);
+    return ok_status();
+  }
   const std::string low = node->frame().low;
-  LOAM_ASSIGN_OR_RETURN(const Node left, locate(Seek::before_key(low), node->frame().level, op));
+  LOAM_ASSIGN_OR_RETURN(Node left, locate(Seek::before_key(low), node->frame().level, op));
   if (left.frame().right != id) return ok_status();
+  const Ending left_later = collect(left);
   const Merged merged(left, *node);
   // What is empty goes to a full one, too (R31): it brings hardly more than a longer bound.
   const size_t room = node->size() == 0 ? std::max(options_.node_bytes, left.bytes() + kMaxKeyBytes)
                                         : options_.node_bytes * kMergedNumerator / kMergedDenominator;
-  if (base_bytes(merged.frame, merged.entries) > room) return ok_status();
+  const size_t bytes = base_bytes(merged.frame, merged.entries);
+  if (bytes > room) {
+    const bool will_be_empty = later.entries > 0 && later.entries == node->size();
+    if (will_be_empty || bytes <= room + later.bytes + left_later.bytes) {
+      remember(id, std::max(later.last, left_later.last));
+    }
+    return ok_status();
+  }
   NodeFrame frame = node->frame();
   frame.frozen = true;
   const EntryList list = node->entries();
@@ -328,6 +392,7 @@ Result<std::optional<Node>> Tree::Impl::absorb(const Node& node, Op& op) {
     LOAM_ASSIGN_OR_RETURN(Node left, approach(Seek::before_key(frame.low), frame.level, op));
     if (left.frame().frozen) return std::optional<Node>(std::move(left));
     if (left.frame().right != node.id() || left.frame().high != frame.low) return absorbed;
+    (void)collect(left);
     Merged merged(left, node);
     Node whole = left;
     std::optional<Node> copy;
@@ -349,6 +414,8 @@ Result<std::optional<Node>> Tree::Impl::absorb(const Node& node, Op& op) {
     if (written.ok()) {
       Env::probe(copy ? "tree.frozen_copied" : "tree.absorbed");
       cache_.drop(left.id());
+      // What the left neighbour kept may have been only what nobody needs: then the next one on its left is looked at.
+      if (!copy && whole.leaf()) defer_merge(whole);
       if (copy) defer_post(static_cast<uint8_t>(frame.level + 1), frame.low, copy->id());
       return absorbed;
     }

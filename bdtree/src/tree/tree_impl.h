@@ -68,6 +68,8 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   Status finish_merge(const Node& node, Op& op);
   void defer_post(uint8_t level, const std::string& low, TreeNodeId id);
   void defer_merge(const Node& node);
+  /// Looks again at a leaf of which too much had not ended yet, if it is time for one (collect()).
+  void look_again();
   /// Of a node that was made and not brought into the tree.
   void defer_removal(const Node& node);
 
@@ -109,6 +111,20 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   Status read_ahead(Walk& walk, std::string_view position, std::string_view to, size_t wanted);
   Result<Node> next_leaf(Walk& walk, std::string_view position, std::string_view to, size_t wanted);
 
+  /// What of a leaf has an end that has not come yet.
+  struct Ending {
+    size_t entries = 0;
+    size_t bytes = 0;   // of content_bytes()
+    uint64_t last = 0;  // when all of it may go
+  };
+  /// Takes out of the copy of a leaf what nobody needs any more (TreeOptions::collector); the caller writes it.
+  Ending collect(Node& node);
+  void consolidate(Node& node);
+  /// Content that is worth a merge.
+  bool small(size_t content_bytes) const;
+  /// The leaf will be worth a merge at that moment.
+  void remember(TreeNodeId leaf, uint64_t moment);
+
   Status split(Node& node, std::string_view greatest, Op& op);
   Status split_root(Node& node, size_t at, const EntryList& list, const std::string& separator, Op& op);
   /// Takes the frozen node out of the tree: its content goes to the left neighbour, or to a copy. Nothing: it is out;
@@ -125,6 +141,8 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   std::unordered_map<TreeNodeId, std::shared_ptr<Group>> groups_;  // leaves under change, by the hint that led there
   DeferredSet posts_;                                              // nodes whose post waits
   DeferredSet merges_;                                             // nodes whose merge waits
+  std::deque<std::pair<TreeNodeId, uint64_t>> ending_;             // leaves to look at again, and from when on
+  DeferredSet in_ending_;
 };
 
 }  // namespace loam::bdtree

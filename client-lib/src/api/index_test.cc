@@ -320,6 +320,52 @@ TEST_F(IndexTest, UpdatesAndRemovesByIndex) {
   EXPECT_EQ(range(index, balance(7)), (Keys{1, 3, 5}));
 }
 
+// No key of a queue is touched again once its record has gone: leaves that are written lose what is behind.
+TEST_F(IndexTest, AQueueKeepsItsSize) {
+  const Table table = accounts();
+  constexpr uint64_t kRecords = 1'500, kLength = 20;
+  for (const bool unique : {false, true}) {
+    SCOPED_TRACE(unique);
+    const auto first = cluster_->client({.index_node_bytes = 256});
+    const auto second = cluster_->client({.index_node_bytes = 256, .index_cache_shared = false});
+    const Index index =
+        first->create_index(index_name(unique ? "u" : "n"), table, {{"balance"}}, {.unique = unique}).value();
+    const auto nodes = [&] {
+      return first->run([&] {
+        Engine& engine = first->impl().engine();
+        bdtree::Store& store = *first->impl().trees().open(engine.present(), index.id()).value()->store;
+        std::vector<bdtree::TreeNodeId> ids;
+        for (uint64_t id = 1; id < 2'000; ++id) ids.emplace_back(id);
+        return std::ranges::count_if(store.get(ids), [](const auto& node) { return node.ok(); });
+      });
+    };
+    std::optional<Transaction> old;
+    for (uint64_t i = 0; i < kRecords; ++i) {
+      if (i == kRecords / 3) old = first->begin({.read_only = true}).value();
+      if (i == kRecords / 2) {
+        EXPECT_GT(nodes(), 25) << "what the old snapshot sees is kept";
+        EXPECT_EQ(keys(old->range(index, {})).size(), kLength);
+        old.reset();
+      }
+      Client& client = i % 2 == 0 ? *first : *second;
+      const Status moved = client.run_transaction([&](Transaction& tx) -> Status {
+        LOAM_RETURN_IF_ERROR(tx.insert(table, Key(i), {Value::int64(static_cast<int64_t>(i)), {}}));
+        return i < kLength ? ok_status() : tx.remove(table, Key(i - kLength));
+      });
+      ASSERT_TRUE(moved.ok()) << moved.to_string();
+    }
+    ASSERT_TRUE(testing::eventually([&] { return nodes() < 25; })) << nodes();
+    EXPECT_EQ(range(index, {}).size(), kLength);
+    ASSERT_TRUE(client_->drop_index(index.name()).ok());
+    ASSERT_TRUE(commit([&](Transaction& tx) -> Status {
+                  for (uint64_t i = kRecords - kLength; i < kRecords; ++i) {
+                    LOAM_RETURN_IF_ERROR(tx.remove(table, Key(i)));
+                  }
+                  return ok_status();
+                }).ok());
+  }
+}
+
 TEST_F(IndexTest, IsBuiltOfWhatIsThere) {
   const Table table = accounts();
   for (uint64_t from = 0; from < 3'000; from += 100) {

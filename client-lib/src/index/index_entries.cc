@@ -32,6 +32,20 @@ Result<IndexEntries> IndexEntries::decode(std::optional<std::string_view> payloa
   return entries;
 }
 
+std::optional<Version> IndexEntries::end_of(std::string_view payload, bool shared) {
+  Version last;
+  ByteReader in(as_bytes(payload));
+  while (!in.at_end() && !in.failed()) {
+    if (shared) in.get_varint();
+    in.get_varint();  // from
+    const Version to(in.get_varint());
+    if (to == Version()) return std::nullopt;
+    last = std::max(last, to);
+  }
+  if (in.failed()) return std::nullopt;
+  return last;
+}
+
 std::string IndexEntries::encode() const {
   Buffer bytes;
   ByteWriter out(bytes);

@@ -42,6 +42,10 @@ class IndexEntries {
   static Result<IndexEntries> decode(std::optional<std::string_view> payload, std::optional<Key> record);
   std::string encode() const;
 
+  /// The version from which on collect() leaves nothing of a tree's payload; nothing: some record has the value, or the
+  /// bytes are no entries. `shared`: the entries name their records. Allocates nothing.
+  static std::optional<Version> end_of(std::string_view payload, bool shared);
+
   const std::vector<IndexEntry>& entries() const { return entries_; }
   bool empty() const { return entries_.empty(); }
 

@@ -48,6 +48,21 @@ TEST(IndexEntries, AUniqueValueHasOneRecord) {
   EXPECT_EQ(entries.visible(sees(12)), std::vector{Key(1)});
 }
 
+TEST(IndexEntries, TellFromTheirBytesWhenAllHaveEnded) {
+  for (const bool shared : {false, true}) {
+    auto entries = IndexEntries::decode(std::nullopt, shared ? std::nullopt : std::optional(Key(1))).value();
+    ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
+    EXPECT_EQ(IndexEntries::end_of(entries.encode(), shared), std::nullopt) << "it has the value";
+    ASSERT_TRUE(take(entries, Key(1), TransactionId(500)).ok());
+    EXPECT_EQ(IndexEntries::end_of(entries.encode(), shared), Version(500));
+    ASSERT_TRUE(entries.give(Key(1), TransactionId(600), sees(599), false).ok());
+    EXPECT_EQ(IndexEntries::end_of(entries.encode(), shared), std::nullopt);
+    ASSERT_TRUE(take(entries, Key(1), TransactionId(700)).ok());
+    EXPECT_EQ(IndexEntries::end_of(entries.encode(), shared), Version(700)) << "the last one";
+    EXPECT_EQ(IndexEntries::end_of(entries.encode().substr(1), shared), std::nullopt) << "bytes of something else";
+  }
+}
+
 TEST(IndexEntries, WhatGivesAgainAddsAnEntryOfItsOwn) {
   IndexEntries entries;
   ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
@@ -204,7 +219,12 @@ class IndexModel : public ::testing::TestWithParam<bool> {
     if (old >= 0) {
       IndexEntries& entries = place(old, key);
       ASSERT_TRUE(entries.take(key, t.id, t.snapshot, false).ok());
-      if (random_.one_in(3)) entries.collect(seen_by_all());
+      if (random_.one_in(3)) {
+        const auto end = IndexEntries::end_of(entries.encode(), true);
+        const bool all_ended = end && *end <= seen_by_all();
+        entries.collect(seen_by_all());
+        EXPECT_EQ(entries.empty(), all_ended) << "what a tree drops by itself";
+      }
       if (random_.one_in(5)) {
         ASSERT_TRUE(entries.take(key, t.id, t.snapshot, false).ok());
       }
@@ -291,7 +311,10 @@ TEST_P(IndexModel, SaysInEverySnapshotWhatTheRecordsSay) {
     open_.pop_back();
   }
   for (auto& [at, entries] : index_) {
+    const auto end = IndexEntries::end_of(entries.encode(), true);
+    const bool all_ended = end && *end <= seen_by_all();
     entries.collect(seen_by_all());
+    EXPECT_EQ(entries.empty(), all_ended) << "what a tree drops by itself";
     EXPECT_LE(entries.entries().size(), 1u) << "entries that nobody sees stay";
   }
   check(now());

@@ -31,6 +31,25 @@ Edit edit_of(const IndexEntries& entries, bool changed) {
   return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
 }
 
+/// Lets a tree drop what every open and later snapshot sees ended. [R27]
+class EntryCollector final : public bdtree::Collector {
+ public:
+  EntryCollector(std::shared_ptr<const IndexKeys> keys, const Version& seen_by_all)
+      : keys_(std::move(keys)), seen_by_all_(seen_by_all) {}
+
+  uint64_t ends(std::string_view key, std::string_view payload) const override {
+    const auto record = keys_->record_of(key);
+    if (!record.ok()) return kNever;
+    const auto end = IndexEntries::end_of(payload, !record->has_value());
+    return end ? end->value : kNever;
+  }
+  uint64_t now() const override { return seen_by_all_.value; }
+
+ private:
+  const std::shared_ptr<const IndexKeys> keys_;
+  const Version& seen_by_all_;
+};
+
 wire::IndexState state_of(const wire::Catalog& catalog, TableId index) {
   const auto found = std::ranges::find(catalog.tables, index, &wire::TableInfo::id);
   return found == catalog.tables.end() ? wire::IndexState::kReady : found->index.state();
@@ -57,12 +76,26 @@ Result<std::shared_ptr<IndexTree>> Trees::open(const std::shared_ptr<Session>& s
   return trees_.try_emplace(place, std::move(tree)).first->second;
 }
 
+const bdtree::Collector* Trees::collector(TableId index) {
+  if (all_ != nullptr) return all_->collector(index);
+  auto& known = collectors_[index];
+  if (known != nullptr) return known.get();
+  for (const auto& [name, named] : engine_.catalog().indexes()->by_name) {
+    if (named.id() != index) continue;
+    const auto found = keys(named);
+    if (found.ok()) known = std::make_unique<EntryCollector>(*found, seen_by_all_);
+  }
+  return known.get();
+}
+
 Result<std::shared_ptr<IndexTree>> Trees::make(const std::shared_ptr<Session>& session, TableId index, bool undo) {
   const ClientOptions& options = engine_.options();
+  // An undo does no more than it must: its writes take the room that is kept for it (R6).
   const bdtree::TreeOptions tree{.node_bytes = options.index_node_bytes,
                                  .delta_bytes = options.index_node_bytes / kDeltaPart,
                                  .cache_bytes = options.index_cache_bytes,
-                                 .combine = options.index_combine};
+                                 .combine = options.index_combine,
+                                 .collector = undo ? nullptr : collector(index)};
   if (all_ != nullptr) {
     LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> known, all_->open(session, index, undo));
     return std::make_shared<IndexTree>(known->store, tree);
@@ -100,6 +133,7 @@ Result<std::shared_ptr<const IndexKeys>> Trees::keys(const Index& index) {
 
 Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                      std::span<const IndexChange> changes, bool undo) {
+  seen_by_all_ = std::max(seen_by_all_, transaction.seen_by_all);
   if (const auto apart = apart_.find(transaction.id); apart != apart_.end()) {
     if (const std::shared_ptr<Trees> own = apart->second.lock())
       return own->change(session, transaction, changes, undo);

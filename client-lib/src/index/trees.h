@@ -54,6 +54,8 @@ class Trees final : public IndexWriter {
  private:
   Trees(Engine& engine, Trees* all) : engine_(engine), all_(all) {}
 
+  /// Of an index that the catalog knows, else nothing: its entries then go when their keys are changed.
+  const bdtree::Collector* collector(TableId index);
   Result<std::shared_ptr<IndexTree>> make(const std::shared_ptr<Session>& session, TableId index, bool undo);
   /// Changes under one key of one tree: one swap.
   using Group = std::vector<const IndexChange*>;
@@ -66,6 +68,10 @@ class Trees final : public IndexWriter {
   std::shared_ptr<Session> session_;                     // of the trees below
   std::map<std::pair<TableId, bool>, std::shared_ptr<IndexTree>> trees_;
   std::map<TableId, std::shared_ptr<const IndexKeys>> keys_;
+  /// Every open and later snapshot sees versions up to here: the newest that a transaction which changes entries was
+  /// told at its begin (R13). True for ever, whoever's session has ended meanwhile.
+  Version seen_by_all_;
+  std::map<TableId, std::unique_ptr<const bdtree::Collector>> collectors_;  // trees and their deferred work use them
 };
 
 }  // namespace loam::client

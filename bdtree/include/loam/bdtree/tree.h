@@ -21,6 +21,27 @@ namespace loam::bdtree {
 /// Longest payload; the longest key is kMaxKeyBytes. A node must hold several.
 inline constexpr size_t kMaxPayloadBytes = 4'096;
 
+/// Tells the tree which entries nobody needs any more, so that it leaves them out where it writes a leaf as a whole:
+/// without it, keys that are never touched again keep their leaves for ever. [R27]
+///
+/// Owner and life: the tree's owner, outlives the tree and its deferred work. Threads: the tree's one. No call may
+/// suspend.
+class Collector {
+ public:
+  static constexpr uint64_t kNever = UINT64_MAX;
+
+  Collector() = default;
+  virtual ~Collector() = default;
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
+
+  /// The moment from which on nobody needs the entry; kNever: not known. Depends on nothing but its arguments, so that
+  /// an attempt that is repeated decides as the first one did.
+  virtual uint64_t ends(std::string_view key, std::string_view payload) const = 0;
+  /// A moment that has come: what ended until then may go. Never falls.
+  virtual uint64_t now() const = 0;
+};
+
 struct TreeOptions {
   /// A node above this is split; 128 bytes (tests) to 16 KiB, what is beyond counts as these.
   size_t node_bytes = 4'096;
@@ -32,6 +53,8 @@ struct TreeOptions {
   bool combine = true;
   /// Attempts at a node that others keep changing before kConflict is the answer.
   uint32_t attempts = 64;
+  /// Nothing: entries go only when they are erased.
+  const Collector* collector = nullptr;
 };
 
 /// What was done since the tree was opened.
@@ -49,7 +72,8 @@ struct TreeStatistics {
   uint64_t base_writes = 0;   ///< writes of whole nodes
   uint64_t splits = 0;
   uint64_t merges = 0;
-  uint64_t helped = 0;  ///< others' unfinished merges that were met and finished
+  uint64_t collected = 0;  ///< entries that TreeOptions::collector let go, also in writes that met another's
+  uint64_t helped = 0;     ///< others' unfinished merges that were met and finished
   uint64_t cache_hits = 0;
   uint64_t cache_misses = 0;
   uint64_t cache_bytes = 0;
