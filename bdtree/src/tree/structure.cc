@@ -188,7 +188,8 @@ Status Tree::Impl::write(Node& node, std::string_view greatest, Op& op) {
   if (node.bytes() > options_.node_bytes) {
     consolidate(node);
     const size_t least = node.leaf() ? kMinEntries : kMinChildren;
-    if (node.bytes() > options_.node_bytes && node.size() >= least) return split(node, greatest, op);
+    const bool too_large = node.bytes() > options_.node_bytes && node.size() >= least;
+    if (too_large && options_.split) return split(node, greatest, op);
   }
   ++op.trips;
   Result<Version> written = Version();

@@ -540,5 +540,30 @@ TEST_F(StructureTest, CirclesAreMalformed) {
   EXPECT_EQ(process.tree->find("c").code(), StatusCode::kMalformed);
 }
 
+// An undo has no numbers for new nodes: what another left larger than it would itself, it writes as it is.
+TEST_F(StructureTest, WhoMayNotSplitWritesALargeNode) {
+  const std::string payload(300, 'p');
+  Process large(nodes_, 2, {.node_bytes = 16'384});
+  for (uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(large.tree->insert(key(i), payload).ok());
+  ASSERT_EQ(nodes_.records.size(), 1u);
+  Process undoing(nodes_, 3, {.node_bytes = 1'024, .combine = false, .split = false});
+  undoing.store.at_insert = [](TreeNodeId) -> Status { return {StatusCode::kInternal, "it makes no nodes"}; };
+  std::map<std::string, std::string> left;
+  for (uint64_t i = 0; i < 40; ++i) {
+    const Status undone = undoing.tree->update(
+        key(i), [&](auto) -> Result<Edit> { return i % 2 == 0 ? Edit::erase() : Edit::put(payload.substr(1)); });
+    ASSERT_TRUE(undone.ok()) << undone.to_string();
+    if (i % 2 != 0) left[key(i)] = payload.substr(1);
+  }
+  EXPECT_EQ(nodes_.records.size(), 1u);
+  EXPECT_EQ(undoing.tree->statistics().splits, 0u);
+  std::map<std::string, std::string> there;
+  const auto found = undoing.tree->range({}, {}, SIZE_MAX);
+  ASSERT_TRUE(found.ok());
+  for (const Entry& entry : *found) there[entry.key] = entry.payload;
+  EXPECT_EQ(there, left);
+  ASSERT_TRUE(large.tree->insert(key(100), payload).ok()) << "others go on";
+}
+
 }  // namespace
 }  // namespace loam::bdtree

@@ -20,8 +20,9 @@ using bdtree::StoredNode;
 using bdtree::TreeNodeId;
 using Fields = wire::IndexNodeFields;
 
-/// Nodes as clients leave them are far smaller, so that an undo never has to split one.
-constexpr bdtree::TreeOptions kUndoing{.node_bytes = 16'384, .cache_bytes = 1 << 20, .combine = false};
+/// Clients with large nodes may leave one that is larger still, by a batch of changes or a merge. An undo makes entries
+/// shorter and no nodes: it writes such a node as it is.
+constexpr bdtree::TreeOptions kUndoing{.node_bytes = 16'384, .cache_bytes = 1 << 20, .combine = false, .split = false};
 /// Others' swaps take a round trip.
 constexpr uint64_t kBackOffNs = 100'000;
 
