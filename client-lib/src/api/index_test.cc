@@ -474,9 +474,61 @@ TEST_F(IndexTest, RefusesWhatIsNoIndex) {
   EXPECT_EQ(client_->drop_table(index.name()).code(), StatusCode::kWrongTableKind);
   EXPECT_EQ(client_->create_index(index_name(), table, {{"balance"}}).code(), StatusCode::kAlreadyExists);
   EXPECT_TRUE(client_->create_index(index_name(), table, {{"note"}}).ok()) << "the same again";
-  const std::string longest(2'000, 'x');
-  const Status too_long = put(table, 1, 1, Value::text(longest));
-  EXPECT_EQ(too_long.code(), StatusCode::kInvalidArgument) << too_long.to_string();
+  // The value alone, and together with the record's key.
+  for (const size_t length : {2'000, 1'020}) {
+    const Status too_long = put(table, 1, 1, Value::text(std::string(length, 'x')));
+    EXPECT_EQ(too_long.code(), StatusCode::kInvalidArgument) << too_long.to_string();
+    for (const std::string& part : {"index " + index.name(), std::string("record 1 of table"), std::string("1024")}) {
+      EXPECT_NE(too_long.message().find(part), std::string::npos) << "no " << part << " in " << too_long.to_string();
+    }
+  }
+  EXPECT_EQ(client_->begin()->get(table, Key(1)).code(), StatusCode::kNotFound) << "all or nothing";
+}
+
+TEST_F(IndexTest, GetsManyInTheOrderOfTheirValues) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"note"}, {"balance"}}, {.unique = true}).value();
+  for (uint64_t key = 1; key <= 4; ++key)
+    ASSERT_TRUE(put(table, key, static_cast<int64_t>(key), Value::text("n")).ok());
+  auto tx = client_->begin();
+  ASSERT_TRUE(tx->update(table, Key(2), {{"balance", Value::int64(20)}}).ok());
+  ASSERT_TRUE(tx->update(table, Key(3), {{"balance", Value::int64(2)}}).ok());
+  ASSERT_TRUE(tx->remove(table, Key(4)).ok());
+  const auto values = [](int64_t balance) { return std::vector{Value::text("n"), Value::int64(balance)}; };
+  const std::vector wanted{values(20), values(7), values(1), values(4), values(2), values(3), values(1)};
+  const auto found = tx->get_many(index, wanted);
+  ASSERT_EQ(found.size(), wanted.size());
+  const Keys expected{2, 0, 1, 0, 3, 0, 1};  // 0: no record
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (expected[i] == 0) {
+      EXPECT_EQ(found[i].code(), StatusCode::kNotFound) << i;
+    } else {
+      ASSERT_TRUE(found[i].ok()) << i << ": " << found[i].status().to_string();
+      EXPECT_EQ(found[i]->key().value, expected[i]) << i;
+      EXPECT_EQ(found[i]->int64("balance"), wanted[i][1].as_int64()) << i;
+    }
+  }
+  const std::vector half{values(1), std::vector{Value::text("n")}};
+  for (const auto& record : tx->get_many(index, half)) EXPECT_EQ(record.code(), StatusCode::kInvalidArgument);
+}
+
+// Two that read a record by its value to decide about others: one of them has to begin again.
+TEST_F(IndexTest, WhatIsGotForUpdateIsNobodyElses) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"note"}}, {.unique = true}).value();
+  ASSERT_TRUE(put(table, 1, 10, Value::text("ada")).ok());
+  auto reader = client_->begin();
+  const auto got = reader->get_for_update(index, {Value::text("ada")});
+  ASSERT_TRUE(got.ok()) << got.status().to_string();
+  EXPECT_EQ(got->key(), Key(1));
+  EXPECT_EQ(got->int64("balance"), 10);
+  EXPECT_EQ(reader->get_for_update(index, {Value::text("bob")}).code(), StatusCode::kNotFound);
+  ASSERT_TRUE(commit([&](Transaction& tx) { return tx.update(table, Key(1), {{"balance", Value::int64(11)}}); }).ok());
+  ASSERT_TRUE(reader->insert(table, Key(2), {Value::int64(got->int64("balance")), Value::null()}).ok());
+  EXPECT_EQ(reader->commit().code(), StatusCode::kConflict);
+  EXPECT_EQ(client_->begin()->get(table, Key(2)).code(), StatusCode::kNotFound);
+  auto read_only = client_->begin({.read_only = true});
+  EXPECT_FALSE(read_only->get_for_update(index, {Value::text("ada")}).ok());
 }
 
 TEST_F(IndexTest, IsListedAndDropped) {
