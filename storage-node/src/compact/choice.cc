@@ -48,12 +48,22 @@ void TableCompactor::rest(const Page* page) {
   wake_ = std::min(wake_, backoff.until);
 }
 
-bool TableCompactor::worth_a_look(const TableCounters& counters, size_t pages) {
+/// Whether gets walked far on average since enough of them ago: of as many as there are pages to look at, at least.
+bool TableCompactor::far_gets(const TableCounters& counters, size_t pages) {
+  const uint64_t gets = counters.gets - gets_seen_;
+  if (gets < std::max<uint64_t>(kGetsForMean, pages)) return false;
+  const uint64_t hops = counters.hops - hops_seen_;
+  gets_seen_ = counters.gets;
+  hops_seen_ = counters.hops;
+  return static_cast<double>(hops) > options_.max_mean_hops * static_cast<double>(gets);
+}
+
+bool TableCompactor::worth_a_look(const TableCounters& counters, size_t pages, bool far) {
   const uint64_t changes = counters.writes + counters.reverts + counters.lost_races;
   // A refused write may have sealed a page, and is a reason to hurry.
   const bool refused = counters.no_space != no_space_seen_;
   const bool room = wants_room_ && statistics_.pages_freed != freed_seen_;
-  if (!look_again_ && !refused && !room && turn_ < wake_ && changes - changes_seen_ < pages) return false;
+  if (!look_again_ && !refused && !room && !far && turn_ < wake_ && changes - changes_seen_ < pages) return false;
   look_again_ = false;
   wants_room_ = false;
   wake_ = UINT64_MAX;
@@ -67,13 +77,15 @@ size_t TableCompactor::choose(uint64_t turn, double hurry) {
   turn_ = turn;
   sources_.clear();
   const TableCounters counters = table_->counters();
-  if (worth_a_look(counters, table_->pages().pages().size())) {
-    if (const size_t garbage = choose_garbage(counters, hurry); garbage > 0) return garbage;
+  const size_t pages = table_->pages().pages().size();
+  const bool far = far_gets(counters, pages);
+  if (worth_a_look(counters, pages, far)) {
+    if (const size_t garbage = choose_garbage(far, hurry); garbage > 0) return garbage;
   }
   return hurry == 0 && choose_cold() ? 1 : 0;
 }
 
-size_t TableCompactor::choose_garbage(const TableCounters& counters, double hurry) {
+size_t TableCompactor::choose_garbage(bool far, double hurry) {
   size_t filled = 0;
   size_t garbage = 0;
   for (Page* const page : table_->pages().pages()) {
@@ -88,13 +100,6 @@ size_t TableCompactor::choose_garbage(const TableCounters& counters, double hurr
     garbage += page_garbage;
     const double share = static_cast<double>(page_garbage) / static_cast<double>(page_filled);
     if (share > options_.min_page_dead_share) sources_.push_back({.page = page, .share = share, .worth = worth(*page)});
-  }
-  const uint64_t gets = counters.gets - gets_seen_;
-  const bool far = gets >= kGetsForMean &&
-                   static_cast<double>(counters.hops - hops_seen_) > options_.max_mean_hops * static_cast<double>(gets);
-  if (gets >= kGetsForMean) {
-    gets_seen_ = counters.gets;
-    hops_seen_ = counters.hops;
   }
   const bool over = static_cast<double>(garbage) > options_.dead_share * static_cast<double>(filled);
   const double least = far ? options_.min_page_dead_share : least_share(over, hurry);

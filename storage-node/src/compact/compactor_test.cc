@@ -304,6 +304,29 @@ TEST_F(CompactorTest, AnOpenTransactionsClaimSurvivesTheMove) {
   EXPECT_EQ(scan(&now).size(), 200u);
 }
 
+TEST_F(CompactorTest, GetsAloneHaveLongChainsShortened) {
+  put(1, "old");
+  uint64_t handle = 0;
+  const Snapshot old = manager_.open_snapshot(handle);
+  for (int i = 0; i < 40; ++i) put(1, "new");
+  for (uint64_t key = 100; key < 600; ++key) put(key, "row");
+  compact();
+  const auto hops_of = [&](int gets) {
+    const uint64_t before = table_.counters().hops;
+    for (int i = 0; i < gets; ++i) EXPECT_EQ(get(1, old), "old");
+    return table_.counters().hops - before;
+  };
+  const uint64_t before = hops_of(1);
+  ASSERT_GE(before, 40u) << "the table has little garbage: nothing else has it compacted";
+  hops_of(300);
+  compact();
+  EXPECT_EQ(hops_of(1), before) << "too few gets, with those of put(), to say anything";
+  hops_of(300);
+  compact();
+  EXPECT_LE(hops_of(1), CompactorOptions{}.max_mean_hops);
+  manager_.close_snapshot(handle);
+}
+
 TEST_F(CompactorTest, WithoutAPublicationNothingIsGarbage) {
   for (int round = 0; round < 10; ++round) {
     for (uint64_t key = 0; key < 100; ++key) put(key, std::to_string(round));

@@ -118,8 +118,9 @@ class TableCompactor {
     uint64_t wait = 0;   ///< for so many turns from then on
   };
 
-  bool worth_a_look(const TableCounters& counters, size_t pages);
-  size_t choose_garbage(const TableCounters& counters, double hurry);
+  bool far_gets(const TableCounters& counters, size_t pages);
+  bool worth_a_look(const TableCounters& counters, size_t pages, bool far);
+  size_t choose_garbage(bool far, double hurry);
   bool choose_cold();
   bool columns_wanted();
   double least_share(bool over, double hurry) const;
@@ -191,7 +192,7 @@ class TableCompactor {
   uint64_t freed_seen_ = 0;     // pages that the compactor had freed then
   uint64_t no_space_seen_ = 0;
   uint64_t changes_seen_ = 0;
-  uint64_t gets_seen_ = 0;
+  uint64_t gets_seen_ = 0;  // when their mean number of hops was taken the last time
   uint64_t hops_seen_ = 0;
   bool dropped_ = false;
   uint64_t dropped_epoch_ = 0;
