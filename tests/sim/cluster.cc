@@ -22,6 +22,8 @@ constexpr uint64_t kCommitTimeoutNs = 3'000 * kMs;
 constexpr size_t kFiberStackBytes = 64 << 10;
 /// Trees of a few dozen keys have inner nodes.
 constexpr size_t kIndexNodeBytes = 300;
+/// Less than one dead entry in a table of these sizes.
+constexpr double kNextToNoGarbage = 1e-6;
 /// A jitter lasts as long as a step of another thread, or as several messages.
 constexpr uint64_t kShortestJitterNs = 1'000;
 /// Where a client has all answers to its writes, and what a recoverer passes when it has taken some back.
@@ -157,6 +159,7 @@ void Cluster::node_main(Role role) {
     options.columns = "always";
     options.column_rows = 1;
   }
+  if (plan_.compaction) options.compact_dead_share = kNextToNoGarbage;
   options.network_threads = plan_.network_threads;
   options.register_timeout_ns = kConnectTimeoutNs;
   for (;;) {

@@ -219,6 +219,7 @@ std::string describe(const Fault& fault, uint32_t nodes) {
 constexpr uint64_t kColumnsSalt = 0x636f'6c75'6d6e;
 constexpr uint64_t kTreesSalt = 0x7472'6565;
 constexpr uint64_t kIndexesSalt = 0x696e'6465'78;
+constexpr uint64_t kCompactionSalt = 0x6761'7262'6167'65;
 constexpr uint64_t kIndexesMemoryBytes = 1 << 20;
 
 /// A node that ends loses its records, and an index that has lost some of its nodes is made anew by an operator: until
@@ -244,6 +245,7 @@ Plan make_plan(uint64_t seed) {
   }
   choose_traits(plan);
   plan.columns = Random(seed ^ kColumnsSalt).one_in(3);
+  plan.compaction = Random(seed ^ kCompactionSalt).one_in(3);
   plan.trees = Random(seed ^ kTreesSalt).one_in(3);
   // Each table that undoes in memory that is full holds a page of a reserve, and with indexes there are many tables: of
   // the plans with less memory than that takes, half keep it as it is.

@@ -53,6 +53,7 @@ struct Plan {
   uint64_t page_bytes = 0;
   uint64_t memory_bytes = 0;  ///< of a node
   bool columns = false;       ///< whatever the compactor rewrites becomes columns, if it is old enough
+  bool compaction = false;    ///< without end: next to no garbage makes a table worth it
   uint64_t client_lease_ns = 0;
   uint64_t node_lease_ns = 0;
   uint64_t max_transaction_age_ns = 0;
