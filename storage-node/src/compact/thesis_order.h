@@ -9,6 +9,7 @@ namespace loam::storage {
 
 /// Append, swap the head, then set the older version's valid-to. Revert: kill the head, swap it out, then clear the
 /// older version's valid-to. Writers abort while a valid-to is still set, as the thesis asks. Only updates and removes.
+/// Garbage is counted as the product does: what the explorer finds is the order's fault.
 class ThesisOrder {
  public:
   ThesisOrder(Table& table, ThreadContext& thread) : table_(table), thread_(thread) {}
@@ -30,9 +31,12 @@ class ThesisOrder {
                                              Reserve::kWrite);
     if (!table_.index().replace(cursor, entry)) {
       Chain::kill_unlinked(entry);
+      Page::of(entry)->add_garbage(*entry);
       return {StatusCode::kConflict, {}};
     }
     set_valid_to(head, id.value);
+    Page::of(head)->add_garbage(*head);
+    if (remove) Page::of(entry)->add_garbage(*entry);
     return {StatusCode::kOk, version_of(id)};
   }
 
@@ -42,6 +46,7 @@ class ThesisOrder {
     Entry* const head = cursor.head;
     const Link link = head->load_link();
     if (!Chain::kill(head, link)) return StatusCode::kConflict;
+    Page::of(head)->add_garbage(*head);
     if (link.address == nullptr) {
       table_.index().erase(thread_.epochs(), cursor);
       return StatusCode::kOk;

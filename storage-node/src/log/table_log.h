@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "common/base/bytes.h"
 #include "common/base/env.h"
@@ -51,8 +52,12 @@ struct EntryImage {
 /// that class (and higher ones) only, so that normal writes never use a reserve up [R6]. Entries of a higher class go
 /// where normal ones go as long as there is room.
 ///
-/// Invariants: every page of the log is in the page list from before its first entry is published until the compactor
-/// takes it out; a head page belongs to one writer, or to whoever holds the lock of the shared heads.
+/// Invariants (check_invariants(), with those of each page):
+/// 1. Every page of the log is in the page list from before its first entry is published until the compactor takes it
+///    out.
+/// 2. A head page belongs to one writer, or to whoever holds the lock of the shared heads, and to one class. It is
+///    kHead; the others of the list that the compactor is not about to take out are kSealed.
+/// 3. No two pages of a table have one number.
 class TableLog {
  public:
   TableLog(TableId table, const LogOptions& options, PagePool& pool, size_t writers);
@@ -72,6 +77,10 @@ class TableLog {
   Page* open_target(size_t size_bytes);
   /// Gives a page's memory back. Nothing leads into it any more and nobody reads it.
   void release(Page* page);
+
+  /// Walks the listed pages, entry by entry. "" or what is wrong. Caller holds an epoch guard; nobody else uses the log
+  /// meanwhile, and no compaction is under way.
+  std::string check_invariants() const;
 
   PageList& pages() { return pages_; }
   const PageList& pages() const { return pages_; }

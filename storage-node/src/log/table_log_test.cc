@@ -176,6 +176,109 @@ TEST_F(TableLogTest, TwoThreadsLoseNothingInSharedHeads) {
   }
   EXPECT_EQ(met, std::vector<size_t>(2 * kEach, 1));
   EXPECT_EQ(heads, 1u);
+  EXPECT_EQ(log.check_invariants(), "");
+}
+
+/// Breaks an invariant and mends it again, one after the other.
+class TableLogCheckTest : public TableLogTest {
+ protected:
+  void SetUp() override {
+    make_pool(8, 4096);
+    log_ = std::make_unique<TableLog>(TableId(1), LogOptions{}, *pool_, 2);
+    const EpochGuard guard(epoch_thread_);
+    const std::vector<std::byte> row(1000);
+    for (uint64_t key = 0; key < 5; ++key) entries_.push_back(log_->append(me_, image(key, row), Reserve::kWrite));
+    ASSERT_EQ(check(), "");
+    ASSERT_EQ(log_->pages().pages().size(), 2u);
+  }
+  void TearDown() override { EXPECT_EQ(check(), ""); }
+  std::string check() {
+    const EpochGuard guard(epoch_thread_);
+    return log_->check_invariants();
+  }
+  void expect_wrong(std::string_view what) {
+    EXPECT_NE(check().find(what), std::string::npos) << "it says: " << check();
+  }
+  void list(std::vector<Page*> out, std::vector<Page*> in) {
+    const EpochGuard guard(epoch_thread_);
+    log_->pages().replace(epoch_thread_, out, in);
+  }
+
+  std::unique_ptr<TableLog> log_;
+  std::vector<Entry*> entries_;
+};
+
+TEST_F(TableLogCheckTest, SeesABrokenEntry) {
+  Entry& last = *entries_.back();
+  const uint32_t size = last.size_bytes;
+  for (const uint32_t wrong : {size + 16, size - 8, 0u}) {
+    last.size_bytes = wrong;
+    expect_wrong(wrong > size ? "ends behind the fill mark" : "impossible size");
+  }
+  last.size_bytes = size - 32;
+  expect_wrong("ends behind the fill mark");  // the bytes that are left are no entry
+  last.size_bytes = size;
+  ++last.page_shift;
+  expect_wrong("does not find its page");
+  --last.page_shift;
+  last.kind = EntryKind::kColumns;
+  expect_wrong("page of another kind");
+  last.kind = EntryKind::kPut;
+}
+
+TEST_F(TableLogCheckTest, SeesGarbageThatIsNotCounted) {
+  for (const Link& garbage : {Link{.valid_to = 9}, Link{.state = EntryState::kDead}}) {
+    Entry& entry = *entries_[garbage.live() ? 0 : 1];
+    entry.link.init(garbage.encode());
+    expect_wrong("bytes are garbage");
+    Page::of(&entry)->add_garbage(entry);
+    EXPECT_EQ(check(), "");
+  }
+  entries_[2]->kind = EntryKind::kTombstone;
+  expect_wrong("bytes are garbage");
+  entries_[2]->kind = EntryKind::kPut;
+}
+
+TEST_F(TableLogCheckTest, SeesAHeadThatIsNoneAndAPageThatShouldBeOne) {
+  Page* const sealed = Page::of(entries_.front());
+  Page* const head = Page::of(entries_.back());
+  head->set_state(PageState::kSealed);
+  expect_wrong("a head is in state 1");
+  head->set_state(PageState::kHead);
+  sealed->set_state(PageState::kHead);
+  expect_wrong("no head is in state 0");
+  sealed->set_state(PageState::kSealed);
+  list({head}, {});
+  expect_wrong("a head is not in the page list");
+  list({}, {head});
+}
+
+TEST_F(TableLogCheckTest, SeesForeignPagesAndNumbersThatAreThereTwice) {
+  std::byte* const block = pool_->allocate(4096, Reserve::kCompactor);
+  const auto expect_wrong_page = [&](TableId table, uint64_t number, std::string_view what) {
+    Page* const page = Page::open(block, 4096, table, number, Reserve::kWrite);
+    page->seal();
+    list({}, {page});
+    expect_wrong(what);
+    list({page}, {});
+  };
+  expect_wrong_page(TableId(2), 3, "page of another table");
+  expect_wrong_page(TableId(1), Page::of(entries_.front())->number(), "number is there twice");
+  expect_wrong_page(TableId(1), 3, "number of the future");
+  pool_->release(block, 4096);
+}
+
+TEST_F(TableLogCheckTest, SeesAnAllVisiblePageThatIsNot) {
+  Page* const page = log_->open_target(4096);
+  page->hold_columns(sizeof(Entry), 8);
+  Entry* const entry = TableLog::append_to(*page, {EntryKind::kColumns, Key(9), Version(9), 1, {}, {}});
+  page->seal();
+  list({}, {page});
+  EXPECT_EQ(check(), "");
+  page->add_garbage(*entry);
+  entry->link.init(Link{.valid_to = 10}.encode());
+  expect_wrong("all-visible");
+  page->clear_all_visible();
 }
 
 TEST_F(TableLogTest, PagesGoBackToThePool) {

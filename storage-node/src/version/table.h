@@ -224,8 +224,8 @@ class Table {
 
   /// Walks index, chains and pages: every key's chain is sorted, starts with an open version, leads through live
   /// entries of listed pages only, and every live entry of a listed page that was not superseded up to the horizon is
-  /// in its key's chain exactly once. "" or what
-  /// is wrong. Nobody else uses the table meanwhile, and no compaction is under way.
+  /// in its key's chain exactly once; and what TableLog::check_invariants() looks at. "" or what is wrong. Nobody else
+  /// uses the table meanwhile, and no compaction is under way.
   std::string check_invariants();
 
  private:

@@ -234,6 +234,14 @@ void expect_same(const std::vector<PointOperation>& batched, const std::vector<P
   }
 }
 
+TEST_F(TableTest, ItsCheckTakesInTheLog) {
+  put("row");
+  Page* const head = table_.pages().pages()[0];
+  head->seal();
+  EXPECT_NE(table_.check_invariants().find("a head is in state"), std::string::npos);
+  head->set_state(PageState::kHead);
+}
+
 // Few keys, so that most operations of a group meet others on their key, by several transactions.
 TEST(BatchTest, OutcomesAreThoseOfOneByOne) {
   constexpr std::array kKinds = {PointKind::kGet, PointKind::kInsert, PointKind::kUpdate, PointKind::kRemove,
