@@ -25,10 +25,6 @@ class ColumnPagesTest : public ::testing::Test {
     compactor_.add(fixture_.table);
     for (uint64_t key = 0; key < kRecords; ++key) put(key, static_cast<int64_t>(key), "text " + std::to_string(key));
   }
-  void TearDown() override {
-    const EpochGuard guard(thread_);
-    EXPECT_EQ(table_.check_invariants(), "");
-  }
 
   static Buffer row(int64_t number, const std::string& text) {
     const Value maybe = number % 3 == 0 ? Value::null() : Value::int32(static_cast<int32_t>(number % 100));

@@ -155,6 +155,13 @@ class ExploreWorld {
     }
     ex_.check(compactor_->statistics().pages_waiting == 0, "a retired page was not freed");
   }
+  /// After settle().
+  void check_invariants() {
+    const std::string wrong = table_->check_invariants();
+    ex_.check(wrong.empty(), wrong);
+    explore_pool().check_invariants();
+    epochs_.check_invariants();
+  }
 
  private:
   uint64_t index_slots_used() {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
 #include "storage-node/src/log/columns.h"
@@ -25,7 +27,8 @@ struct FixtureOptions {
   std::shared_ptr<const Schema> schema = {};
 };
 
-/// A pool, epochs, a version source, and one table. The table outlives what the test makes around it.
+/// A pool, epochs, a version source, and one table. The table outlives what the test makes around it; then all of them
+/// are checked, whatever the test has looked at: no compaction may be left half-done.
 struct TableFixture {
   explicit TableFixture(const FixtureOptions& options = {})
       : pool(PagePool::create({.limit_bytes = options.pages * options.page_bytes,
@@ -44,6 +47,13 @@ struct TableFixture {
                            .schema = options.schema},
                           {*pool, versions})
                 .value()) {}
+  ~TableFixture() {
+    pool->check_invariants();
+    epochs.check_invariants();
+    EpochThread thread(epochs, "check");
+    const EpochGuard guard(thread);
+    EXPECT_EQ(table->check_invariants(), "");
+  }
 
   std::unique_ptr<PagePool> pool;
   EpochDomain epochs;

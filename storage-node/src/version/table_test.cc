@@ -40,8 +40,6 @@ class TableTest : public ::testing::Test {
     ASSERT_EQ(there ? update(t, row) : insert(t, row), StatusCode::kOk);
     manager_.complete(t.id);
   }
-  void TearDown() override { EXPECT_EQ(table_.check_invariants(), ""); }
-
   TableFixture fixture_;
   Table& table_ = *fixture_.table;
   EpochThread thread_{fixture_.epochs, "test"};
@@ -278,7 +276,6 @@ TEST(BatchTest, OutcomesAreThoseOfOneByOne) {
       const Snapshot now = manager.now();
       ASSERT_EQ(scan_all(*batch.table, &now), scan_all(*one_by_one.table, &now));
     }
-    EXPECT_EQ(batch.table->check_invariants(), "");
     EXPECT_GT(options.group == 1 ? 1 : batch.table->counters().lost_races, 0u) << "no prepared entry was in vain";
   }
 }
@@ -319,7 +316,6 @@ TEST(BatchTest, EntriesThatAreRefusedAreGarbage) {
   EXPECT_EQ(page.filled_bytes(), 2 * entry_size(row.size()));
   const Snapshot now = manager.now();
   EXPECT_EQ(scan_all(table, &now).size(), 1u);
-  EXPECT_EQ(table.check_invariants(), "");
 }
 
 // A write that is refused when its entry is in the log already: there is room in the page, and none in the index.
@@ -381,14 +377,11 @@ TEST(BatchTest, PlainOutcomesAreThoseOfOneByOne) {
       for (PointOperation& op : singles) execute(single_me, {&op, 1}, {1, false});
       expect_same(operations, singles);
     }
-    EXPECT_EQ(batch.table->check_invariants(), "");
   }
 }
 
 class PlainTableTest : public ::testing::Test {
  protected:
-  void TearDown() override { EXPECT_EQ(table_.check_invariants(), ""); }
-
   TableFixture fixture_{{.kind = TableKind::kNonTransactional}};
   Table& table_ = *fixture_.table;
   EpochThread thread_{fixture_.epochs, "test"};
@@ -426,7 +419,6 @@ class MarkTest : public ::testing::Test {
  protected:
   /// Field of 2 bytes at 1, after "k".
   MarkTest() : fixture_({.kind = TableKind::kNonTransactional, .mark_field = {.offset = 1, .width_bytes = 2}}) {}
-  void TearDown() override { EXPECT_EQ(table_.check_invariants(), ""); }
 
   static std::string row(uint8_t field) { return {'k', static_cast<char>(field), '\0', 'r', 'e', 's', 't'}; }
   /// What a get gives, with the mark put in.

@@ -44,7 +44,6 @@ class UpdateFieldsTest : public ::testing::Test {
     for (size_t i = 0; i < schema_.size(); ++i) all.push_back(RowView(schema_, row).value(i));
     return all;
   }
-  void TearDown() override { EXPECT_EQ(table_.check_invariants(), ""); }
 
   const Schema schema_ = account_schema();
   const std::vector<Value> first_ = {Value::int64(100), Value::null(), Value::text("new"), Value::blob({})};
