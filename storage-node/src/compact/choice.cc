@@ -24,6 +24,8 @@ constexpr size_t kColumnHeadersOfPage = 4;
 /// 11.8, 4.9 and 2.4 copies a put with 1 in pages of 8 MiB, with 1 in pages of 2 MiB and with 8 there, of a pool of 1.6
 /// times the live data (`loam-bench gc --only effort`).
 constexpr double kHurryPower = 8;
+/// A table whose garbage did not reach the demand is looked at again when that has fallen so far.
+constexpr double kDemandStep = 0.05;
 
 /// Memory that rewriting the page frees, for each byte that must be looked at and copied. Of pages of one size the one
 /// with most garbage comes first; those that are all garbage come before all others, however small.
@@ -58,16 +60,20 @@ bool TableCompactor::far_gets(const TableCounters& counters, size_t pages) {
   return static_cast<double>(hops) > options_.max_mean_hops * static_cast<double>(gets);
 }
 
-bool TableCompactor::worth_a_look(const TableCounters& counters, size_t pages, bool far) {
+bool TableCompactor::worth_a_look(const TableCounters& counters, size_t pages, bool far, double hurry) {
   const uint64_t changes = counters.writes + counters.reverts + counters.lost_races;
   // A refused write may have sealed a page, and is a reason to hurry.
   const bool refused = counters.no_space != no_space_seen_;
   const bool room = wants_room_ && statistics_.pages_freed != freed_seen_;
-  if (!look_again_ && !refused && !room && !far && turn_ < wake_ && changes - changes_seen_ < pages) return false;
+  // Pages that were not worth it may be by now, though other tables have taken the memory.
+  const bool short_now = !wants_room_ && demand(hurry) < demand_seen_ - kDemandStep;
+  if (!look_again_ && !refused && !room && !far && !short_now && turn_ < wake_ && changes - changes_seen_ < pages)
+    return false;
   look_again_ = false;
   wants_room_ = false;
   wake_ = UINT64_MAX;
   changes_seen_ = changes;
+  demand_seen_ = demand(hurry);
   no_space_seen_ = counters.no_space;
   return true;
 }
@@ -79,7 +85,7 @@ size_t TableCompactor::choose(uint64_t turn, double hurry) {
   const TableCounters counters = table_->counters();
   const size_t pages = table_->pages().pages().size();
   const bool far = far_gets(counters, pages);
-  if (worth_a_look(counters, pages, far)) {
+  if (worth_a_look(counters, pages, far, hurry)) {
     if (const size_t garbage = choose_garbage(far, hurry); garbage > 0) return garbage;
   }
   return hurry == 0 && choose_cold() ? 1 : 0;
@@ -159,10 +165,13 @@ bool TableCompactor::choose_cold() {
 /// The share of garbage above which a page is worth its rewriting. A page of which a tenth is garbage costs nine copies
 /// for each entry that comes free: as long as there is room, waiting is cheaper.
 double TableCompactor::least_share(bool over, double hurry) const {
-  const double by_table = over ? options_.dead_share : 1;
-  if (hurry == 0) return by_table;
-  const double late = std::pow(hurry, kHurryPower);
-  return std::min(by_table, std::lerp(2 * options_.dead_share, options_.min_page_dead_share, late));
+  return std::min(over ? options_.dead_share : 1, demand(hurry));
+}
+
+/// That share as far as memory has a say: it falls as room gets short, late and steeply.
+double TableCompactor::demand(double hurry) const {
+  if (hurry == 0) return 1;
+  return std::lerp(2 * options_.dead_share, options_.min_page_dead_share, std::pow(hurry, kHurryPower));
 }
 
 /// Remainders of earlier jobs come along, so that they do not pile up.

@@ -119,11 +119,12 @@ class TableCompactor {
   };
 
   bool far_gets(const TableCounters& counters, size_t pages);
-  bool worth_a_look(const TableCounters& counters, size_t pages, bool far);
+  bool worth_a_look(const TableCounters& counters, size_t pages, bool far, double hurry);
   size_t choose_garbage(bool far, double hurry);
   bool choose_cold();
   bool columns_wanted();
   double least_share(bool over, double hurry) const;
+  double demand(double hurry) const;
   void add_small_pages(size_t budget_bytes);
   bool resting(const Page* page) const;
   void rest(const Page* page);
@@ -191,6 +192,7 @@ class TableCompactor {
   bool wants_room_ = false;     // a job had to be given up for want of targets; memory that comes free may help
   uint64_t freed_seen_ = 0;     // pages that the compactor had freed then
   uint64_t no_space_seen_ = 0;
+  double demand_seen_ = 1;  // at the last look
   uint64_t changes_seen_ = 0;
   uint64_t gets_seen_ = 0;  // when their mean number of hops was taken the last time
   uint64_t hops_seen_ = 0;
