@@ -18,6 +18,7 @@ namespace {
 /// As a node's scan thread takes it.
 constexpr size_t kBytesPerStep = size_t{256} << 10;
 constexpr size_t kInfoBytes = 24;
+constexpr int64_t kItems = 100'000;
 
 Schema order_line_schema(bool with_info) {
   std::vector<Field> fields = {{"order", FieldType::kInt64, false},     {"item", FieldType::kInt64, false},
@@ -55,6 +56,39 @@ Bytes build(RowBuilder& builder, const OrderLine& line, bool with_info) {
   return row.value();
 }
 
+bool has_ranges(OrderLineField field) { return field == kItem || field == kDelivered; }
+
+int64_t value_of(const OrderLine& line, OrderLineField field) {
+  LOAM_CHECK(has_ranges(field), "a field without ranges");
+  return field == kItem ? line.item : line.delivered;
+}
+
+/// Values are 0 and more, below this.
+int64_t values_of(OrderLineField field) {
+  LOAM_CHECK(has_ranges(field), "a field without ranges");
+  return field == kItem ? kItems : kTimes;
+}
+
+void add_text_clause(Query& query, testing::Random& random) {
+  const auto letters = [&](size_t n) { return Value::text(random_letters(random, n)); };
+  switch (random.below(4)) {
+    case 0:
+      query.where.where(kInfo, PredicateOp::kPrefix, {letters(1)});
+      break;
+    case 1:
+      query.where.where(kInfo, PredicateOp::kContains, {letters(2)});
+      break;
+    case 2:
+      query.where.all.push_back(
+          {{{kInfo, PredicateOp::kSuffix, {letters(1)}},
+            {kInfo, PredicateOp::kPrefix, {letters(2)}},
+            {kLine, PredicateOp::kEqual, {Value::int32(static_cast<int32_t>(random.below(10)))}}}});
+      break;
+    default:
+      query.where.where(kInfo, PredicateOp::kGreater, {letters(3)});
+  }
+}
+
 /// A publication under which everybody sees the loaded rows, and nothing has come after them.
 Publication everything_visible(uint64_t number = 1) {
   Publication publication;
@@ -82,7 +116,7 @@ OrderLineGenerator::~OrderLineGenerator() = default;
 OrderLine OrderLineGenerator::next(bool with_info) {
   testing::Random& random = state_->random;
   const size_t i = state_->made++;
-  const auto item = static_cast<int64_t>(random.below(100'000));
+  const auto item = static_cast<int64_t>(random.below(kItems));
   const auto at_random = static_cast<int64_t>(random.below(kTimes));
   const auto in_order = static_cast<int64_t>(static_cast<double>(i) / static_cast<double>(state_->rows) * kTimes);
   return {static_cast<int64_t>(i / 10),
@@ -97,29 +131,51 @@ OrderLine OrderLineGenerator::next(bool with_info) {
 
 Query RangeSum::query() const {
   Query query;
-  query.where.where(kDelivered, PredicateOp::kGreaterEqual, {Value::int64(low)});
-  query.where.where(kDelivered, PredicateOp::kLess, {Value::int64(high)});
+  query.where.where(field, PredicateOp::kGreaterEqual, {Value::int64(low)});
+  query.where.where(field, PredicateOp::kLess, {Value::int64(high)});
   query.aggregates = {{AggregateOp::kSum, kAmount}};
   return query;
 }
 
-std::vector<RangeSum> make_ranges(size_t count, uint64_t seed) {
+const char* name_of(OrderLineField field) {
+  constexpr std::array<const char*, kInfo + 1> kNames = {"order", "item",     "delivered", "amount",
+                                                         "line",  "quantity", "supplier",  "info"};
+  return kNames[field];
+}
+
+OrderLineField random_range_field(uint64_t seed) {
+  return testing::Random(seed + 2).one_in(2) ? kItem : kDelivered;  // + 2: not what the ranges begin with
+}
+
+std::vector<RangeSum> make_ranges(OrderLineField field, size_t count, uint64_t seed) {
   testing::Random random(seed);
+  const int64_t values = values_of(field);
   std::vector<RangeSum> ranges(count);
   for (RangeSum& range : ranges) {
-    const auto width = static_cast<int64_t>(random.between(kTimes / 200, kTimes / 2));
-    range.low = static_cast<int64_t>(random.below(static_cast<uint64_t>(kTimes - width)));
+    const auto width =
+        static_cast<int64_t>(random.between(static_cast<uint64_t>(values / 200), static_cast<uint64_t>(values / 2)));
+    range.field = field;
+    range.low = static_cast<int64_t>(random.below(static_cast<uint64_t>(values - width)));
     range.high = range.low + width;
   }
   return ranges;
 }
 
+std::vector<Query> mix_with_texts(std::span<const RangeSum> ranges, uint64_t seed) {
+  testing::Random random(seed);
+  std::vector<Query> queries;
+  for (const RangeSum& range : ranges) {
+    Query& query = queries.emplace_back(range.query());
+    if (queries.size() % 2 == 0) add_text_clause(query, random);
+  }
+  return queries;
+}
+
 std::vector<Query> make_selections(size_t count, uint64_t seed) {
   testing::Random random(seed);
   const auto int32 = [&](uint64_t below) { return Value::int32(static_cast<int32_t>(random.below(below))); };
-  const auto letters = [&](size_t n) { return Value::text(random_letters(random, n)); };
   std::vector<Query> queries;
-  for (const RangeSum& range : make_ranges(count, seed + 1)) {
+  for (const RangeSum& range : make_ranges(kDelivered, count, seed + 1)) {
     Query& query = queries.emplace_back(range.query());
     switch (random.below(4)) {
       case 0: {
@@ -138,27 +194,14 @@ std::vector<Query> make_selections(size_t count, uint64_t seed) {
       default:
         query.where.where(kQuantity, PredicateOp::kNotEqual, {int32(8)});
     }
-    switch (random.below(4)) {
-      case 0:
-        query.where.where(kInfo, PredicateOp::kPrefix, {letters(1)});
-        break;
-      case 1:
-        query.where.where(kInfo, PredicateOp::kContains, {letters(2)});
-        break;
-      case 2:
-        query.where.all.push_back({{{kInfo, PredicateOp::kSuffix, {letters(1)}},
-                                    {kInfo, PredicateOp::kPrefix, {letters(2)}},
-                                    {kLine, PredicateOp::kEqual, {int32(10)}}}});
-        break;
-      default:
-        query.where.where(kInfo, PredicateOp::kGreater, {letters(3)});
-    }
+    add_text_clause(query, random);
   }
   return queries;
 }
 
 OrderLines::OrderLines(size_t rows, uint64_t seed, const Options& options)
-    : schema_(std::make_shared<const Schema>(order_line_schema(options.with_info))),
+    : range_field_(options.ranges),
+      schema_(std::make_shared<const Schema>(order_line_schema(options.with_info))),
       pool_(pool_for(rows, options.with_info)),
       table_(storage::Table::create(
                  {.id = kTable, .writers = 1, .index_slots = std::bit_ceil(rows + rows / 2), .schema = schema_},
@@ -168,7 +211,7 @@ OrderLines::OrderLines(size_t rows, uint64_t seed, const Options& options)
   if (options.columns) compact();
   std::ranges::sort(sums_);
   int64_t sum = 0;
-  for (auto& [time, amount] : sums_) amount = sum += amount;
+  for (auto& [value, amount] : sums_) amount = sum += amount;
   const EpochGuard guard(thread_);
   for (storage::Page* page : table_->pages().pages()) {
     pages_.push_back(
@@ -185,7 +228,7 @@ void OrderLines::load(size_t rows, uint64_t seed, const Options& options) {
   const Snapshot nothing{Version(0)};
   for (size_t i = 0; i < rows; ++i) {
     const OrderLine line = lines.next(options.with_info);
-    sums_.push_back({line.delivered, line.amount});
+    sums_.push_back({value_of(line, range_field_), line.amount});
     const Bytes row = build(builder, line, options.with_info);
     const EpochGuard guard(thread_);
     const auto inserted = table_->insert(me_, Key(i), nothing, TransactionId(kLoaded.value), row);
@@ -229,8 +272,13 @@ std::shared_ptr<storage::PinnedPages> OrderLines::pin(EpochThread& thread) {
   return std::make_shared<storage::PinnedPages>(table_->pages().pin());
 }
 
-int64_t OrderLines::sum_before(int64_t time) const {
-  const auto end = std::ranges::lower_bound(sums_, time, {}, [](const auto& line) { return line.first; });
+int64_t OrderLines::sum(const RangeSum& range) const {
+  LOAM_CHECK(range.field == range_field_, "sums over the ranges of another field are known");
+  return sum_before(range.high) - sum_before(range.low);
+}
+
+int64_t OrderLines::sum_before(int64_t value) const {
+  const auto end = std::ranges::lower_bound(sums_, value, {}, [](const auto& line) { return line.first; });
   return end == sums_.begin() ? 0 : std::prev(end)->second;
 }
 

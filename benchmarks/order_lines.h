@@ -43,15 +43,21 @@ class OrderLineGenerator {
   std::unique_ptr<State> state_;
 };
 
-/// SELECT sum(amount) WHERE low ≤ delivered < high.
+/// SELECT sum(amount) WHERE low ≤ field < high.
 struct RangeSum {
+  OrderLineField field = kDelivered;
   int64_t low = 0;
   int64_t high = 0;
 
   Query query() const;
 };
-/// Different ranges, 0.5 to 50 % of the time each, fixed by the seed.
-std::vector<RangeSum> make_ranges(size_t count, uint64_t seed);
+const char* name_of(OrderLineField field);
+/// One of the fields that have many values in random order, item or delivered.
+OrderLineField random_range_field(uint64_t seed);
+/// Different ranges of one field, 0.5 to 50 % of its values each, fixed by the seed.
+std::vector<RangeSum> make_ranges(OrderLineField field, size_t count, uint64_t seed);
+/// The same sums; every other one of rows that one clause on their text selects, too.
+std::vector<Query> mix_with_texts(std::span<const RangeSum> ranges, uint64_t seed);
 /// Sums of the amount under different selections in conjunctive normal form: a range of time each, and two clauses more
 /// with IN, OR, comparisons, prefixes, suffixes and pieces of text.
 std::vector<Query> make_selections(size_t count, uint64_t seed);
@@ -63,8 +69,9 @@ class OrderLines {
   static constexpr Version kLoaded{1};
   struct Options {
     bool with_info = false;
-    bool in_order = false;  ///< of time
-    bool columns = false;   ///< compacted: every page that is full is a column page
+    bool in_order = false;               ///< of time
+    bool columns = false;                ///< compacted: every page that is full is a column page
+    OrderLineField ranges = kDelivered;  ///< the field whose RangeSums are known
   };
 
   OrderLines(size_t rows, uint64_t seed, const Options& options);
@@ -82,8 +89,8 @@ class OrderLines {
   Buffer any_row() const;
 
   std::shared_ptr<storage::PinnedPages> pin(EpochThread& thread);
-  /// The right answer, from the rows as they were made.
-  int64_t sum(const RangeSum& range) const { return sum_before(range.high) - sum_before(range.low); }
+  /// The right answer, from the rows as they were made. Of the field that the options name.
+  int64_t sum(const RangeSum& range) const;
   /// The right answer, row by row by the reference evaluation.
   int64_t sum(const Selection& selection);
   /// Every word of the log, read once from its beginning to its end. Of row pages.
@@ -92,8 +99,9 @@ class OrderLines {
  private:
   void load(size_t rows, uint64_t seed, const Options& options);
   void compact();
-  int64_t sum_before(int64_t time) const;
+  int64_t sum_before(int64_t value) const;
 
+  const OrderLineField range_field_;
   std::shared_ptr<const Schema> schema_;
   std::unique_ptr<PagePool> pool_;
   EpochDomain epochs_;
@@ -104,7 +112,7 @@ class OrderLines {
   std::vector<std::span<const uint64_t>> pages_;
   size_t column_pages_ = 0;
   size_t bytes_ = 0;
-  std::vector<std::pair<int64_t, int64_t>> sums_;  // time, sum of the amounts up to then; in order of time
+  std::vector<std::pair<int64_t, int64_t>> sums_;  // value, sum of the amounts up to it; in order
 };
 
 /// Several sums that are answered together by one scan thread's scheduler. Used by one thread at a time; several passes

@@ -152,8 +152,9 @@ class DuckDbComparison {
   DuckDbComparison(Run& run, size_t rows, DuckDb& duckdb)
       : run_(run),
         duckdb_(duckdb),
-        lines_(rows, run.seed, {.columns = true}),
-        ranges_(make_ranges(kQueries.back(), run.seed)) {
+        field_(random_range_field(run.seed)),
+        lines_(rows, run.seed, {.columns = true, .ranges = field_}),
+        ranges_(make_ranges(field_, kQueries.back(), run.seed)) {
     const ColumnFiles columns(rows, run.seed);
     if (duckdb_.load(columns.folder()) != rows) throw std::runtime_error("DuckDB has another number of rows");
     for (const RangeSum& range : ranges_) {
@@ -188,6 +189,7 @@ class DuckDbComparison {
     nlohmann::ordered_json options = {{"rows", lines_.rows()},
                                       {"queries", queries},
                                       {"threads", cores.size()},
+                                      {"range_field", name_of(field_)},
                                       {"column_pages", lines_.column_pages()},
                                       {"pages", lines_.pages()},
                                       {"instructions", storage::kernels().name},
@@ -213,8 +215,12 @@ class DuckDbComparison {
   /// None if it took longer than the limit.
   std::optional<double> duckdb_seconds(DuckDb::Form form, size_t queries, const std::vector<size_t>& cores,
                                        std::optional<double> limit) {
-    DuckDb::Question question{
-        .form = form, .cores = cores, .threads = cores.size(), .ranges = {}, .limit_seconds = limit};
+    DuckDb::Question question{.form = form,
+                              .cores = cores,
+                              .threads = cores.size(),
+                              .field = name_of(field_),
+                              .ranges = {},
+                              .limit_seconds = limit};
     for (const RangeSum& range : std::span(ranges_).first(queries)) question.ranges.emplace_back(range.low, range.high);
     const DuckDb::Answer answer = duckdb_.ask(question);
     if (answer.gave_up) return std::nullopt;
@@ -250,6 +256,7 @@ class DuckDbComparison {
 
   Run& run_;
   DuckDb& duckdb_;
+  const OrderLineField field_;
   OrderLines lines_;
   const std::vector<RangeSum> ranges_;
   std::vector<Query> queries_;

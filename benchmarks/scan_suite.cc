@@ -47,6 +47,11 @@ nlohmann::ordered_json options_of(const OrderLines& lines, size_t queries) {
           {"pages", lines.pages()}, {"instructions", storage::kernels().name}};
 }
 
+nlohmann::ordered_json with_range_field(nlohmann::ordered_json options, OrderLineField field) {
+  options["range_field"] = name_of(field);
+  return options;
+}
+
 /// Groups of operations, as a network batch brings them; keys at random.
 constexpr size_t kPointGroup = 32;
 constexpr size_t kPointOperations = 200'000;
@@ -97,8 +102,9 @@ class ScanSuite final : public Suite {
   void run(Run& run) override {
     if (rows_ == 0) rows_ = run.quick ? 4'000'000 : 10'800'000;
     if (wants("sums") || wants("arrivals")) {
-      OrderLines lines(rows_, run.seed, {});
-      const std::vector<RangeSum> ranges = make_ranges(256, run.seed);
+      const OrderLineField field = random_range_field(run.seed);
+      OrderLines lines(rows_, run.seed, {.ranges = field});
+      const std::vector<RangeSum> ranges = make_ranges(field, 256, run.seed);
       if (wants("sums")) sums(run, lines, ranges);
       if (wants("arrivals")) arrivals(run, lines, ranges);
     }
@@ -121,7 +127,7 @@ class ScanSuite final : public Suite {
     for (const RangeSum& range : ranges) expected.push_back(lines.sum(range));
     const std::vector<Query> queries = queries_of(ranges);
     const uint64_t all_words = lines.read_all();
-    OrderLines compacted(lines.rows(), run.seed, {.columns = true});
+    OrderLines compacted(lines.rows(), run.seed, {.columns = true, .ranges = ranges.front().field});
     const auto pass_over = [&](OrderLines& table, size_t n) {
       return [&, n] { return pass_ns(table, std::span(queries).first(n), expected); };
     };
@@ -143,20 +149,22 @@ class ScanSuite final : public Suite {
     };
     const std::vector<Samples> ns = alternate(run.turns, variants);
     Report& report = run.report;
-    report.add("scan.row_vs_read_ceiling", ratio_of(ns[1], ns[0]), "ratio", Better::kLower, options_of(lines, 1));
-    report.add("scan.q64_vs_q1", ratio_of(ns[3], ns[1]), "ratio", Better::kLower, options_of(lines, 64));
-    report.add("scan.q256_vs_q1", ratio_of(ns[4], ns[1]), "ratio", Better::kLower, options_of(lines, 256));
-    report.add("scan.column_vs_row", ratio_of(ns[5], ns[1]), "ratio", Better::kLower, options_of(compacted, 1));
-    report.add("scan.column_q64_ns_vs_q1_row", ratio_of(ns[6], ns[1]), "ratio", Better::kLower,
-               options_of(compacted, 64));
-    report.add("scan.read_ns", ns[0], "ns/record", Better::kLower, options_of(lines, 0));
-    report.add("scan.row_q1_ns", ns[1], "ns/record", Better::kLower, options_of(lines, 1));
-    report.add("scan.row_q16_ns", ns[2], "ns/record", Better::kLower, options_of(lines, 16));
-    report.add("scan.row_q64_ns", ns[3], "ns/record", Better::kLower, options_of(lines, 64));
-    report.add("scan.row_q256_ns", ns[4], "ns/record", Better::kLower, options_of(lines, 256));
-    report.add("scan.column_q1_ns", ns[5], "ns/record", Better::kLower, options_of(compacted, 1));
-    report.add("scan.column_q64_ns", ns[6], "ns/record", Better::kLower, options_of(compacted, 64));
-    report.add("scan.column_q256_ns", ns[7], "ns/record", Better::kLower, options_of(compacted, 256));
+    const auto options = [&](const OrderLines& table, size_t n) {
+      return with_range_field(options_of(table, n), ranges.front().field);
+    };
+    report.add("scan.row_vs_read_ceiling", ratio_of(ns[1], ns[0]), "ratio", Better::kLower, options(lines, 1));
+    report.add("scan.q64_vs_q1", ratio_of(ns[3], ns[1]), "ratio", Better::kLower, options(lines, 64));
+    report.add("scan.q256_vs_q1", ratio_of(ns[4], ns[1]), "ratio", Better::kLower, options(lines, 256));
+    report.add("scan.column_vs_row", ratio_of(ns[5], ns[1]), "ratio", Better::kLower, options(compacted, 1));
+    report.add("scan.column_q64_ns_vs_q1_row", ratio_of(ns[6], ns[1]), "ratio", Better::kLower, options(compacted, 64));
+    report.add("scan.read_ns", ns[0], "ns/record", Better::kLower, options(lines, 0));
+    report.add("scan.row_q1_ns", ns[1], "ns/record", Better::kLower, options(lines, 1));
+    report.add("scan.row_q16_ns", ns[2], "ns/record", Better::kLower, options(lines, 16));
+    report.add("scan.row_q64_ns", ns[3], "ns/record", Better::kLower, options(lines, 64));
+    report.add("scan.row_q256_ns", ns[4], "ns/record", Better::kLower, options(lines, 256));
+    report.add("scan.column_q1_ns", ns[5], "ns/record", Better::kLower, options(compacted, 1));
+    report.add("scan.column_q64_ns", ns[6], "ns/record", Better::kLower, options(compacted, 64));
+    report.add("scan.column_q256_ns", ns[7], "ns/record", Better::kLower, options(compacted, 256));
   }
 
   /// What column pages cost and spare besides: gets and updates of their records, memory, pages that are skipped.
@@ -245,6 +253,24 @@ class ScanSuite final : public Suite {
     run.report.add("scan.cnf64_vs_q1", ratio_of(ns[1], ns[0]), "ratio", Better::kLower, options_of(lines, 64));
     run.report.add("scan.cnf1_ns", ns[0], "ns/record", Better::kLower, options_of(lines, 1));
     run.report.add("scan.cnf64_ns", ns[1], "ns/record", Better::kLower, options_of(lines, 64));
+    mixed(run, lines);
+  }
+
+  /// 64 range sums of which every other one asks for a text, too, over the first of them alone.
+  static void mixed(Run& run, OrderLines& lines) {
+    const OrderLineField field = random_range_field(run.seed);
+    const std::vector<Query> queries = mix_with_texts(make_ranges(field, 64, run.seed), run.seed + 3);
+    std::vector<int64_t> expected;
+    expected.reserve(queries.size());
+    for (const Query& query : queries) expected.push_back(lines.sum(query.where));
+    const auto pass = [&](size_t n) {
+      return [&, n] { return pass_ns(lines, std::span(queries).first(n), expected); };
+    };
+    const std::vector<Variant> variants = {{"range q1", pass(1)}, {"mixed q64", pass(queries.size())}};
+    const std::vector<Samples> ns = alternate(run.turns, variants);
+    const nlohmann::ordered_json options = with_range_field(options_of(lines, queries.size()), field);
+    run.report.add("scan.mixed64_vs_q1", ratio_of(ns[1], ns[0]), "ratio", Better::kLower, options);
+    run.report.add("scan.mixed64_ns", ns[1], "ns/record", Better::kLower, options);
   }
 
   /// 64 queries that arrive evenly while one pass goes through the pages.
@@ -260,7 +286,8 @@ class ScanSuite final : public Suite {
     for (size_t i = 0; i < kQueries; ++i) LOAM_CHECK(pass.sum(i) == lines.sum(ranges[i]), "a wrong sum");
     const Samples ratio{{static_cast<double>(pass.pages_read()) / static_cast<double>(lines.pages())}};
     run.report.add("scan.pages_read_over_table", ratio, "ratio", Better::kLower,
-                   {{"rows", lines.rows()}, {"queries", kQueries}, {"pages", lines.pages()}});
+                   with_range_field({{"rows", lines.rows()}, {"queries", kQueries}, {"pages", lines.pages()}},
+                                    ranges.front().field));
   }
 
   size_t rows_ = 0;

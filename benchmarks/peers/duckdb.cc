@@ -43,6 +43,7 @@ DuckDb::Answer DuckDb::ask(const Question& question) {
   json asked = {{"form", name_of(question.form)},
                 {"cores", question.cores},
                 {"threads", question.threads},
+                {"field", question.field},
                 {"ranges", question.ranges}};
   if (question.limit_seconds) asked["limit_seconds"] = *question.limit_seconds;
   const json answer = program_->command(asked);

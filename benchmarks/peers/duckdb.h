@@ -33,7 +33,8 @@ class DuckDb {
     Form form = Form::kSeparate;
     std::vector<size_t> cores;                        ///< that its threads may use
     size_t threads = 1;                               ///< DuckDB's setting
-    std::vector<std::pair<int64_t, int64_t>> ranges;  ///< low ≤ delivered < high
+    std::string field;                                ///< the column that the ranges are of
+    std::vector<std::pair<int64_t, int64_t>> ranges;  ///< low ≤ field < high
     std::optional<double> limit_seconds{};            ///< what takes longer is given up
   };
   struct Answer {

@@ -1,4 +1,4 @@
-"""DuckDB under loam-bench: loads order lines once, then sums their amounts over ranges of time, as it is told.
+"""DuckDB under loam-bench: loads order lines once, then sums their amounts over ranges of a field.
 
 Run by the Python of the virtual environment that benchmarks/peers/duckdb/setup makes. One JSON object a line: commands
 come on standard input, each is answered by one line on standard output. The first line says what this is,
@@ -7,7 +7,7 @@ come on standard input, each is answered by one line on standard output. The fir
 
     {"load": "/tmp/columns"}
     {"rows": 4000000}
-    {"cores": [1], "threads": 1, "ranges": [[0, 500], [200, 900]], "form": "separate"}
+    {"cores": [1], "threads": 1, "field": "delivered", "ranges": [[0, 500], [200, 900]], "form": "separate"}
     {"seconds": 0.02, "sums": [1234, 5678]}
 
 `load` names a folder with one file a column, its values one after another (COLUMNS). `form` is `separate`, one
@@ -45,16 +45,18 @@ def run_on(cores):
             pass  # it has just ended
 
 
-def condition(bounds):
+def condition(field, bounds):
+    if field not in (name for name, _ in COLUMNS):
+        raise ValueError(f"no column '{field}'")
     low, high = bounds
-    return f"delivered >= {int(low)} AND delivered < {int(high)}"
+    return f'"{field}" >= {int(low)} AND "{field}" < {int(high)}'
 
 
-def statements_of(form, ranges):
+def statements_of(form, field, ranges):
     if form == "separate":
-        return [f"SELECT sum(amount) FROM lines WHERE {condition(bounds)}" for bounds in ranges]
+        return [f"SELECT sum(amount) FROM lines WHERE {condition(field, bounds)}" for bounds in ranges]
     if form == "filter":
-        sums = ", ".join(f"sum(amount) FILTER (WHERE {condition(bounds)})" for bounds in ranges)
+        sums = ", ".join(f"sum(amount) FILTER (WHERE {condition(field, bounds)})" for bounds in ranges)
         return [f"SELECT {sums} FROM lines"]
     raise ValueError(f"no form '{form}': 'separate' or 'filter'")
 
@@ -77,7 +79,7 @@ class Lines:
         return {"rows": self.connection.execute("SELECT count(*) FROM lines").fetchone()[0]}
 
     def sums(self, command):
-        statements = statements_of(command["form"], command["ranges"])
+        statements = statements_of(command["form"], command["field"], command["ranges"])
         run_on(command["cores"])
         self.connection.execute(f"SET threads={int(command['threads'])}")
         run_on(command["cores"])

@@ -58,7 +58,8 @@ class Sums(unittest.TestCase):
         ranges = [[0, 1000], [10, 12], [500, 500], [999, 5000], [-5, 1]]
         for form in ("separate", "filter"):
             for threads in range(1, min(len(CORES), 2) + 1):
-                command = {"cores": CORES[:threads], "threads": threads, "ranges": ranges, "form": form}
+                command = {"cores": CORES[:threads], "threads": threads, "field": "delivered", "ranges": ranges,
+                           "form": form}
                 answer = self.ask(command)
                 self.assertEqual(answer["sums"], [4_995_000, 210, 0, 9990, 0], command)
                 self.assertGreater(answer["seconds"], 0)
@@ -69,7 +70,8 @@ class Sums(unittest.TestCase):
     def test_gives_up_at_the_limit_and_goes_on(self):
         self.load(200_000)
         for form in ("separate", "filter"):
-            command = {"cores": CORES[:1], "threads": 1, "ranges": [[0, 100_000]] * 256, "form": form}
+            command = {"cores": CORES[:1], "threads": 1, "field": "delivered", "ranges": [[0, 100_000]] * 256,
+                       "form": form}
             answer = self.ask(command | {"limit_seconds": 0.001})
             self.assertTrue(answer["gave_up"])
             self.assertNotIn("sums", answer)
@@ -81,8 +83,9 @@ class Sums(unittest.TestCase):
             write_columns(folder, 5, shorter=("item",))
             self.assertIn("different lengths", self.ask({"load": folder})["error"])
         self.load(3)
-        good = {"cores": CORES[:1], "threads": 1, "ranges": [[0, 2]], "form": "separate"}
-        for wrong in ({"form": "guess"}, {"cores": []}, {"threads": 0}, {"ranges": [["a", 1]]}, {"ranges": 1}):
+        good = {"cores": CORES[:1], "threads": 1, "field": "delivered", "ranges": [[0, 2]], "form": "separate"}
+        for wrong in ({"form": "guess"}, {"field": "guess"}, {"cores": []}, {"threads": 0}, {"ranges": [["a", 1]]},
+                      {"ranges": 1}):
             self.assertIn("error", self.ask(good | wrong), wrong)
         for text in ("no JSON", "[]", "{}"):
             self.assertIn("error", self.ask(text), text)
