@@ -137,7 +137,7 @@ Status Transaction::Impl::commit() {
     return ok_status();
   }
   RecentWrites::Claim claim(engine_.recent_writes());
-  const Status foreseen = session_->status().ok() ? claim.enter(id_, *snapshot_, writes_) : ok_status();
+  Status foreseen = session_->status().ok() ? claim.enter(id_, *snapshot_, writes_) : ok_status();
   if (!session_->status().ok()) {  // now, or while others were waited for
     engine_.counters().aborted.add(1);
     leave();

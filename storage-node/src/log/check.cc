@@ -77,7 +77,7 @@ std::string TableLog::check_invariants() const {
   const uint64_t next_number = next_page_number_.load(std::memory_order_relaxed);
   std::unordered_set<uint64_t> numbers;
   for (Page* const page : pages_.pages()) {
-    const std::string wrong = check_page(*page, table_);
+    std::string wrong = check_page(*page, table_);
     if (!wrong.empty()) return wrong;
     if (page->number() >= next_number) return "a page has a number of the future: " + describe(*page);
     if (!numbers.insert(page->number()).second) return "a page number is there twice: " + describe(*page);
