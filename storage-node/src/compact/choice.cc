@@ -66,14 +66,16 @@ bool TableCompactor::worth_a_look(const TableCounters& counters, size_t pages, b
   const bool refused = counters.no_space != no_space_seen_;
   const bool room = wants_room_ && statistics_.pages_freed != freed_seen_;
   // Pages that were not worth it may be by now, though other tables have taken the memory.
-  const bool short_now = !wants_room_ && demand(hurry) < demand_seen_ - kDemandStep;
+  const double demanded = demand(hurry);
+  const bool least = hurry == 1 && demanded < demand_seen_;
+  const bool short_now = !wants_room_ && (least || demanded < demand_seen_ - kDemandStep);
   if (!look_again_ && !refused && !room && !far && !short_now && turn_ < wake_ && changes - changes_seen_ < pages)
     return false;
   look_again_ = false;
   wants_room_ = false;
   wake_ = UINT64_MAX;
   changes_seen_ = changes;
-  demand_seen_ = demand(hurry);
+  demand_seen_ = demanded;
   no_space_seen_ = counters.no_space;
   return true;
 }

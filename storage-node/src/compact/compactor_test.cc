@@ -498,6 +498,7 @@ TEST_F(PageChoiceTest, TheMoreRoomThereIsTheMoreGarbageMakesAPageWorthIt) {
   EXPECT_FALSE(chooses(0.01)) << "no page is half garbage";
   spoil_one_of(13);
   EXPECT_FALSE(chooses(0.7)) << "there is still room to wait in";
+  for (double hurry = 0.7; hurry < 1; hurry += 0.001) static_cast<void>(chooses(hurry));
   EXPECT_TRUE(chooses(1)) << "for want of better; nothing has changed but that others have taken the room";
 }
 

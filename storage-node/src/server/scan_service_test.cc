@@ -404,7 +404,7 @@ TEST_F(ScanServiceTest, ATimeLimitEndsAScanWhoseClientDoesNotRead) {
 
 TEST_F(ScanServiceTest, AReaderThatDoesNotReadIsCutOffAndOthersGoOn) {
   fill();
-  start_kept({.max_queries = 3, .stall_limit_ns = 500'000'000});
+  start_kept({.max_queries = 3, .stall_limit_ns = 3'000'000'000});
   const uint64_t begun_ns = Env::now_ns();
   ASSERT_TRUE(start(wide_scan(), 1).ok());
   ASSERT_TRUE(start(wide_scan(), 2).ok());

@@ -54,7 +54,7 @@ struct TreeOptions {
   /// Attempts at a node that others keep changing before kConflict is the answer.
   uint32_t attempts = 64;
   /// A node above node_bytes is split. Without it the node is written as it is, however large its writer before left
-  /// it, and the store need not give numbers for it: for who only takes away or shortens what is there.
+  /// it, and the store's numbers serve merges that need a copy only: for who takes away or shortens what is there.
   bool split = true;
   /// Nothing: entries go only when they are erased.
   const Collector* collector = nullptr;
