@@ -185,19 +185,17 @@ void Tree::Impl::consolidate(Node& node) {
 }
 
 Status Tree::Impl::write(Node& node, std::string_view greatest, Op& op) {
-  if (node.bytes() > options_.node_bytes) {
-    consolidate(node);
-    const size_t least = node.leaf() ? kMinEntries : kMinChildren;
-    const bool too_large = node.bytes() > options_.node_bytes && node.size() >= least;
-    if (too_large && options_.split) return split(node, greatest, op);
-  }
+  const bool full = node.bytes() > options_.node_bytes;
+  const bool delta_alone = !full && !node.delta().empty() && node.delta().size() <= options_.delta_bytes;
+  if (!delta_alone) consolidate(node);
+  const size_t least = node.leaf() ? kMinEntries : kMinChildren;
+  if (options_.split && node.bytes() > options_.node_bytes && node.size() >= least) return split(node, greatest, op);
   ++op.trips;
   Result<Version> written = Version();
-  if (!node.delta().empty() && node.delta().size() <= options_.delta_bytes) {
+  if (delta_alone) {
     ++statistics_.delta_writes;
     written = store_.replace_delta(node.id(), node.version(), node.delta());
   } else {
-    consolidate(node);
     ++statistics_.base_writes;
     written = store_.replace(node.id(), node.version(), node.base(), node.delta());
   }
