@@ -386,22 +386,31 @@ Result<std::optional<Node>> Tree::Impl::absorb(const Node& node, Op& op) {
   const NodeFrame& frame = node.frame();
   const std::optional<Node> absorbed;
   if (frame.low.empty()) return Status(StatusCode::kMalformed, "the leftmost tree node of its level is frozen");
+  std::optional<Node> copy;  // serves every attempt: what is frozen does not change
+  const auto leave = [&](auto result) -> Result<std::optional<Node>> {
+    if (copy) (void)store_.remove(copy->id(), copy->version());  // nobody knows it
+    return result;
+  };
   for (uint32_t attempt = 0; attempt < options_.attempts; ++attempt) {
     if (attempt > 0) store_.back_off(attempt);
-    LOAM_ASSIGN_OR_RETURN(Node left, approach(Seek::before_key(frame.low), frame.level, op));
-    if (left.frame().frozen) return std::optional<Node>(std::move(left));
-    if (left.frame().right != node.id() || left.frame().high != frame.low) return absorbed;
+    auto found = approach(Seek::before_key(frame.low), frame.level, op);
+    if (!found.ok()) return leave(found.status());
+    Node& left = *found;
+    if (left.frame().frozen) return leave(std::optional<Node>(std::move(left)));
+    if (left.frame().right != node.id() || left.frame().high != frame.low) return leave(absorbed);
     (void)collect(left);
     Merged merged(left, node);
     Node whole = left;
-    std::optional<Node> copy;
-    if (base_bytes(merged.frame, merged.entries) <= kMaxMergedBytes) {
+    const bool fits = base_bytes(merged.frame, merged.entries) <= kMaxMergedBytes;
+    if (fits) {
       whole.rebuild(merged.frame, merged.entries);
     } else {
       // The left neighbour is another or larger than when the node was frozen, and between other bounds the keys have
       // less in common. Frozen is for ever: a new node takes its place.
-      const EntryList content = node.entries();
-      LOAM_ASSIGN_OR_RETURN(copy, make_node(frame, content.views, op));
+      if (!copy) {
+        const EntryList content = node.entries();
+        LOAM_ASSIGN_OR_RETURN(copy, make_node(frame, content.views, op));
+      }
       NodeFrame leads_to_copy = left.frame();
       leads_to_copy.right = copy->id();
       const EntryList of_left = left.entries();
@@ -411,18 +420,21 @@ Result<std::optional<Node>> Tree::Impl::absorb(const Node& node, Op& op) {
     ++statistics_.base_writes;
     const auto written = store_.replace(left.id(), left.version(), whole.base(), {});
     if (written.ok()) {
-      Env::probe(copy ? "tree.frozen_copied" : "tree.absorbed");
+      Env::probe(fits ? "tree.absorbed" : "tree.frozen_copied");
       cache_.drop(left.id());
+      if (!fits) {
+        defer_post(static_cast<uint8_t>(frame.level + 1), frame.low, copy->id());
+        return absorbed;
+      }
       // What the left neighbour kept may have been only what nobody needs: then the next one on its left is looked at.
-      if (!copy && whole.leaf()) defer_merge(whole);
-      if (copy) defer_post(static_cast<uint8_t>(frame.level + 1), frame.low, copy->id());
-      return absorbed;
+      if (whole.leaf()) defer_merge(whole);
+      return leave(absorbed);
     }
+    // It may have happened: then the copy is in the tree.
     if (written.code() != StatusCode::kConflict) return written.status();
     ++statistics_.conflicts;
-    if (copy) defer_removal(*copy);
   }
-  return Status(StatusCode::kConflict, "the left neighbour of a frozen tree node kept changing; try again");
+  return leave(Status(StatusCode::kConflict, "the left neighbour of a frozen tree node kept changing; try again"));
 }
 
 Status Tree::Impl::forget(const Node& node, Op& op) {

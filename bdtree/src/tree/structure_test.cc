@@ -1,4 +1,4 @@
-// Splits, merges and what dead processes left, in the orders that chance seldom makes.
+// Splits and merges, in the orders that chance seldom makes.
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,125 +11,11 @@
 
 #include <loam/bdtree/tree.h>
 
-#include "bdtree/src/node/node.h"
-#include "bdtree/src/tree/memory_store.h"
+#include "bdtree/src/tree/structure_fixture.h"
 #include "common/fiber/scheduler.h"
-#include "common/testing/random.h"
 
 namespace loam::bdtree {
 namespace {
-
-constexpr TreeOptions kSmall{.node_bytes = 512, .delta_bytes = 64};
-
-/// Lets a test act between two steps of a tree: what another fiber or process does meanwhile.
-class HookedStore final : public MemoryStore {
- public:
-  using MemoryStore::MemoryStore;
-
-  std::function<void(TreeNodeId)> before_change;  // once
-  std::function<void(TreeNodeId)> after_insert;   // once
-  std::function<Status(TreeNodeId)> at_insert;    // once, instead of it
-
-  /// 1 in so many writes has no answer; half of those have happened. 0: all have.
-  uint64_t lost_one_in = 0;
-  testing::Random random{1};
-  bool drops_deferred = false;
-
-  void defer(std::function<void()> work) override {
-    if (!drops_deferred) MemoryStore::defer(std::move(work));
-  }
-
-  Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta) override {
-    if (at_insert) return std::exchange(at_insert, nullptr)(id);
-    auto answer = lossy([&] { return MemoryStore::insert(id, base, delta); });
-    once(after_insert, id);
-    return answer;
-  }
-  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) override {
-    once(before_change, id);
-    return lossy([&] { return MemoryStore::replace(id, expected, base, delta); });
-  }
-  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta) override {
-    once(before_change, id);
-    return lossy([&] { return MemoryStore::replace_delta(id, expected, delta); });
-  }
-  Status remove(TreeNodeId id, Version expected) override {
-    return lossy([&]() -> Result<Version> {
-             LOAM_RETURN_IF_ERROR(MemoryStore::remove(id, expected));
-             return expected;
-           })
-        .status();
-  }
-
- private:
-  static void once(std::function<void(TreeNodeId)>& hook, TreeNodeId id) {
-    if (hook) std::exchange(hook, nullptr)(id);
-  }
-  template <class F>
-  Result<Version> lossy(F&& f) {
-    const bool lost = lost_one_in > 0 && random.one_in(lost_one_in);
-    const bool happens = !lost || random.one_in(2);
-    if (happens) {
-      auto answer = f();
-      if (!lost) return answer;
-    }
-    return Status(StatusCode::kUnknownOutcome, "no answer");
-  }
-};
-
-struct Process {
-  explicit Process(MemoryNodes& nodes, uint64_t owner = 1, const TreeOptions& options = kSmall)
-      : store(nodes, owner), tree(Tree::open(store, options)) {}
-  HookedStore store;
-  std::unique_ptr<Tree> tree;
-};
-
-std::string key(uint64_t n) {
-  const std::string digits = std::to_string(n);
-  return "k" + std::string(6 - digits.size(), '0') + digits;
-}
-
-class StructureTest : public ::testing::Test {
- protected:
-  void SetUp() override { ASSERT_TRUE(Tree::create(first_.store).ok()); }
-  Tree& tree() { return *first_.tree; }
-
-  void fill(uint64_t keys) {
-    for (uint64_t i = 0; i < keys; ++i) {
-      ASSERT_TRUE(tree().insert(key(i), "payload").ok());
-      first_.store.run_deferred();
-    }
-  }
-  Node node(TreeNodeId id) { return Node::decode(id, nodes_.records.at(id.value)).value(); }
-  /// As if a process had written it.
-  void put(TreeNodeId id, const NodeFrame& frame, const std::vector<EntryView>& entries) {
-    nodes_.records[id.value] = {nodes_.next_version(), encode_base(frame, entries), {}};
-  }
-  /// In their order.
-  std::vector<Node> leaves() {
-    std::vector<Node> row;
-    TreeNodeId id = kRoot;
-    while (!node(id).leaf()) id = *node(id).child(Seek::to(""));
-    for (; id != kNoNode; id = row.back().frame().right) row.push_back(node(id));
-    return row;
-  }
-  std::vector<TreeNodeId> ids() {
-    std::vector<TreeNodeId> all;
-    for (const auto& [id, record] : nodes_.records) all.emplace_back(id);
-    return all;
-  }
-  void expect_whole() {
-    first_.store.run_deferred();
-    Process fresh(nodes_, 77);
-    const auto wrong = fresh.tree->check_invariants();
-    ASSERT_TRUE(wrong.ok()) << wrong.status().to_string();
-    ASSERT_EQ(*wrong, "");
-    EXPECT_EQ(fresh.tree->collect_orphans(ids(), [](uint64_t) { return true; }).value(), 0u);
-  }
-
-  MemoryNodes nodes_;
-  Process first_{nodes_};
-};
 
 // A copy of a parent that is out of date covers all that came behind it: what it learns must not outgrow a node.
 TEST_F(StructureTest, ACopyLearnsOnlySoMuch) {
@@ -144,48 +30,6 @@ TEST_F(StructureTest, ACopyLearnsOnlySoMuch) {
   }
   for (uint64_t i = 0; i < 200; ++i) ASSERT_EQ(*other.tree->find(beginning + key(i)), "payload");
   other.store.run_deferred();
-  expect_whole();
-}
-
-// The maker brings its node in and ends while the collector works: then it has ended, and its node is in the tree.
-TEST_F(StructureTest, WhatWasBroughtInBeforeItsMakerEndedIsNoOrphan) {
-  fill(20);
-  fiber::SchedulerOptions options;
-  options.idle = [](uint64_t) {};
-  options.wake = [] {};
-  fiber::FiberScheduler scheduler(options);
-  Process maker(nodes_, 2);
-  Process collector(nodes_, 3);
-  bool made = false;
-  bool asked = false;
-  bool ended = false;
-  maker.store.after_insert = [&](TreeNodeId) {
-    made = true;
-    while (!asked) scheduler.yield();
-  };
-  uint64_t inserted = 0;
-  ASSERT_TRUE(scheduler
-                  .spawn([&] {
-                    for (; !made; ++inserted) ASSERT_TRUE(maker.tree->insert(key(100 + inserted), "payload").ok());
-                    ended = true;
-                  })
-                  .ok());
-  ASSERT_TRUE(scheduler
-                  .spawn([&] {
-                    while (!made) scheduler.yield();
-                    const auto maker_ended = [&](uint64_t owner) {
-                      if (owner != 2) return false;
-                      asked = true;
-                      while (!ended) scheduler.yield();
-                      return true;
-                    };
-                    EXPECT_TRUE(collector.tree->collect_orphans(ids(), maker_ended).ok());
-                  })
-                  .ok());
-  while (scheduler.run_round(0) > 0) {
-  }
-  EXPECT_TRUE(asked);
-  EXPECT_EQ(tree().range("", "", SIZE_MAX).value().size(), 20 + inserted);
   expect_whole();
 }
 
@@ -208,43 +52,6 @@ TEST_F(StructureTest, ARowOfFrozenNodesIsFinishedOnASmallStack) {
   }
   EXPECT_EQ(tree().range("", "", SIZE_MAX).value().size(), 12'000u);
   for (int i = 0; i < 12'000; i += 10) ASSERT_TRUE(tree().erase(key(static_cast<uint64_t>(i))).ok());
-  expect_whole();
-}
-
-// The left neighbour was merged away since the node was frozen. Between the bounds of the next one on the left the keys
-// have nothing in common, and are too many to be written out.
-TEST_F(StructureTest, AFrozenNodeThatFitsNowhereStaysOnItsOwn) {
-  const std::string beginning(900, 'p');
-  std::vector<std::string> keys;
-  for (uint64_t i = 0; i < 150; ++i) keys.push_back(beginning + "1" + key(i));
-  std::vector<EntryView> entries;
-  for (const std::string& each : keys) entries.push_back({each, "v"});
-  const std::string low = beginning + "1";
-  const std::string high = beginning + "9";
-  const TreeNodeId left = first_.store.new_id().value();
-  const TreeNodeId frozen = first_.store.new_id().value();
-  const TreeNodeId right = first_.store.new_id().value();
-  put(left, {.high = low, .right = frozen}, {{"a", "v"}});
-  put(frozen, {.frozen = true, .low = low, .high = high, .right = right}, entries);
-  put(right, {.low = high}, {{high, "v"}});
-  const auto child = [](TreeNodeId id) { return std::string(reinterpret_cast<const char*>(&id.value), 8); };
-  const std::string children[] = {child(left), child(frozen), child(right)};
-  put(kRoot, {.level = 1}, {{"", children[0]}, {low, children[1]}, {high, children[2]}});
-  // Somebody changes the left neighbour meanwhile, so that two copies are made.
-  first_.store.before_change = [&](TreeNodeId id) {
-    ASSERT_EQ(id, left);
-    nodes_.records[id.value].version = nodes_.next_version();
-  };
-  EXPECT_TRUE(tree().collect_orphans(std::vector{frozen}, [](uint64_t) { return false; }).ok());
-  EXPECT_FALSE(nodes_.records.contains(frozen.value));
-  first_.store.run_deferred();
-  EXPECT_EQ(nodes_.records.size(), 4u);
-  Process fresh(nodes_, 2);
-  EXPECT_EQ(*fresh.tree->find(keys[70]), "v");
-  EXPECT_EQ(fresh.tree->statistics().hops, 0u);
-  EXPECT_EQ(tree().range("", "", SIZE_MAX).value().size(), 152u);
-  for (const std::string& each : keys) ASSERT_TRUE(tree().erase(each).ok());
-  EXPECT_EQ(tree().range("", "", SIZE_MAX).value().size(), 2u);
   expect_whole();
 }
 

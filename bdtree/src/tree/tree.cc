@@ -90,6 +90,10 @@ Result<std::vector<Entry>> Tree::range_backward(std::string_view from, std::stri
 
 Result<std::string> Tree::check_invariants() { return impl_->check_invariants(); }
 
+Result<std::vector<TreeNodeId>> Tree::without_parent(std::span<const TreeNodeId> nodes) {
+  return impl_->without_parent(nodes);
+}
+
 Result<size_t> Tree::collect_orphans(std::span<const TreeNodeId> nodes,
                                      const std::function<bool(uint64_t owner)>& ended) {
   return impl_->collect_orphans(nodes, ended);

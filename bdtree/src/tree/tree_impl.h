@@ -79,6 +79,7 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   Result<std::vector<Entry>> range(std::string_view from, std::string_view to, size_t limit);
   Result<std::vector<Entry>> range_backward(std::string_view from, std::string_view to, size_t limit);
   Result<std::string> check_invariants();
+  Result<std::vector<TreeNodeId>> without_parent(std::span<const TreeNodeId> nodes);
   Result<size_t> collect_orphans(std::span<const TreeNodeId> nodes, const std::function<bool(uint64_t)>& ended);
 
   Store& store() { return store_; }

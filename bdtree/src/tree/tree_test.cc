@@ -347,6 +347,7 @@ TEST(TreeDeath, AtAnyWriteNothingIsLost) {
   Random random(testing::test_seed(1));
   bool survived = false;
   uint64_t orphans = 0;
+  uint64_t looked_at = 0, all = 0;
   for (uint64_t death = 0; !survived && !::testing::Test::HasFailure(); ++death) {
     MemoryNodes nodes;
     Process victim(nodes, kSmall, 7);
@@ -389,13 +390,18 @@ TEST(TreeDeath, AtAnyWriteNothingIsLost) {
     for (const auto& [id, node] : nodes.records) ids.emplace_back(id);
     const auto alive = heir.tree->collect_orphans(ids, [](uint64_t) { return false; });
     ASSERT_TRUE(alive.ok()) << alive.status().to_string();
-    const auto collected = heir.tree->collect_orphans(ids, [](uint64_t owner) { return owner == 7; });
+    const auto suspects = heir.tree->without_parent(ids);
+    ASSERT_TRUE(suspects.ok()) << suspects.status().to_string();
+    looked_at += suspects->size();
+    all += ids.size();
+    const auto collected = heir.tree->collect_orphans(*suspects, [](uint64_t owner) { return owner == 7; });
     ASSERT_TRUE(collected.ok()) << collected.status().to_string();
     orphans += *collected;
     expect_whole(heir, nodes);
     check();
   }
   EXPECT_GT(orphans, 0u) << "no splitter died between its two writes";
+  EXPECT_LT(looked_at, all / 4) << "hardly any node has no parent";
 }
 
 }  // namespace

@@ -154,6 +154,10 @@ class Tree {
   /// Walks the whole tree: bounds meet, links lead on, parents lead to children, nothing is frozen or too large. For
   /// tests and operators, while nobody changes it. Empty, or what is wrong.
   Result<std::string> check_invariants();
+  /// Those of `nodes` that no parent leads to, in their order: what collect_orphans() need look at, if nodes that a
+  /// dead merger left frozen under their parent may wait for whoever comes by. Reads the inner nodes, many in a round
+  /// trip.
+  Result<std::vector<TreeNodeId>> without_parent(std::span<const TreeNodeId> nodes);
   /// Removes those of `nodes` (ids that were in the store before the call) that the tree does not reach and whose maker
   /// is `ended`: what splitters and mergers that died have left. The number removed. `ended`: no write of that session
   /// can take effect any more, one that is under way neither; it is fenced.
