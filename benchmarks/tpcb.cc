@@ -53,9 +53,12 @@ class Bank {
         lines_(ready(client.counter("history"))) {}
 
   /// Transactions that so many fibers made, a second; the sums are looked at afterwards.
-  double run(size_t fibers, uint64_t seconds, uint64_t seed) {
+  /// `in_line`: those of one branch one after the other, as a row lock makes them at PostgreSQL.
+  double run(size_t fibers, bool in_line, uint64_t seconds, uint64_t seed) {
+    in_line_ = in_line;
     const uint64_t begun = wall_ns(), end = begun + seconds * 1'000'000'000;
     const uint64_t before = done_;
+    const client::ClientStatistics first = client_.statistics();
     client_.run([&] {
       std::vector<client::Task> tasks;
       tasks.reserve(fibers);
@@ -71,10 +74,17 @@ class Bank {
     });
     const double seconds_taken = static_cast<double>(wall_ns() - begun) / 1e9;
     check();
+    const client::ClientStatistics last = client_.statistics();
+    begun_[in_line] += last.begun - first.begun;
+    aborted_[in_line] += last.aborted - first.aborted;
     return static_cast<double>(done_ - before) / seconds_taken;
   }
 
   uint64_t given_up() const { return given_up_; }
+  /// Of all attempts so far.
+  double abort_share(bool in_line) const {
+    return static_cast<double>(aborted_[in_line]) / static_cast<double>(std::max<uint64_t>(1, begun_[in_line]));
+  }
 
  private:
   Table holders(const char* name, const char* balance, uint64_t count, uint64_t of_a_branch, size_t filler) {
@@ -116,7 +126,9 @@ class Bank {
     const auto delta = static_cast<int32_t>(random.below(10'001)) - 5'000;
     const uint64_t line = ready(lines_.next());
     const auto number = [](uint64_t value) { return Value::int32(static_cast<int32_t>(value)); };
-    const Status status = client_.run_transaction([&](Transaction& tx) -> Status {
+    client::TransactionOptions options;
+    if (in_line_) options.contended = {{branches_, Key(branch)}};
+    const auto body = [&](Transaction& tx) -> Status {
       // All three are under way at once.
       auto of_account = tx.get_async(accounts_, Key(account));
       auto of_teller = tx.get_async(tellers_, Key(teller));
@@ -128,7 +140,8 @@ class Bank {
       return tx.insert(history_, Key(line),
                        {number(teller), number(branch), number(account), Value::int32(delta),
                         Value::int64(static_cast<int64_t>(Env::now_ns())), Value::null()});
-    });
+    };
+    const Status status = client_.run_transaction(body, options);
     if (status.ok()) return true;
     LOAM_CHECK(status == StatusCode::kConflict, status.to_string().c_str());
     ++given_up_;
@@ -167,8 +180,10 @@ class Bank {
   const Sizes sizes_;
   const Table branches_, tellers_, accounts_, history_;
   Counter lines_;
-  uint64_t done_ = 0;      // of the client's worker while it runs
-  uint64_t given_up_ = 0;  // likewise
+  bool in_line_ = true;
+  uint64_t done_ = 0;                            // of the client's worker while it runs
+  uint64_t given_up_ = 0;                        // likewise
+  std::array<uint64_t, 2> begun_{}, aborted_{};  // by in_line
 };
 
 /// The variant with the best median among some.
@@ -209,10 +224,11 @@ void TpcbComparison::run(Run& run) {
   if (postgres.ok()) (*postgres)->fill(sizes.branches, sizes.accounts);
 
   std::vector<Variant> variants;
-  variants.reserve(fibers_.size() + kPostgresClients.size());
-  for (const size_t fibers : fibers_) {
-    variants.push_back(
-        {std::to_string(fibers) + " fibers", [&, fibers] { return bank.run(fibers, seconds, run.seed); }});
+  for (const bool in_line : {true, false}) {
+    for (const size_t fibers : fibers_) {
+      variants.push_back({std::to_string(fibers) + (in_line ? " fibers in line" : " fibers"),
+                          [&, fibers, in_line] { return bank.run(fibers, in_line, seconds, run.seed); }});
+    }
   }
   if (postgres.ok()) {
     for (const size_t clients : kPostgresClients) {
@@ -220,25 +236,27 @@ void TpcbComparison::run(Run& run) {
                           [&, clients] { return (*postgres)->run(clients, seconds, run.seed).per_second; }});
     }
   }
-  const client::ClientStatistics before = client->statistics();
   const std::vector<Samples> rates = alternate(run.turns, variants);
-  const client::ClientStatistics after = client->statistics();
-  const size_t ours = best_of(rates, 0, fibers_.size());
-  const auto share = static_cast<double>(after.aborted - before.aborted) /
-                     static_cast<double>(std::max<uint64_t>(1, after.begun - before.begun));
-  nlohmann::ordered_json with = {{"branches", sizes.branches}, {"accounts", sizes.all_accounts()},
-                                 {"seconds", seconds},         {"fibers", fibers_[ours]},
-                                 {"abort_share", share},       {"given_up", bank.given_up()}};
+  const size_t loads = fibers_.size();
+  const size_t ours = best_of(rates, 0, loads);
+  const size_t without = best_of(rates, loads, loads);
+  nlohmann::ordered_json with = {
+      {"branches", sizes.branches}, {"accounts", sizes.all_accounts()},      {"seconds", seconds},
+      {"fibers", fibers_[ours]},    {"abort_share", bank.abort_share(true)}, {"given_up", bank.given_up()}};
   run.report.add("tx.tpcb_per_s", rates[ours], "tx/s", Better::kHigher, with);
+  nlohmann::ordered_json beside = with;
+  beside["fibers_not_in_line"] = fibers_[without - loads];
+  beside["abort_share_not_in_line"] = bank.abort_share(false);
+  run.report.add("tx.tpcb_in_line_gain", ratio_of(rates[ours], rates[without]), "ratio", Better::kHigher, beside);
   if (!postgres.ok()) {
     const std::string why(postgres.status().message());
     run.report.add_unmeasured("tx.tpcb_per_s_postgres", "tx/s", Better::kHigher, why);
     run.report.add_unmeasured("tx.vs_postgres_tpcb", "ratio", Better::kHigher, why);
     return;
   }
-  const size_t theirs = best_of(rates, fibers_.size(), kPostgresClients.size());
+  const size_t theirs = best_of(rates, 2 * loads, kPostgresClients.size());
   with["postgres"] = (*postgres)->version();
-  with["postgres_clients"] = kPostgresClients[theirs - fibers_.size()];
+  with["postgres_clients"] = kPostgresClients[theirs - 2 * loads];
   run.report.add("tx.tpcb_per_s_postgres", rates[theirs], "tx/s", Better::kHigher, with);
   run.report.add("tx.vs_postgres_tpcb", ratio_of(rates[ours], rates[theirs]), "ratio", Better::kHigher, with);
 }

@@ -24,7 +24,7 @@ class TpcbComparison {
  private:
   uint64_t branches_ = 64;
   uint64_t accounts_ = 10'000;
-  std::vector<size_t> fibers_ = {16, 32, 64};
+  std::vector<size_t> fibers_ = {32, 64, 128};
   unsigned memory_mib_ = 1'024;
   std::string postgres_;
 };

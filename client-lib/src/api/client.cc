@@ -224,19 +224,29 @@ Result<Transaction> Client::begin(const TransactionOptions& options) {
 
 Status Client::run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options) {
   Engine& engine = impl_->engine();
-  TransactionId id;  // of the last attempt
+  TransactionId id;                       // of the last attempt
+  std::optional<wire::RecordId> lost_at;  // likewise
   const auto attempt = [&]() -> Status {
     LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(*impl_, options.read_only));
     id = transaction.id();
     Status status = body(transaction);
-    if (transaction.finished()) return status;
-    if (status.ok()) return transaction.commit();
-    LOAM_RETURN_IF_ERROR(transaction.abort());
+    if (!transaction.finished()) {
+      if (!status.ok()) {
+        LOAM_RETURN_IF_ERROR(transaction.abort());
+        return status;
+      }
+      status = transaction.commit();
+    }
+    lost_at = Transaction::Impl::of(transaction).lost_at();
     return status;
   };
   return in_fiber(engine, [&]() -> Status {
     const uint64_t last_start_ns = engine.worker().now_ns() + options.retry.max_elapsed_ns;
+    std::vector<wire::RecordId> contended;
+    for (const RecordRef& record : options.contended) contended.push_back({record.table.id(), record.key});
+    Turns::Turn turn(engine.turns());
     for (uint32_t tried = 1;; ++tried) {
+      if (!contended.empty()) turn.take(contended);
       Status status = attempt();
       if (status.ok() || !worth_retrying(status.code()) || tried >= options.retry.max_attempts) return status;
       if (status == StatusCode::kUnavailable && engine.records_lost() &&
@@ -248,6 +258,10 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
                                         status == StatusCode::kOverloaded ? engine.overload_wait_ns() : 0);
       if (engine.worker().now_ns() + wait_ns >= last_start_ns) return status;
       engine.counters().retries.add(1);
+      if (lost_at) {  // whoever stands in line there begins at the right moment
+        contended.push_back(*std::exchange(lost_at, std::nullopt));
+        continue;
+      }
       engine.worker().scheduler().sleep_for(wait_ns);
     }
   });

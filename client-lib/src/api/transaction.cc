@@ -146,6 +146,7 @@ Status Transaction::Impl::commit() {
   if (!foreseen.ok()) {
     engine_.counters().conflicts.add(1);
     engine_.counters().foreseen_conflicts.add(1);
+    lost_at_ = claim.lost_at();
     give_back();
     return foreseen;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include <loam/client/transaction.h>
 
@@ -61,6 +62,9 @@ class Transaction::Impl {
   /// In a fiber.
   Status commit();
   void abort();
+  /// Where commit() lost against another transaction of this client.
+  const std::optional<wire::RecordId>& lost_at() const { return lost_at_; }
+  static Impl& of(Transaction& transaction) { return *transaction.impl_; }
 
  private:
   /// Nothing was sent yet: the id is all there is to give back.
@@ -79,6 +83,7 @@ class Transaction::Impl {
   const std::shared_ptr<const IndexCatalog> indexes_;
   std::shared_ptr<SnapshotLease> lease_;  // of read-only ones
   WriteBuffer writes_;
+  std::optional<wire::RecordId> lost_at_;
   bool finished_ = false;
 };
 

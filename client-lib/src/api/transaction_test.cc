@@ -4,6 +4,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <vector>
 
 #include <loam/client/transaction.h>
 
@@ -107,6 +108,56 @@ TEST_F(TransactionTest, ConflictUndoesEverything) {
                   .ok());
   EXPECT_EQ(client_->statistics().conflicts, 1u);
   EXPECT_EQ(client_->statistics().foreseen_conflicts, 0u);
+}
+
+/// Fibers that all add to one record, or (each of them) to others besides.
+class ContendedTest : public ClusterTest {
+ protected:
+  static constexpr uint64_t kFibers = 32;
+  static constexpr int64_t kEach = 10;
+
+  void add_from_everywhere(const Table& table, const TransactionOptions& options) {
+    client_->run([&] {
+      std::vector<Task> tasks;
+      for (uint64_t i = 0; i < kFibers; ++i) {
+        tasks.push_back(client_->spawn([&, i] {
+          for (int64_t n = 0; n < kEach; ++n) {
+            const Status added = client_->run_transaction(
+                [&](Transaction& tx) -> Status {
+                  for (const Key key : {Key(0), Key(1 + i)}) {
+                    LOAM_ASSIGN_OR_RETURN(const Record record, tx.get(table, key));
+                    LOAM_RETURN_IF_ERROR(
+                        tx.update(table, key, {{"balance", Value::int64(record.int64("balance") + 1)}}));
+                  }
+                  return ok_status();
+                },
+                options);
+            EXPECT_TRUE(added.ok()) << added.to_string();
+          }
+        }));
+      }
+      for (Task& task : tasks) task.join();
+    });
+    EXPECT_EQ(balance(table, 0), static_cast<int64_t>(kFibers) * kEach);
+    for (uint64_t i = 0; i < kFibers; ++i) EXPECT_EQ(balance(table, 1 + i), kEach);
+  }
+};
+
+TEST_F(ContendedTest, InLineNobodyLoses) {
+  const Table table = accounts();
+  fill(table, 1 + kFibers, 0);
+  add_from_everywhere(table, {.contended = {{table, Key(0)}}});
+  EXPECT_EQ(client_->statistics().conflicts, 0u);
+  EXPECT_EQ(client_->statistics().retries, 0u);
+}
+
+TEST_F(ContendedTest, WhoHasLostStandsInLine) {
+  const Table table = accounts();
+  fill(table, 1 + kFibers, 0);
+  add_from_everywhere(table, {});
+  const ClientStatistics after = client_->statistics();
+  EXPECT_GT(after.foreseen_conflicts, 0u);
+  EXPECT_LT(after.retries, 2 * kFibers * kEach) << "hardly anybody loses often";
 }
 
 TEST_F(TransactionTest, DuplicateAndMissingKeysAreNamed) {

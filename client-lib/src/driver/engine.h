@@ -20,6 +20,7 @@
 #include "client-lib/src/driver/outcomes.h"
 #include "client-lib/src/driver/recent_writes.h"
 #include "client-lib/src/driver/session.h"
+#include "client-lib/src/driver/turns.h"
 #include "client-lib/src/driver/worker.h"
 #include "common/base/status.h"
 
@@ -107,6 +108,7 @@ class Engine final : private RoundHook {
   Gate& admission() { return admission_; }
   Outcomes& outcomes() { return outcomes_; }
   RecentWrites& recent_writes() { return recent_writes_; }
+  Turns& turns() { return turns_; }
   uint64_t random() { return random_(); }
   /// Commits under way, the clearing of their undo records included.
   void run_started() { runs_.add(); }
@@ -153,6 +155,7 @@ class Engine final : private RoundHook {
   Gate admission_;
   Outcomes outcomes_{*this};
   RecentWrites recent_writes_;
+  Turns turns_;
   Gate clears_{kMaxClears};
   fiber::WaitGroup runs_;
   fiber::WaitGroup own_;

@@ -19,7 +19,10 @@ Status RecentWrites::Claim::look(const Snapshot& snapshot, const WriteBuffer& wr
   for (const auto& [record, write] : writes.writes()) {
     const Place& place = recent_.place_of(record);
     if (place.record != record) continue;
-    if (!snapshot.visible(place.committed)) return refused(write.table, record.key, StatusCode::kConflict);
+    if (!snapshot.visible(place.committed)) {
+      lost_at_ = record;
+      return refused(write.table, record.key, StatusCode::kConflict);
+    }
     if (place.claim != nullptr && !snapshot.visible(place.claim->version_)) committing = place.claim;
   }
   return ok_status();

@@ -67,6 +67,8 @@ class RecentWrites::Claim {
   /// Once. kConflict, naming the record: one of them has committed what `snapshot` does not see, and nothing is
   /// claimed.
   Status enter(TransactionId id, const Snapshot& snapshot, const WriteBuffer& writes);
+  /// At which enter() said kConflict.
+  const wire::RecordId& lost_at() const { return lost_at_; }
   /// The commit has ended. Not committed, or not known to be: others are judged by the storage node.
   void end(bool committed);
 
@@ -75,6 +77,7 @@ class RecentWrites::Claim {
   Status look(const Snapshot& snapshot, const WriteBuffer& writes, Claim*& committing);
 
   RecentWrites& recent_;
+  wire::RecordId lost_at_;
   Version version_;                      // that it commits
   std::vector<Place*> places_;           // that name this claim, unless others have taken them since
   std::vector<fiber::Event*> awaiting_;  // in the frames of the fibers that wait for its end

@@ -6,6 +6,11 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include <loam/client/table.h>
+
+#include "common/base/ids.h"
 
 namespace loam::client {
 
@@ -65,10 +70,22 @@ struct RetryOptions {
   uint64_t max_elapsed_ns = 30'000'000'000;
 };
 
+struct RecordRef {
+  Table table;
+  Key key;
+};
+
 struct TransactionOptions {
   /// A registered snapshot and no id: writes are refused, nothing is logged, commit() costs no round trip.
   bool read_only = false;
-  RetryOptions retry{};  ///< of run_transaction() only
+
+  // Of run_transaction() only.
+  RetryOptions retry{};
+  /// Records that this transaction writes, and that many others of this client do, too. Of those that overlap one would
+  /// lose, and begin anew; those that name such a record run one after the other instead, in the order of their coming.
+  /// Costs the others nothing. Without it, whoever has lost against another of this client stands in line at that
+  /// record.
+  std::vector<RecordRef> contended{};
 };
 
 struct ScanOptions {
