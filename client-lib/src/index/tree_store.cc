@@ -7,6 +7,7 @@
 #include <loam/client/record.h>
 
 #include "client-lib/src/core/backoff.h"
+#include "common/base/pause_point.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::client {
@@ -77,7 +78,9 @@ Result<Version> TreeStore::write(wire::WriteKind kind, TreeNodeId id, Version ex
 }
 
 Result<Version> TreeStore::insert(TreeNodeId id, Bytes base, Bytes delta) {
-  return write(wire::WriteKind::kInsert, id, Version(), base, delta);
+  const Result<Version> made = write(wire::WriteKind::kInsert, id, Version(), base, delta);
+  if (made.ok()) Env::pause_point("client.tree.node_made");
+  return made;
 }
 
 Result<Version> TreeStore::replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) {

@@ -123,8 +123,9 @@ wire::WriteResult DeadTestClient::write_undo_record(TransactionId id, wire::Writ
   return reply.results[0];
 }
 
-void DeadTestClient::insert_undo_record(TransactionId id, const std::vector<wire::RecordId>& records) {
-  undo_[id].row = UndoRecord{opened_.session, undo_[id].state, records, {}}.encode().value();
+void DeadTestClient::insert_undo_record(TransactionId id, const std::vector<wire::RecordId>& records,
+                                        const std::vector<IndexChange>& changes) {
+  undo_[id].row = UndoRecord{opened_.session, undo_[id].state, records, changes}.encode().value();
   write_undo_record(id, wire::WriteKind::kInsert);
 }
 

@@ -28,7 +28,8 @@ class DeadTestClient {
 
   /// The first of `count` ids; all have one snapshot.
   TransactionId begin(uint32_t count = 1);
-  void insert_undo_record(TransactionId id, const std::vector<wire::RecordId>& records);
+  void insert_undo_record(TransactionId id, const std::vector<wire::RecordId>& records,
+                          const std::vector<IndexChange>& changes = {});
   /// The mark of R1, or the swap of R4.
   void change_undo_record(TransactionId id, wire::UndoState state);
   void remove_undo_record(TransactionId id);

@@ -10,8 +10,8 @@
 namespace loam::client {
 namespace {
 
-/// Besides those that undo index changes, one for each transaction: one closes.
-constexpr size_t kOwnFibers = 4;
+/// Besides those that undo index changes, one for each transaction: one sweeps, one closes.
+constexpr size_t kOwnFibers = 5;
 constexpr size_t kStackBytes = 64 * 1024;
 
 }  // namespace
@@ -51,8 +51,9 @@ class Recoverer::Impl {
 };
 
 Result<std::unique_ptr<Recoverer>> Recoverer::start(RecovererOptions options) {
-  LOAM_CHECK(options.on_recovered && options.on_cleared && options.on_scan_done && options.on_failed,
-             "a recoverer needs its callbacks");
+  LOAM_CHECK(
+      options.on_recovered && options.on_cleared && options.on_scan_done && options.on_swept && options.on_failed,
+      "a recoverer needs its callbacks");
   LOAM_CHECK(options.parallel > 0, "a recoverer that may not work on anything");
   WorkerOptions worker;
   worker.scheme = options.scheme;
@@ -84,6 +85,10 @@ void Recoverer::acknowledged(TransactionId id) {
 
 void Recoverer::scan() {
   impl_->post([impl = impl_.get()] { impl->engine().scan(); });
+}
+
+void Recoverer::sweep(wire::FenceSet ended) {
+  impl_->post([impl = impl_.get(), ended = std::move(ended)]() mutable { impl->engine().sweep(std::move(ended)); });
 }
 
 void Recoverer::accept_unreadable(TransactionId id) {

@@ -52,6 +52,7 @@ class Manager {
     };
     options.on_cleared = [this](TransactionId id) { note([&] { heard.cleared.insert(id); }); };
     options.on_scan_done = [this](const Status& status) { note([&] { heard.scanned = status; }); };
+    options.on_swept = [](const Status&) {};
     options.on_failed = [this](const Status& status) { note([&] { heard.failed = status; }); };
     options.on_note = [this](std::string_view line) { note([&] { heard.notes.emplace_back(line); }); };
     auto started = Recoverer::start(std::move(options));

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "client-lib/src/core/recovery_machine.h"
+#include "client-lib/src/recovery/recovery_sweep.h"
+#include "common/wire/system_tables.h"
 
 namespace loam::client {
 namespace {
@@ -13,6 +15,26 @@ using End = RecoveryMachine::End;
 
 /// The node did not answer, or says that it cannot serve at present: no other task need ask it for a while.
 bool silent(const Status& status) { return status == StatusCode::kUnavailable || status == StatusCode::kTimeout; }
+
+/// Numbers of tree nodes: clients' are drawn from a counter that begins at 1 and never gets so far; a recoverer's have
+/// its session in them, which is nobody else's.
+constexpr uint64_t kOfRecoverers = uint64_t{1} << 63;
+constexpr int kNodeBits = 24;
+
+/// Every undo record, with the session that wrote it.
+RecoveryScan::Request all_undo_records(std::vector<RecoveryTask>& found) {
+  Query query;
+  query.with_key = true;
+  query.select = {wire::TransactionTableFields::kSession};
+  const auto take = [&found](const ChunkView& view) {
+    for (size_t row = 0; row < view.rows(); ++row) {
+      const TransactionId id(view.get<uint64_t>(0, row));
+      const SessionId session(static_cast<uint64_t>(view.get<int64_t>(1, row)));
+      found.push_back({id, session, RecoveryTask::Kind::kFound});
+    }
+  };
+  return {wire::kTransactionTableId, wire::transaction_table_schema(), query, "the transaction table", take};
+}
 
 }  // namespace
 
@@ -26,6 +48,10 @@ RecoveryEngine::~RecoveryEngine() = default;
 void RecoveryEngine::note(const std::string& line) const {
   if (options_.on_note) options_.on_note(line);
 }
+
+RecoveryWait::RecoveryWait(RecoveryEngine& engine) : engine_(engine) { engine_.waits().insert(this); }
+
+RecoveryWait::~RecoveryWait() { engine_.waits().erase(this); }
 
 // ---- what the owner asks for ---------------------------------------------------------------------------------------
 
@@ -112,6 +138,30 @@ Status RecoveryEngine::undo_indexes(const IndexUndo& undo) {
   });
   if (!spawned.ok()) index_work_.done();
   return spawned;
+}
+
+void RecoveryEngine::sweep(wire::FenceSet ended) {
+  if (closed_ || catalog_ == nullptr || std::exchange(sweeping_, true)) return;
+  index_work_.add();
+  const auto work = [this, catalog = catalog_, ended = std::move(ended)] {
+    ++counted_.sweeps;
+    const Status swept = sweep_indexes(*this, catalog, ended, counted_.swept_nodes);
+    sweeping_ = false;
+    if (!closed_) options_.on_swept(swept);
+    index_work_.done();
+  };
+  if (const Status spawned = worker_.scheduler().spawn(work); !spawned.ok()) {
+    sweeping_ = false;
+    index_work_.done();
+    options_.on_swept(spawned);
+  }
+}
+
+Result<bdtree::TreeNodeId> RecoveryEngine::new_tree_node() {
+  if (++tree_nodes_ >> kNodeBits != 0) {
+    return Status(StatusCode::kOverloaded, "a recoverer has made more nodes of indexes than it has numbers for");
+  }
+  return bdtree::TreeNodeId(kOfRecoverers | options_.session.value << kNodeBits | tree_nodes_);
 }
 
 RecoveryNode* RecoveryEngine::node(NodeId id) {
@@ -248,7 +298,8 @@ void RecoveryEngine::continue_scan() {
   const uint64_t now_ns = worker_.now_ns();
   if (!scan_complete_ && scan_ == nullptr && now_ns >= scan_at_ns_) {
     ++counted_.scans;
-    scan_ = std::make_unique<TransactionScan>(*this, catalog_);
+    scanned_.clear();
+    scan_ = std::make_unique<RecoveryScan>(*this, catalog_, all_undo_records(scanned_));
     scan_->start();
   }
   if (scan_ != nullptr && scan_->done()) take_scanned();
@@ -258,7 +309,7 @@ void RecoveryEngine::continue_scan() {
 }
 
 void RecoveryEngine::take_scanned() {
-  const std::unique_ptr<TransactionScan> scanned = std::move(scan_);
+  const std::unique_ptr<RecoveryScan> scanned = std::move(scan_);
   if (!scanned->status().ok()) {
     if (scanned->status() == StatusCode::kFenced) return fail(scanned->status());
     if (++scan_failures_ == kFailuresToNote) note(std::string(scanned->status().message()));
@@ -266,8 +317,8 @@ void RecoveryEngine::take_scanned() {
     return;
   }
   scan_complete_ = true;
-  add(scanned->tasks());
-  for (const RecoveryTask& task : scanned->tasks()) {
+  add(scanned_);
+  for (const RecoveryTask& task : scanned_) {
     if (!unreadable_.contains(task.id)) {
       scan_left_.insert(task.id);
     } else if (scan_result_.ok()) {
@@ -283,7 +334,7 @@ void RecoveryEngine::drop_all(const Status& status) {
   closed_ = true;
   scan_.reset();
   scan_wanted_ = false;
-  for (RecoveryCall* const call : calls_) call->fail(status);
+  for (RecoveryWait* const wait : waits_) wait->engine_closes(status);
   for (auto& [id, node] : nodes_) {
     node->close(status);
     retired_.push_back(std::move(node));

@@ -14,8 +14,8 @@
 #include "client-lib/src/driver/worker.h"
 #include "client-lib/src/recovery/recovery_node.h"
 #include "client-lib/src/recovery/recovery_run.h"
+#include "client-lib/src/recovery/recovery_scan.h"
 #include "client-lib/src/recovery/recovery_tree.h"
-#include "client-lib/src/recovery/transaction_scan.h"
 #include "common/base/thread.h"
 
 namespace loam::client {
@@ -42,6 +42,7 @@ class RecoveryEngine final : private RoundHook {
   void acknowledged(TransactionId id);
   void scan();
   void accept_unreadable(TransactionId id);
+  void sweep(wire::FenceSet ended);
   /// In a fiber: forgets everything and waits for the ends of the connections.
   void close();
   /// Any thread.
@@ -58,10 +59,12 @@ class RecoveryEngine final : private RoundHook {
   /// In a fiber of its own, which tells the run.
   Status undo_indexes(const IndexUndo& undo);
 
-  // For the fibers that undo index changes.
+  // For the fibers that work on indexes.
   NodeId owner(TableId table, Key key) const { return catalog_->shards.owner(table, key); }
-  /// Those that wait for a node.
-  std::unordered_set<RecoveryCall*>& calls() { return calls_; }
+  std::unordered_set<RecoveryWait*>& waits() { return waits_; }
+  /// For a node of a tree: a number that neither clients nor other recoverers give, nor this one again (R31).
+  /// kOverloaded: it has given all that it has.
+  Result<bdtree::TreeNodeId> new_tree_node();
   void sleep_for(uint64_t duration_ns) { worker_.scheduler().sleep_for(duration_ns); }
 
  private:
@@ -97,15 +100,18 @@ class RecoveryEngine final : private RoundHook {
   std::vector<TransactionId> ended_;  // runs to be taken out
 
   bool scan_wanted_ = false;
-  bool scan_complete_ = false;             // everything that was found is in scan_left_ or over
-  std::unique_ptr<TransactionScan> scan_;  // under way
+  bool scan_complete_ = false;          // everything that was found is in scan_left_ or over
+  std::unique_ptr<RecoveryScan> scan_;  // under way
+  std::vector<RecoveryTask> scanned_;   // by it
   uint64_t scan_at_ns_ = 0;
   uint32_t scan_failures_ = 0;
   std::unordered_set<TransactionId> scan_left_;
   Status scan_result_;
 
-  std::unordered_set<RecoveryCall*> calls_;
-  fiber::WaitGroup index_work_;  // fibers that undo index changes
+  std::unordered_set<RecoveryWait*> waits_;
+  fiber::WaitGroup index_work_;  // fibers that work on indexes
+  uint64_t tree_nodes_ = 0;      // numbers given
+  bool sweeping_ = false;
   Status failed_;
   bool closed_ = false;
   RecovererStatistics counted_;

@@ -20,9 +20,6 @@ using bdtree::StoredNode;
 using bdtree::TreeNodeId;
 using Fields = wire::IndexNodeFields;
 
-/// Clients with large nodes may leave one that is larger still, by a batch of changes or a merge. An undo makes entries
-/// shorter and no nodes: it writes such a node as it is.
-constexpr bdtree::TreeOptions kUndoing{.node_bytes = 16'384, .cache_bytes = 1 << 20, .combine = false, .split = false};
 /// Others' swaps take a round trip.
 constexpr uint64_t kBackOffNs = 100'000;
 
@@ -39,10 +36,7 @@ Result<Buffer> row_of(const Schema& schema, std::span<const Bytes> blobs) {
 
 // ---- one request ---------------------------------------------------------------------------------------------------
 
-RecoveryCall::RecoveryCall(RecoveryEngine& engine) : engine_(engine) { engine_.calls().insert(this); }
-
 RecoveryCall::~RecoveryCall() {
-  engine_.calls().erase(this);
   if (RecoveryNode* const node = answered_.happened() ? nullptr : engine_.node(node_)) node->forget(this);
 }
 
@@ -130,7 +124,7 @@ std::vector<Result<StoredNode>> RecoveryTreeStore::get(std::span<const TreeNodeI
 Result<Version> RecoveryTreeStore::write(wire::WriteKind kind, TreeNodeId id, Version expected, Bytes row,
                                          FieldNumbers fields) {
   wire::PlainWrite message;
-  message.operations.push_back({kind, true, {nodes_, Key(id.value)}, expected, row, fields});
+  message.operations.push_back({kind, undo_, {nodes_, Key(id.value)}, expected, row, fields});
   RecoveryCall call(engine_);
   call.send(engine_.owner(nodes_, Key(id.value)), message);
   LOAM_RETURN_IF_ERROR(call.wait());
@@ -163,9 +157,7 @@ Status RecoveryTreeStore::remove(TreeNodeId id, Version expected) {
   return write(wire::WriteKind::kRemove, id, expected, {}).status();
 }
 
-Result<TreeNodeId> RecoveryTreeStore::new_id() {
-  return Status(StatusCode::kInternal, "an undo does not make nodes of an index");
-}
+Result<TreeNodeId> RecoveryTreeStore::new_id() { return engine_.new_tree_node(); }
 
 uint64_t RecoveryTreeStore::owner() { return engine_.options().session.value; }
 
@@ -178,9 +170,9 @@ void RecoveryTreeStore::back_off(uint32_t attempt) { engine_.sleep_for(kBackOffN
 Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction, std::span<const IndexChange> changes) {
   using bdtree::Edit;
   for (const IndexChange& change : changes) {
-    RecoveryTreeStore store(engine, change.index);
+    RecoveryTreeStore store(engine, change.index, true);
     const std::optional<Key> record = change.shared ? std::nullopt : std::optional(change.record);
-    const auto tree = bdtree::Tree::open(store, kUndoing);
+    const auto tree = bdtree::Tree::open(store, kRecoveryTree);
     const Status undone = tree->update(change.key, [&](std::optional<std::string_view> payload) -> Result<Edit> {
       LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, record));
       const std::vector<IndexEntry> before = entries.entries();

@@ -12,6 +12,7 @@
 
 #include "client-lib/src/core/index_change.h"
 #include "client-lib/src/recovery/recovery_node.h"
+#include "client-lib/src/recovery/recovery_wait.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/fiber/wait.h"
@@ -21,11 +22,10 @@ namespace loam::client {
 
 class RecoveryEngine;
 
-/// One request of a fiber to one node. Lies on the fiber's stack; registered with the engine, which fails it when it
-/// closes.
-class RecoveryCall final : public NodeCaller {
+/// One request of a fiber to one node. Lies on the fiber's stack.
+class RecoveryCall final : public RecoveryWait, private NodeCaller {
  public:
-  explicit RecoveryCall(RecoveryEngine& engine);
+  explicit RecoveryCall(RecoveryEngine& engine) : RecoveryWait(engine) {}
   ~RecoveryCall();
   RecoveryCall(const RecoveryCall&) = delete;
   RecoveryCall& operator=(const RecoveryCall&) = delete;
@@ -34,7 +34,7 @@ class RecoveryCall final : public NodeCaller {
   void send(NodeId node, const M& message);
   /// In a fiber.
   Status wait();
-  void fail(const Status& status);
+  void engine_closes(const Status& status) override { fail(status); }
 
   std::vector<bdtree::StoredNode> rows;  ///< of a read, in its order
   std::vector<wire::WriteResult> results;
@@ -43,18 +43,21 @@ class RecoveryCall final : public NodeCaller {
  private:
   Status on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) override;
   void on_failure(uint32_t token, const Status& status) override;
+  void fail(const Status& status);
 
-  RecoveryEngine& engine_;
   NodeId node_;
   Status status_;
   fiber::Event answered_;
 };
 
-/// The nodes of one index's tree over the recoverer's links. It undoes and no more: it gives no new numbers, and leaves
-/// structure changes to clients. Its writes may use the room that is kept for undo (R6).
+/// The nodes of one index's tree over the recoverer's links. What is deferred is left to clients. A number is seldom
+/// wanted, where a merge that a dead client began needs a copy, but it may be before any client can begin (R11): the
+/// counter that clients draw theirs from is not asked, the recoverer has numbers of its own
+/// (RecoveryEngine::new_tree_node).
 class RecoveryTreeStore final : public bdtree::Store {
  public:
-  RecoveryTreeStore(RecoveryEngine& engine, TableId nodes) : engine_(engine), nodes_(nodes) {}
+  /// `undo`: its writes may use the room that is kept for undo (R6).
+  RecoveryTreeStore(RecoveryEngine& engine, TableId nodes, bool undo) : engine_(engine), nodes_(nodes), undo_(undo) {}
 
   std::vector<Result<bdtree::StoredNode>> get(std::span<const bdtree::TreeNodeId> ids) override;
   Result<Version> insert(bdtree::TreeNodeId id, Bytes base, Bytes delta) override;
@@ -72,7 +75,13 @@ class RecoveryTreeStore final : public bdtree::Store {
 
   RecoveryEngine& engine_;
   const TableId nodes_;
+  const bool undo_;
 };
+
+/// Others with large nodes may leave one that is larger still, by a batch of changes or a merge. The recoverer makes
+/// entries shorter and no nodes: it writes such a node as it is.
+inline constexpr bdtree::TreeOptions kRecoveryTree{
+    .node_bytes = 16'384, .cache_bytes = 1 << 20, .combine = false, .split = false};
 
 /// In a fiber: undoes what a transaction did to indexes, all of it, or tells why not. [R27]
 Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction, std::span<const IndexChange> changes);

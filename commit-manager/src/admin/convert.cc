@@ -125,6 +125,8 @@ void fill(const RecoveryStatistics& from, admin::Recovery& to) {
   to.set_unreadable(from.unreadable);
   for (const TransactionId id : from.unreadable_ids) to.add_unreadable_transactions(id.value);
   to.set_scans(from.scans);
+  to.set_sweeps(from.sweeps);
+  to.set_swept_nodes(from.swept_nodes);
   to.set_queued(from.queued);
   to.set_running(from.running);
   for (const auto& [node, transactions] : from.waiting) {
@@ -193,6 +195,7 @@ void fill(const ManagerStatistics& from, admin::StatisticsReply& to) {
   to.set_nodes_unreachable(core.nodes_unreachable);
   to.set_nodes_lost(core.nodes_lost);
   to.set_node_leases_expired(core.node_leases_expired);
+  to.set_sweep_due(core.sweep_due);
 }
 
 Result<wire::CreateTable> from_proto(const admin::CreateTableRequest& request) {

@@ -1,6 +1,7 @@
 // Tables, storage nodes and the shard map, under one version.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -50,6 +51,10 @@ class CatalogStore {
   void activate(std::string_view name);
   void remove(std::string_view name);
   bool known_table(TableId table) const;
+  /// Any, pending ones too.
+  bool has_indexes() const {
+    return std::ranges::any_of(tables_, [](const auto& entry) { return bool(entry.second.table.index); });
+  }
   /// Names of a table's indexes, pending ones too.
   std::vector<std::string> indexes_of(TableId table) const;
   /// Of those in use that are being built.

@@ -332,6 +332,8 @@ std::vector<RecoveryTask> Core::recovery_tasks(size_t max) const { return impl_-
 void Core::recovered(TransactionId id, bool committed, uint64_t now_ns) { impl_->recovered(id, committed, now_ns); }
 void Core::recovery_cleared(TransactionId id) { impl_->recovery_cleared(id); }
 void Core::recovery_scan_done(uint64_t now_ns) { impl_->recovery_scan_done(now_ns); }
+const FencedSessions* Core::sweep_due() const { return impl_->sweep_due(); }
+void Core::swept(const FencedSessions& sessions) { impl_->swept(sessions); }
 Status Core::durable_status() const { return impl_->durable_status(); }
 wire::Catalog Core::catalog_for_recovery() const { return impl_->catalog().catalog(true); }
 wire::Catalog Core::catalog() const { return impl_->catalog().catalog(false); }

@@ -50,6 +50,8 @@ class Core::Impl final : public NodeChannel {
   void recovered(TransactionId id, bool committed, uint64_t now_ns);
   void recovery_cleared(TransactionId id);
   void recovery_scan_done(uint64_t now_ns);
+  const FencedSessions* sweep_due() const;
+  void swept(const FencedSessions& sessions);
 
   Statistics statistics() const;
   std::vector<SessionStatus> sessions() const;
@@ -152,6 +154,7 @@ class Core::Impl final : public NodeChannel {
   void raise_fence();
   void send_fence(NodeId node);
   void advance_fencing();
+  void await_fence();
   void leave_if_done(std::map<SessionId, EndedSession>::iterator at);
 
   // recovery.cc
@@ -174,6 +177,17 @@ class Core::Impl final : public NodeChannel {
 
   // The dead.
   NodeLeases leases_;
+  struct RaisedFence {
+    uint64_t sequence = 0;  ///< 0: none
+    FencedSessions sessions;
+  };
+  RaisedFence raised_;       ///< the newest
+  RaisedFence awaited_;      ///< until all nodes are fenced up to it
+  FencedSessions fenced_;    ///< everywhere
+  uint64_t lost_ = 0;        ///< sessions that ended otherwise than in order
+  uint64_t closed_ = 0;      ///< the others
+  uint64_t swept_lost_ = 0;  ///< of lost_: what they left in indexes is removed
+  uint64_t swept_closed_ = 0;
   std::map<SessionId, EndedSession> ended_;
   std::vector<SessionId> ending_;  ///< of ended_: their transactions are not orphans yet
   size_t fencing_ = 0;             ///< of ended_: not fenced everywhere

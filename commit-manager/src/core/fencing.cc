@@ -1,5 +1,6 @@
 // Fences: which sessions may not write any more, and who knows [R7, R8, R9, decision 0008].
 #include <algorithm>
+#include <utility>
 
 #include "commit-manager/src/core/core_impl.h"
 #include "common/base/env.h"
@@ -27,11 +28,21 @@ void Core::Impl::raise_fence() {
     if (ended.fence == 0) ended.fence = sequence;
   }
   const wire::Fence fence{fence_set()};
+  raised_ = {sequence, {fence.fences, lost_, closed_}};
   for (const auto& [node, peer] : node_peers_) {
     leases_.told(node, sequence);
     send(peers_.at(peer), sequence, fence);
   }
   advance_fencing();
+}
+
+/// Which sessions can write nothing any more. One fence is waited for at a time: they may be raised faster than the
+/// slowest node acknowledges them.
+void Core::Impl::await_fence() {
+  if (awaited_.sequence != 0 && leases_.fenced_everywhere(awaited_.sequence, now_ns_)) {
+    fenced_ = std::exchange(awaited_, {}).sessions;
+  }
+  if (awaited_.sequence == 0) awaited_ = std::exchange(raised_, {});
 }
 
 /// To a node that has just registered. It has the set from its registration; what counts is that it acknowledges it
@@ -43,6 +54,7 @@ void Core::Impl::send_fence(NodeId node) {
 }
 
 void Core::Impl::advance_fencing() {
+  await_fence();
   if (fencing_ == 0) return;
   std::vector<SessionId> fenced;  // ascending, as the map is
   for (auto at = ended_.begin(); at != ended_.end();) {

@@ -53,6 +53,7 @@ Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, Durable* durable,
     leases_.restored(before->nodes.size());
     restarting_ = catalog_.dealt();  // without shards no transaction can have left anything
     restart_fence_ = next_sequence();
+    raised_ = {restart_fence_, {{SessionId(last_session_), {}}, ++lost_, 0}};
   }
   unsaved_ = durable_ != nullptr;
   save();
@@ -95,6 +96,7 @@ SessionId Core::Impl::open_recoverer(uint64_t now_ns) {
     before.why = "another recoverer has taken over";
     before.ended_ns = now_ns_;
     ++fencing_;
+    ++lost_;
     fence_due_ = true;
   }
   recoverer_ = next_session();
@@ -165,6 +167,16 @@ void Core::Impl::recovery_scan_done(uint64_t now_ns) {
   republish_ = true;
   outbox_.note("everything of earlier epochs is recovered; begins are answered from now on");
   settle();
+}
+
+const FencedSessions* Core::Impl::sweep_due() const {
+  const bool worth_it = fenced_.lost > swept_lost_ || fenced_.closed - swept_closed_ >= kClosedToSweep;
+  return worth_it && !restarting_ && catalog_.has_indexes() ? &fenced_ : nullptr;
+}
+
+void Core::Impl::swept(const FencedSessions& sessions) {
+  swept_lost_ = sessions.lost;
+  swept_closed_ = sessions.closed;
 }
 
 }  // namespace loam::commit

@@ -132,6 +132,7 @@ Status Core::Impl::close_session(Session& session, ByteReader& reader, uint64_t 
     // windows of its answers wait for one.
     transactions_.keep_only(session.id, session.load, UINT64_MAX, {});
     drop_session(session);
+    ++closed_;
     if (closed_unfenced_++ == 0) closed_since_ns_ = now_ns_;
     fence_due_ |= closed_unfenced_ >= kMaxClosedUnfenced;
   }
@@ -141,6 +142,7 @@ Status Core::Impl::close_session(Session& session, ByteReader& reader, uint64_t 
 
 void Core::Impl::end_session(Session& session, std::string why) {
   ++counts_.sessions_lost;
+  ++lost_;
   outbox_.note("session " + std::to_string(session.id.value) + " (" + session.client_name + ") ended with " +
                std::to_string(session.load.open) + " open transactions: " + why);
   EndedSession& ended = ended_[session.id];

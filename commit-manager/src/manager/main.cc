@@ -42,6 +42,8 @@ void declare(loam::program::OptionSet& options, ManagerOptions& manager) {
   options.number("ids-ahead", core.ids_ahead, "ids reserved in the data folder at a time");
   options.duration("publish-interval", core.publish_interval_ns,
                    "how soon storage nodes learn which versions they may collect");
+  options.duration("sweep-interval", manager.sweep_interval_ns,
+                   "indexes are swept for what dead clients have left half made, but not more often");
   options.number("max-sessions", core.max_sessions, "client processes at one time");
   options.number("max-open", core.max_open, "open read-write transactions at one time");
   options.number("max-open-per-session", core.max_open_per_session, "of those, one client's");

@@ -50,6 +50,7 @@ Status ManagerOptions::check() const {
   if (core.publish_interval_ns < 100'000 || core.publish_interval_ns > 10'000'000'000) {
     return out_of_range("publish-interval", "100 us to 10 s");
   }
+  if (sweep_interval_ns < 1'000'000) return out_of_range("sweep-interval", "1 ms or more");
   if (core.initial_nodes > kMaxNodes) return out_of_range("nodes", "0 to " + std::to_string(kMaxNodes));
   if (spin_ns > 1'000'000'000) return out_of_range("spin", "0 to 1 s");
   if (core.max_open == 0 || core.max_open > kMaxOpenIds) {
@@ -136,7 +137,8 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
   server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); }, store, state);
   LOAM_RETURN_IF_ERROR(server->core().durable_status());
   recovery = std::make_unique<RecoveryDriver>(
-      run_recoverer(wanted.scheme), [] { return Env::now_ns(); }, [this] { transport->wake(); });
+      run_recoverer(wanted.scheme), [] { return Env::now_ns(); }, [this] { transport->wake(); },
+      options.sweep_interval_ns);
   LOAM_ASSIGN_OR_RETURN(const net::Address bound, server->listen(wanted));
   address = bound.to_string();
   return ok_status();

@@ -14,6 +14,7 @@ class Running final : public RecoveryWorker {
   void add(std::vector<client::RecoveryTask> tasks) override { recoverer_->add(std::move(tasks)); }
   void acknowledged(TransactionId id) override { recoverer_->acknowledged(id); }
   void scan() override { recoverer_->scan(); }
+  void sweep(wire::FenceSet ended) override { recoverer_->sweep(std::move(ended)); }
   void accept_unreadable(TransactionId id) override { recoverer_->accept_unreadable(id); }
   client::RecovererStatistics statistics() const override { return recoverer_->statistics(); }
 

@@ -29,6 +29,8 @@ void add(RecoveryStatistics& to, const client::RecovererStatistics& from) {
   to.repeated += from.repeated;
   to.unreadable += from.unreadable;
   to.scans += from.scans;
+  to.sweeps += from.sweeps;
+  to.swept_nodes += from.swept_nodes;
   to.queued = from.queued;
   to.running = from.running;
   to.waiting = from.waiting;
@@ -44,8 +46,8 @@ bool fencing(const Core& core, SessionId session) {
 
 }  // namespace
 
-RecoveryDriver::RecoveryDriver(StartRecovery start, Clock clock, std::function<void()> wake)
-    : start_(std::move(start)), clock_(std::move(clock)) {
+RecoveryDriver::RecoveryDriver(StartRecovery start, Clock clock, std::function<void()> wake, uint64_t sweep_interval_ns)
+    : start_(std::move(start)), clock_(std::move(clock)), sweep_interval_ns_(sweep_interval_ns) {
   inbox_->wake = std::move(wake);
 }
 
@@ -71,7 +73,8 @@ void RecoveryDriver::step(Core& core, bool changed) {
 uint64_t RecoveryDriver::next_deadline_ns() const {
   uint64_t next = check_wanted_ ? check_ns_ : UINT64_MAX;
   // A node that comes back is no change that has to be met at once, but one that is met.
-  if (!given_.empty() || scanning_) next = std::min(next, std::max(check_ns_, catalog_ns_));
+  if (works()) next = std::min(next, std::max(check_ns_, catalog_ns_));
+  if (sweep_due_) next = std::min(next, std::max(check_ns_, sweep_ns_));
   return next;
 }
 
@@ -119,6 +122,17 @@ void RecoveryDriver::take_note(Core& core, const Note& note, uint64_t now_ns) {
         core.recovery_scan_done(now_ns);
       }
       break;
+    case Note::Kind::kSwept:
+      if (!current || !sweeping_) break;
+      sweep_ns_ = now_ns + sweep_interval_ns_;
+      if (note.status.ok()) {
+        Env::probe("manager.recovery.swept");
+        core.swept(*sweeping_);
+      } else {
+        log_info("recovery: the sweep of the indexes is repeated: " + note.status.to_string());
+      }
+      sweeping_.reset();
+      break;
     case Note::Kind::kFailed:
       if (!current) break;
       Env::probe("manager.recovery.recoverer_failed");
@@ -137,13 +151,20 @@ void RecoveryDriver::check(Core& core, uint64_t now_ns) {
     if (!given_.contains(task.id)) tasks.push_back({task.id, task.session, kind_of(task.kind)});
   }
   const bool scan = scan_due && !scanning_ && now_ns >= scan_ns_;
-  if (tasks.empty() && !scan && given_.empty() && !scanning_) return;
+  const FencedSessions* const fenced = sweeping_ ? nullptr : core.sweep_due();
+  const bool sweep = fenced != nullptr && now_ns >= sweep_ns_;
+  sweep_due_ = fenced != nullptr && !sweep;
+  if (tasks.empty() && !scan && !sweep && !works()) return;
   if (worker_ == nullptr && !start_worker(core, now_ns)) return;
   refresh_catalog(core, now_ns);
   if (scan) {
     scanning_ = true;
     Env::probe("manager.recovery.scan");
     worker_->scan();
+  }
+  if (sweep) {
+    sweeping_ = *fenced;
+    worker_->sweep(fenced->set);
   }
   if (tasks.empty()) return;
   check_wanted_ = true;  // there may be more
@@ -175,6 +196,9 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   options.on_scan_done = [inbox = inbox_, number](const Status& status) {
     inbox->leave({Note::Kind::kScanDone, number, {}, false, status});
   };
+  options.on_swept = [inbox = inbox_, number](const Status& status) {
+    inbox->leave({Note::Kind::kSwept, number, {}, false, status});
+  };
   options.on_failed = [inbox = inbox_, number](const Status& status) {
     inbox->leave({Note::Kind::kFailed, number, {}, false, status});
   };
@@ -199,6 +223,7 @@ void RecoveryDriver::forget_worker(Core& core, uint64_t now_ns) {
   static_cast<void>(core.open_recoverer(now_ns));  // fences it
   given_.clear();
   scanning_ = false;
+  sweeping_.reset();
   watch_ns_ = 0;
   catalog_version_ = 0;
   catalog_ns_ = 0;
@@ -207,7 +232,7 @@ void RecoveryDriver::forget_worker(Core& core, uint64_t now_ns) {
 }
 
 bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {
-  if (worker_ == nullptr || (given_.empty() && !scanning_)) {
+  if (worker_ == nullptr || !works()) {
     watch_ns_ = 0;
     return false;
   }
@@ -219,8 +244,8 @@ bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {
   silent_looks_ = first || turned ? 0 : silent_looks_ + 1;
   const uint64_t tasks = seen.committed + seen.aborted + seen.cleared + seen.reverted + seen.repeated + seen.unreadable;
   const bool progress = std::exchange(ended_tasks_, tasks) != tasks;
-  // A scan takes as long as it takes, and what cannot be read waits for an operator.
-  const bool waits = scanning_ || !seen.waiting.empty() || given_.size() <= seen.unreadable_ids.size();
+  // A pass over tables takes as long as it takes, and what cannot be read waits for an operator.
+  const bool waits = scanning_ || sweeping_ || !seen.waiting.empty() || given_.size() <= seen.unreadable_ids.size();
   idle_looks_ = first || progress || waits ? 0 : idle_looks_ + 1;
   if (silent_looks_ >= kSilentLooks) {
     log_error("recovery: the recoverer's thread hangs; it is left where it is, and another one follows");
@@ -241,7 +266,7 @@ bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {
 
 void RecoveryDriver::refresh_catalog(const Core& core, uint64_t now_ns) {
   // The first task after a quiet time finds the catalog of this moment.
-  if (now_ns < catalog_ns_ && !given_.empty()) return;
+  if (now_ns < catalog_ns_ && works()) return;
   catalog_ns_ = now_ns + kCatalogNs;
   wire::Catalog catalog = core.catalog_for_recovery();
   if (catalog.version == catalog_version_) return;

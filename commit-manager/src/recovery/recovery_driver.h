@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_set>
 #include <vector>
 
@@ -25,15 +26,17 @@ class RecoveryWorker {
   virtual void add(std::vector<client::RecoveryTask> tasks) = 0;
   virtual void acknowledged(TransactionId id) = 0;
   virtual void scan() = 0;
+  virtual void sweep(wire::FenceSet ended) = 0;
   virtual void accept_unreadable(TransactionId id) = 0;
   virtual client::RecovererStatistics statistics() const = 0;
 };
 
 using StartRecovery = std::function<Result<std::unique_ptr<RecoveryWorker>>(client::RecovererOptions)>;
 
-/// Role: gives the recoverer what the core wants recovered [R8, R11, docs/decisions/0008-death-and-recovery.md], and
-/// tells the core what became of it. The recoverer is started when there is something to do for the first time, with a
-/// session of its own; one that fails is replaced by one with the next session, which is given everything again.
+/// Role: gives the recoverer what the core wants recovered [R8, R11, docs/decisions/0008-death-and-recovery.md] or
+/// swept [R31], and tells the core what became of it. The recoverer is started when there is something to do for the
+/// first time, with a session of its own; one that fails is replaced by one with the next session, which is given
+/// everything again.
 ///
 /// Owner: CommitManager. Threads: the server's; only the recoverer's callbacks come from elsewhere, and they leave a
 /// note and call `wake`.
@@ -70,8 +73,9 @@ class RecoveryDriver {
 
   using Clock = std::function<uint64_t()>;
 
-  /// `wake` makes the server's thread call step() soon; called from any thread.
-  RecoveryDriver(StartRecovery start, Clock clock, std::function<void()> wake);
+  /// `wake` makes the server's thread call step() soon; called from any thread. Between two sweeps of the indexes
+  /// (Core::sweep_due) there are `sweep_interval_ns` at least.
+  RecoveryDriver(StartRecovery start, Clock clock, std::function<void()> wake, uint64_t sweep_interval_ns);
   ~RecoveryDriver();
   RecoveryDriver(const RecoveryDriver&) = delete;
   RecoveryDriver& operator=(const RecoveryDriver&) = delete;
@@ -89,7 +93,7 @@ class RecoveryDriver {
  private:
   /// What a recoverer said.
   struct Note {
-    enum class Kind { kRecovered, kCleared, kScanDone, kFailed };
+    enum class Kind { kRecovered, kCleared, kScanDone, kSwept, kFailed };
     Kind kind{};
     uint64_t worker = 0;  // its number
     TransactionId id;
@@ -111,6 +115,7 @@ class RecoveryDriver {
   void take_notes(Core& core, uint64_t now_ns);
   void take_note(Core& core, const Note& note, uint64_t now_ns);
   void check(Core& core, uint64_t now_ns);
+  bool works() const { return !given_.empty() || scanning_ || sweeping_; }
   bool start_worker(Core& core, uint64_t now_ns);
   void end_worker(Core& core, uint64_t now_ns);
   void forget_worker(Core& core, uint64_t now_ns);
@@ -118,16 +123,20 @@ class RecoveryDriver {
 
   const StartRecovery start_;
   const Clock clock_;
+  const uint64_t sweep_interval_ns_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
 
   // The server's thread only.
   uint64_t starts_ = 0;                      // the running worker's number
   std::unordered_set<TransactionId> given_;  // to the worker, not reported cleared
   bool scanning_ = false;
+  std::optional<FencedSessions> sweeping_;  // for these
+  bool sweep_due_ = false;
   bool check_wanted_ = true;
   uint64_t check_ns_ = 0;    // not before
   uint64_t start_ns_ = 0;    // not before
   uint64_t scan_ns_ = 0;     // not before
+  uint64_t sweep_ns_ = 0;    // not before
   uint64_t catalog_ns_ = 0;  // not before
   wire::CatalogVersion catalog_version_ = 0;
   RecoveryStatistics ended_;  // of the workers before

@@ -8,9 +8,12 @@
 #include <gtest/gtest.h>
 
 #include "commit-manager/src/core/core_harness.h"
+#include "common/wire/system_tables.h"
 
 namespace loam::commit {
 namespace {
+
+constexpr uint64_t kSweepIntervalNs = 20'000'000'000;
 
 /// What a worker was told; lives longer than it.
 struct Record {
@@ -20,6 +23,7 @@ struct Record {
   std::vector<TransactionId> accepted;
   std::vector<wire::Catalog> catalogs;
   int scans = 0;
+  std::vector<wire::FenceSet> sweeps;
   bool running = true;
   bool alive = true;  ///< its thread turns when something is given to it
   client::RecovererStatistics statistics;
@@ -36,6 +40,7 @@ class FakeWorker final : public RecoveryWorker {
   }
   void acknowledged(TransactionId id) override { record_.acknowledged.push_back(id); }
   void scan() override { ++record_.scans; }
+  void sweep(wire::FenceSet ended) override { record_.sweeps.push_back(std::move(ended)); }
   void accept_unreadable(TransactionId id) override { record_.accepted.push_back(id); }
   client::RecovererStatistics statistics() const override { return record_.statistics; }
 
@@ -106,10 +111,90 @@ struct RecoveryDriverTest : ::testing::Test {
                           std::unique_ptr<RecoveryWorker> worker = std::make_unique<FakeWorker>(*records.back());
                           return worker;
                         },
-                        [this] { return harness->now_ns; }, [this] { ++wakes; }};
+                        [this] { return harness->now_ns; }, [this] { ++wakes; }, kSweepIntervalNs};
 };
 
 constexpr uint64_t kBeyondLeaseNs = 3 * CoreHarness::kLeaseNs;
+
+struct SweepDriverTest : RecoveryDriverTest {
+  void SetUp() override {
+    const PeerId client = harness->client();
+    const TableId table = create(client, {"accounts", TableKind::kTransactional, test_schema(), {}});
+    wire::CreateTable index{"by_balance", TableKind::kNonTransactional, wire::index_node_schema(), {}};
+    index.index.table = table;
+    index.index.parts = {{1, false}};
+    create(client, index);
+  }
+  TableId create(PeerId client, const wire::CreateTable& request) {
+    harness->post(client, request);
+    acknowledge_shards();  // and tables
+    const auto created = harness->newest<wire::TableCreated>(client);
+    EXPECT_TRUE(created.ok());
+    return created.ok() ? created->table.id : TableId();
+  }
+  /// With its lease, which has ended everywhere; nothing is left to recover.
+  void lose_a_session() {
+    harness->core.peer_lost(harness->client());
+    run_for(kBeyondLeaseNs);
+  }
+};
+
+TEST_F(SweepDriverTest, SweepsOnceForALostSession) {
+  lose_a_session();
+  ASSERT_EQ(records.size(), 1u);
+  ASSERT_EQ(record().sweeps.size(), 1u);
+  EXPECT_TRUE(record().sweeps[0].fenced(SessionId(1)));
+  ASSERT_FALSE(record().catalogs.empty());
+  EXPECT_TRUE(std::ranges::any_of(record().catalogs.back().tables, [](const auto& table) { return bool(table.index); }))
+      << "the recoverer knows which indexes there are";
+  run_for(2 * kSweepIntervalNs);
+  EXPECT_EQ(record().sweeps.size(), 1u) << "a pass over tables takes as long as it takes";
+  record().options.on_swept(ok_status());
+  run_to_rest();
+  EXPECT_EQ(harness->core.sweep_due(), nullptr);
+  run_for(2 * kSweepIntervalNs);
+  EXPECT_EQ(record().sweeps.size(), 1u);
+  EXPECT_EQ(records.size(), 1u);
+}
+
+TEST_F(SweepDriverTest, SweepsNotMoreOftenThanItShall) {
+  lose_a_session();
+  ASSERT_EQ(records.size(), 1u);
+  record().options.on_swept(ok_status());
+  lose_a_session();
+  lose_a_session();
+  ASSERT_NE(harness->core.sweep_due(), nullptr);
+  EXPECT_EQ(record().sweeps.size(), 1u);
+  const uint64_t due_ns = driver.next_deadline_ns();
+  EXPECT_LT(due_ns, harness->now_ns + kSweepIntervalNs)
+      << "an idle cluster's server sleeps until the driver's deadline";
+  run_for(due_ns - harness->now_ns + 1);
+  EXPECT_EQ(record().sweeps.size(), 2u) << "one for both";
+}
+
+TEST_F(SweepDriverTest, RepeatsWhatDidNotSucceed) {
+  lose_a_session();
+  ASSERT_EQ(records.size(), 1u);
+  record().options.on_swept({StatusCode::kUnavailable, "a node is away"});
+  run_for(kSweepIntervalNs + 1'000'000'000);
+  EXPECT_EQ(record().sweeps.size(), 2u);
+  record().options.on_failed({StatusCode::kFenced, "its time is over"});
+  run_for(2 * kSweepIntervalNs);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(record(1).sweeps.size(), 1u) << "by the next one, too";
+  record().options.on_swept(ok_status());
+  run_to_rest();
+  EXPECT_NE(harness->core.sweep_due(), nullptr) << "an old one's word";
+}
+
+TEST_F(SweepDriverTest, ARecovererThatHangsInASweepIsReplaced) {
+  lose_a_session();
+  ASSERT_EQ(records.size(), 1u);
+  record().alive = false;
+  run_for((RecoveryDriver::kSilentLooks + 2) * RecoveryDriver::kWatchNs + 2 * RecoveryDriver::kRestartNs);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(record(1).sweeps.size(), 1u);
+}
 
 TEST_F(RecoveryDriverTest, StartsNothingWhileNobodyDies) {
   (void)harness->client();
@@ -286,7 +371,7 @@ TEST_F(RecoveryDriverTest, NothingIsHeardOfARecovererThatOutlivesTheDriver) {
           std::unique_ptr<RecoveryWorker> worker = std::make_unique<FakeWorker>(*orphan);
           return worker;
         },
-        [this] { return harness->now_ns; }, [this] { ++wakes; });
+        [this] { return harness->now_ns; }, [this] { ++wakes; }, kSweepIntervalNs);
     (void)dead_client(1);
     harness->run_for(kBeyondLeaseNs);
     other.step(harness->core, true);

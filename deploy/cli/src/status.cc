@@ -49,6 +49,11 @@ void print_manager(const Json& status) {
   line("recovery", fmt::format("{} rolled back, {} completed, {} waiting", grouped(number(recovery, "aborted")),
                                grouped(number(recovery, "committed")),
                                grouped(number(recovery, "queued") + number(recovery, "running"))));
+  if (number(recovery, "sweeps") > 0) {
+    line("indexes", fmt::format("swept {} times, {} nodes that dead clients had left half made removed{}",
+                                grouped(number(recovery, "sweeps")), grouped(number(recovery, "swept_nodes")),
+                                manager.value("sweep_due", false) ? "; the next sweep is due" : ""));
+  }
   for (const Json& one : recovery.value("waiting", Json::array())) {
     line("", fmt::format("{} transactions wait for storage node {}", grouped(number(one, "transactions")),
                          number(one, "node")));

@@ -1,4 +1,5 @@
-// Ends the transactions of dead clients [Thesis 3.2.2; R2, R5, R8, R9, R11; docs/decisions/0008-death-and-recovery.md].
+// Ends the transactions of dead clients, and clears away what they have left in indexes [Thesis 3.2.2; R2, R5, R8, R9,
+// R11, R31; docs/decisions/0008-death-and-recovery.md].
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include "common/base/status.h"
 #include "common/net/address.h"
 #include "common/wire/catalog.h"
+#include "common/wire/fence_set.h"
 
 namespace loam::client {
 
@@ -49,6 +51,8 @@ struct RecovererOptions {
   /// Every undo record that scan() found has been dealt with, or kMalformed: all but some that nobody can read; those
   /// transactions stay as they are, and nothing may begin as if they were over.
   std::function<void(Status)> on_scan_done;
+  /// The sweep is over: ok, or it has to be repeated, because a node did not answer.
+  std::function<void(Status)> on_swept;
   /// This recoverer is fenced: it does nothing any more. Stop it, and start another one with a new session. At most
   /// once.
   std::function<void(Status)> on_failed;
@@ -71,6 +75,8 @@ struct RecovererStatistics {
   std::vector<TransactionId> unreadable_ids;
   uint64_t rounds = 0;                 ///< of the recoverer's thread; each call from outside makes at least one
   uint64_t scans = 0;                  ///< of the transaction table, the repeated ones included
+  uint64_t sweeps = 0;                 ///< of all indexes
+  uint64_t swept_nodes = 0;            ///< nodes of indexes that ended sessions had left outside of their trees
   uint64_t queued = 0;                 ///< level: tasks that wait for their turn
   uint64_t running = 0;                ///< level: worked on now
   std::map<NodeId, uint64_t> waiting;  ///< level: tasks that wait for a node, where there are any
@@ -104,6 +110,10 @@ class Recoverer {
   /// transaction that has an undo record. A node that cannot be scanned is waited for. Another call while a scan is
   /// under way begins it anew.
   void scan();
+
+  /// Removes what sessions that are fenced by `ended`, at every node, have left half made in indexes (R31). Takes its
+  /// time, beside everything else; ignored while one is under way.
+  void sweep(wire::FenceSet ended);
 
   /// An operator gives up a transaction whose undo record nobody can read: it ends as one whose undo record was lost,
   /// aborted, and what it has written stays as if it had been committed. Without effect for any other id.

@@ -18,6 +18,7 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/wire/catalog.h"
+#include "common/wire/fence_set.h"
 #include "common/wire/manager.h"
 
 namespace loam::commit {
@@ -58,6 +59,8 @@ inline constexpr size_t kMaxPublicationBytes = 256u << 10;
 /// long at most: then a fence names them, though nobody waits for it.
 inline constexpr size_t kMaxClosedUnfenced = 64;
 inline constexpr uint64_t kClosedUnfencedNs = 1'000'000'000;
+/// Sessions that are closed in order leave hardly ever a node of an index behind: so many are worth a sweep (R31).
+inline constexpr uint64_t kClosedToSweep = 1'024;
 /// Outcomes of recovered transactions that are kept for their clients (R4); beyond, the oldest are forgotten.
 inline constexpr size_t kMaxOutcomes = 262'144;
 /// What a client that is refused with kOverloaded is advised to wait, and one that comes while the cluster starts or
@@ -142,6 +145,7 @@ struct Statistics {
   uint64_t recovered_aborted = 0;
   uint64_t outcomes_kept = 0;  ///< of recovered transactions, for their clients (R4)
   uint64_t outcomes_asked = 0;
+  bool sweep_due = false;   ///< sessions have ended that may have left nodes of indexes behind
   bool restarting = false;  ///< older epochs are not recovered yet: no begin is answered (R11)
   uint64_t durable_stores = 0;
   uint64_t durable_bytes = 0;     ///< of the newest state
@@ -202,6 +206,13 @@ struct RecoveryTask {
   TransactionId id;
   SessionId session;
   Kind kind = Kind::kOpen;
+};
+
+/// Sessions that can write nothing any more: every storage node refuses them, or holds no lease (R7, R9).
+struct FencedSessions {
+  wire::FenceSet set;
+  uint64_t lost = 0;    ///< of them that ended otherwise than in order, since the start; a restart counts as one
+  uint64_t closed = 0;  ///< of them that were closed with nothing left, since the start
 };
 
 /// A session that is open, or has ended and leaves something to recover.
@@ -300,6 +311,12 @@ class Core {
   void recovery_cleared(TransactionId id);
   /// Every undo record of earlier epochs has been dealt with: begins are answered from now on.
   void recovery_scan_done(uint64_t now_ns);
+  /// Since the last swept() sessions have ended that may have left nodes of indexes half made: one that was lost, or
+  /// kClosedToSweep that were closed. The sessions whose remains may be removed; null: there is no index, or nothing to
+  /// do. Valid until the core is called again.
+  const FencedSessions* sweep_due() const;
+  /// What these have left is removed.
+  void swept(const FencedSessions& sessions);
   /// Nodes with incarnations, and the shard map.
   wire::Catalog catalog_for_recovery() const;
 

@@ -28,6 +28,9 @@ struct ManagerOptions {
   Store* store = nullptr;
   /// How long the idle server thread looks for messages before it sleeps.
   uint64_t spin_ns = 20'000;
+  /// Indexes are swept for what ended sessions have left half made (R31) when such a session is fenced, but not sooner
+  /// after the last time.
+  uint64_t sweep_interval_ns = 10'000'000'000;
   /// An administrative request that waits for storage nodes is answered DEADLINE_EXCEEDED after this.
   uint64_t admin_timeout_ns = 10'000'000'000;
   CoreOptions core;
@@ -50,6 +53,8 @@ struct RecoveryStatistics {
   uint64_t unreadable = 0;                    ///< undo records that cannot be read: their transactions stay open
   std::vector<TransactionId> unreadable_ids;  ///< level: whose, the first of them
   uint64_t scans = 0;                         ///< of the transaction table (R11)
+  uint64_t sweeps = 0;                        ///< of all indexes, for what ended sessions have left half made (R31)
+  uint64_t swept_nodes = 0;                   ///< that were found, and removed
   uint64_t queued = 0;                        ///< level
   uint64_t running = 0;                       ///< level
   std::map<NodeId, uint64_t> waiting;         ///< level: transactions that wait for a node

@@ -1,4 +1,4 @@
-#include "client-lib/src/recovery/transaction_scan.h"
+#include "client-lib/src/recovery/recovery_scan.h"
 
 #include <set>
 #include <string>
@@ -6,7 +6,6 @@
 
 #include "client-lib/src/recovery/recovery_engine.h"
 #include "common/wire/storage.h"
-#include "common/wire/system_tables.h"
 
 namespace loam::client {
 namespace {
@@ -16,14 +15,13 @@ constexpr uint32_t kCredits = 8;
 
 }  // namespace
 
-TransactionScan::TransactionScan(RecoveryEngine& engine, std::shared_ptr<const wire::Catalog> catalog)
-    : engine_(engine), catalog_(std::move(catalog)) {
-  query_.with_key = true;
-  query_.select = {wire::TransactionTableFields::kSession};
-  schema_ = std::make_shared<const ResultSchema>(query_.partial_schema(wire::transaction_table_schema()));
-}
+RecoveryScan::RecoveryScan(RecoveryEngine& engine, std::shared_ptr<const wire::Catalog> catalog, Request request)
+    : RecoveryWait(engine),
+      catalog_(std::move(catalog)),
+      request_(std::move(request)),
+      schema_(std::make_shared<const ResultSchema>(request_.query.partial_schema(request_.schema))) {}
 
-TransactionScan::~TransactionScan() {
+RecoveryScan::~RecoveryScan() {
   for (Stream& stream : streams_) {
     if (!stream.open) continue;
     stream.node->tell_about(stream.sequence, wire::ScanCancel{});
@@ -31,16 +29,16 @@ TransactionScan::~TransactionScan() {
   }
 }
 
-void TransactionScan::start() {
+void RecoveryScan::start() {
   const std::set<NodeId> owners(catalog_->shards.owners.begin(), catalog_->shards.owners.end());
   if (owners.empty() || owners.contains(NodeId())) {
     return fail(NodeId(), {StatusCode::kUnavailable, "some shards have no storage node"});
   }
   wire::Scan message;
-  message.table = wire::kTransactionTableId;
+  message.table = request_.table;
   message.map_version = catalog_->shards.version;
   message.credits = kCredits;
-  message.query = query_;
+  message.query = request_.query;
   streams_.resize(owners.size());
   uint32_t number = 0;
   for (const NodeId owner : owners) {
@@ -56,7 +54,7 @@ void TransactionScan::start() {
   }
 }
 
-Status TransactionScan::on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) {
+Status RecoveryScan::on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) {
   Stream& stream = streams_[token];
   if (opcode == wire::Opcode::kScanChunk) return take_chunk(stream, body);
   if (opcode != wire::Opcode::kScanDone) {
@@ -70,33 +68,41 @@ Status TransactionScan::on_reply(uint32_t token, wire::Opcode opcode, ByteReader
   return valid;
 }
 
-Status TransactionScan::take_chunk(Stream& stream, ByteReader& body) {
+Status RecoveryScan::take_chunk(Stream& stream, ByteReader& body) {
   wire::ScanChunk message;
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
   const auto chunk = Chunk::decode(message.chunk, schema_);
   if (!chunk.ok()) return chunk.status();
-  const ChunkView& view = (*chunk)->view();
-  for (size_t row = 0; row < view.rows(); ++row) {
-    const TransactionId id(view.get<uint64_t>(0, row));
-    const SessionId session(static_cast<uint64_t>(view.get<int64_t>(1, row)));
-    tasks_.push_back({id, session, RecoveryTask::Kind::kFound});
-  }
+  request_.on_chunk((*chunk)->view());
   stream.node->tell_about(stream.sequence, wire::ScanCredit{1});
   return ok_status();
 }
 
-void TransactionScan::on_failure(uint32_t token, const Status& status) { end(streams_[token], status); }
+const Status& RecoveryScan::wait() {
+  if (!done()) done_.wait();
+  return status_;
+}
 
-void TransactionScan::end(Stream& stream, const Status& status) {
+void RecoveryScan::on_failure(uint32_t token, const Status& status) { end(streams_[token], status); }
+
+void RecoveryScan::end(Stream& stream, const Status& status) {
   if (!stream.open) return;
   stream.open = false;
   --open_;
   if (!status.ok()) fail(stream.node->info().id, status);
+  if (done()) done_.notify();
 }
 
-void TransactionScan::fail(NodeId node, const Status& status) {
+void RecoveryScan::engine_closes(const Status& status) {
+  for (Stream& stream : streams_) stream.open = false;
+  open_ = 0;
+  status_ = status;
+  done_.notify();
+}
+
+void RecoveryScan::fail(NodeId node, const Status& status) {
   if (!status_.ok()) return;
-  status_ = {status.code(), "scan of the transaction table: " + std::string(status.message())};
+  status_ = {status.code(), "scan of " + request_.name + ": " + std::string(status.message())};
   const bool silent = status == StatusCode::kUnavailable || status == StatusCode::kTimeout;
   if (RecoveryNode* const at = engine_.node(node); at != nullptr && silent) at->note_failure(status);
 }

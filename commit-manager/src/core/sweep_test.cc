@@ -1,0 +1,149 @@
+// Which sessions can write nothing any more, and when what they left half made in indexes is worth a sweep [R31].
+#include <gtest/gtest.h>
+
+#include "commit-manager/src/core/core_harness.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::commit {
+namespace {
+
+using wire::CloseSession;
+using wire::SessionOpened;
+
+struct SweepTest : ::testing::Test {
+  void SetUp() override {
+    nodes = {h->node("tcp://a:1"), h->node("tcp://b:1")};
+    client = h->client("alive");
+    h->run_for(1);
+  }
+
+  void make_index() {
+    const TableId table = create({"accounts", TableKind::kTransactional, test_schema(), {}});
+    wire::CreateTable index{"by_balance", TableKind::kNonTransactional, wire::index_node_schema(), {}};
+    index.index.table = table;
+    index.index.parts = {{1, false}};
+    create(index);
+  }
+  TableId create(const wire::CreateTable& request) {
+    h->post(client, request);
+    for (const PeerId node : nodes) {
+      const auto install = h->newest<wire::InstallTable>(node);
+      EXPECT_TRUE(install.ok());
+      h->deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+    }
+    const auto created = h->newest<wire::TableCreated>(client);
+    EXPECT_TRUE(created.ok());
+    return created.ok() ? created->table.id : TableId();
+  }
+  /// One that gives up with something open, or closes with nothing left.
+  SessionId end_session(bool lost) {
+    const PeerId peer = h->connect();
+    const SessionId id = h->call<SessionOpened>(peer, wire::OpenSession{"ends"})->session;
+    if (lost) static_cast<void>(h->call<wire::Begun>(peer, wire::Begin{1, false}));
+    EXPECT_TRUE(h->call<wire::SessionClosed>(peer, CloseSession{}).ok());
+    return id;
+  }
+  bool acknowledge_all() {
+    bool all = true;
+    for (const PeerId node : nodes) all &= h->acknowledge_fence(node);
+    return all;
+  }
+
+  RecordingDurable durable;
+  std::unique_ptr<CoreHarness> h = std::make_unique<CoreHarness>(CoreHarness::open_at_once(), &durable);
+  std::vector<PeerId> nodes;
+  PeerId client;
+};
+
+TEST_F(SweepTest, IsDueWhenEveryNodeRefusesALostSession) {
+  make_index();
+  EXPECT_EQ(h->core.sweep_due(), nullptr);
+  const SessionId dead = end_session(true);
+  EXPECT_EQ(h->core.sweep_due(), nullptr) << "its writes may still be under way";
+  ASSERT_TRUE(h->acknowledge_fence(nodes[0]));
+  EXPECT_EQ(h->core.sweep_due(), nullptr) << "at the other node";
+  ASSERT_TRUE(h->acknowledge_fence(nodes[1]));
+  const FencedSessions* const due = h->core.sweep_due();
+  ASSERT_NE(due, nullptr);
+  EXPECT_TRUE(due->set.fenced(dead));
+  EXPECT_FALSE(due->set.fenced(SessionId(1))) << "the one that is alive";
+  EXPECT_FALSE(due->set.fenced(SessionId(dead.value + 1))) << "the next one";
+  EXPECT_TRUE(h->core.statistics().sweep_due);
+  h->core.swept(*due);
+  EXPECT_EQ(h->core.sweep_due(), nullptr);
+  EXPECT_FALSE(h->core.statistics().sweep_due);
+}
+
+TEST_F(SweepTest, ASessionThatIsFencedDuringASweepIsForTheNextOne) {
+  make_index();
+  end_session(true);
+  ASSERT_TRUE(acknowledge_all());
+  const FencedSessions begun = *h->core.sweep_due();
+  const SessionId later = end_session(true);
+  ASSERT_TRUE(acknowledge_all());
+  EXPECT_FALSE(begun.set.fenced(later));
+  h->core.swept(begun);
+  ASSERT_NE(h->core.sweep_due(), nullptr);
+  EXPECT_TRUE(h->core.sweep_due()->set.fenced(later));
+}
+
+// Sessions end faster than one of the nodes acknowledges fences: what it has acknowledged counts all the same.
+TEST_F(SweepTest, DoesNotWaitForTheNewestFence) {
+  make_index();
+  const SessionId first = end_session(true);
+  const auto slow = h->newest<wire::Fence>(nodes[1]);
+  ASSERT_TRUE(slow.ok() && h->acknowledge_fence(nodes[0]));
+  const SessionId second = end_session(true);
+  ASSERT_TRUE(h->acknowledge_fence(nodes[0]));
+  h->deliver(nodes[1], CoreHarness::encoded(wire::FenceInstalled{}, slow.sequence));
+  ASSERT_NE(h->core.sweep_due(), nullptr);
+  EXPECT_TRUE(h->core.sweep_due()->set.fenced(first));
+  EXPECT_FALSE(h->core.sweep_due()->set.fenced(second));
+  ASSERT_TRUE(h->acknowledge_fence(nodes[1]));
+  EXPECT_TRUE(h->core.sweep_due()->set.fenced(second));
+}
+
+TEST_F(SweepTest, ManyThatWereClosedAreWorthOne) {
+  make_index();
+  for (uint64_t i = 0; i < kClosedToSweep; ++i) {
+    EXPECT_EQ(h->core.sweep_due(), nullptr);
+    end_session(false);
+    if (i % kMaxClosedUnfenced == kMaxClosedUnfenced - 1) acknowledge_all();
+  }
+  ASSERT_NE(h->core.sweep_due(), nullptr);
+  h->core.swept(*h->core.sweep_due());
+  EXPECT_EQ(h->core.sweep_due(), nullptr);
+}
+
+TEST_F(SweepTest, ThereIsNoneWithoutAnIndex) {
+  end_session(true);
+  ASSERT_TRUE(acknowledge_all());
+  EXPECT_EQ(h->core.sweep_due(), nullptr);
+  make_index();
+  EXPECT_NE(h->core.sweep_due(), nullptr);
+}
+
+// Who was alive when the commit manager died is fenced now, and may have left anything.
+TEST_F(SweepTest, ARestartIsWorthOne) {
+  make_index();
+  const Buffer state = durable.state;
+  std::vector<Incarnation> before;
+  for (const NodeStatus& node : h->core.nodes()) before.push_back(node.info.incarnation);
+  const uint64_t now_ns = h->now_ns + 1;
+  h = std::make_unique<CoreHarness>(CoreHarness::open_at_once(), &durable, state);
+  h->now_ns = now_ns;
+  nodes = {h->node("tcp://a:1", before[0]), h->node("tcp://b:1", before[1])};
+  ASSERT_TRUE(acknowledge_all());
+  h->run_for(CoreHarness::kLeaseNs / 4);
+  ASSERT_TRUE(h->core.recovery_scan_due());
+  EXPECT_EQ(h->core.sweep_due(), nullptr) << "recovery first";
+  h->core.recovery_scan_done(h->now_ns);
+  ASSERT_NE(h->core.sweep_due(), nullptr);
+  EXPECT_TRUE(h->core.sweep_due()->set.fenced(SessionId(1)));
+  h->client();
+  const SessionId alive(h->core.sessions().back().id);
+  EXPECT_FALSE(h->core.sweep_due()->set.fenced(alive));
+}
+
+}  // namespace
+}  // namespace loam::commit

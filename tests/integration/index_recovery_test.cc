@@ -1,0 +1,190 @@
+// What dead clients leave in indexes, in a whole cluster over TCP: nodes outside of the trees go, merges are finished.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <loam/bdtree/tree.h>
+#include <loam/client/client.h>
+#include <loam/commit/manager.h>
+#include <loam/storage/node.h>
+
+#include "bdtree/src/node/node.h"
+#include "client-lib/src/api/open_tree_store.h"
+#include "client-lib/src/index/index_entries.h"
+#include "client-lib/src/index/index_keys.h"
+#include "client-lib/src/recovery/dead_test_client.h"
+#include "common/testing/patience.h"
+
+namespace loam::client {
+namespace {
+
+using bdtree::EntryView;
+using bdtree::kRoot;
+using bdtree::NodeFrame;
+using bdtree::TreeNodeId;
+
+class IndexRecoveryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    data_ = std::filesystem::temp_directory_path() / ("loam-index-recovery-test-" + std::to_string(::getpid()));
+    std::filesystem::remove_all(data_);
+    start_manager("tcp://127.0.0.1:0");
+    for (int i = 0; i < 2; ++i) {
+      storage::NodeOptions node;
+      node.manager = manager_->address();
+      node.admin_listen = "";
+      node.memory_bytes = uint64_t{96} << 20;
+      node.page_bytes = uint64_t{2} << 20;
+      node.huge_pages = false;
+      nodes_.push_back(storage::StorageNode::start(node).value());
+    }
+    client_ = Client::connect(manager_->address()).value();
+    const Schema schema = Schema::make({{"name", FieldType::kText, false}}).value();
+    const Table table = client_->create_table("people", TableKind::kTransactional, schema).value();
+    index_.emplace(client_->create_index("by_name", table, {{"name"}}).value());
+    keys_.emplace(IndexKeys::make(*index_).value());
+    store_ = tree_store_of(*client_, *index_);
+  }
+  void TearDown() override {
+    store_.reset();
+    client_.reset();
+    for (auto& node : nodes_) node->stop();
+    manager_->stop();
+    std::filesystem::remove_all(data_);
+  }
+
+  void start_manager(const std::string& listen) {
+    commit::ManagerOptions manager;
+    manager.listen = listen;
+    manager.admin_listen = "";
+    manager.data = data_;
+    manager.core.initial_nodes = 2;
+    manager.core.client_lease_ns = 500'000'000;
+    manager.sweep_interval_ns = 10'000'000;
+    manager_ = commit::CommitManager::start(manager).value();
+  }
+  void restart_manager() {
+    const std::string address = manager_->address();
+    manager_->stop();
+    manager_.reset();
+    start_manager(address);
+  }
+
+  TreeNodeId new_node() {
+    return client_->run([&] { return store_->new_id(); }).value();
+  }
+  /// As if a client had written it.
+  void put(TreeNodeId id, const NodeFrame& frame, const std::vector<EntryView>& entries) {
+    const Buffer base = bdtree::encode_base(frame, entries);
+    const Status written = client_->run([&] {
+      const auto there = std::move(store_->get(std::span(&id, 1))[0]);
+      return (there.ok() ? store_->replace(id, there->version, base, {}) : store_->insert(id, base, {})).status();
+    });
+    ASSERT_TRUE(written.ok()) << written.to_string();
+  }
+  bool exists(TreeNodeId id) {
+    const auto found = client_->run([&] { return std::move(store_->get(std::span(&id, 1))[0]); });
+    EXPECT_TRUE(found.ok() || found.code() == StatusCode::kNotFound) << found.status().to_string();
+    return found.ok();
+  }
+  std::string key(const std::string& name, uint64_t record) {
+    RowBuilder builder(keys_->fields().schema());
+    EXPECT_TRUE(builder.set(0, Value::text(name)).ok());
+    const Bytes row = builder.finish().value();
+    return keys_->key_of(RowView(keys_->fields().schema(), row), Key(record)).value().bytes;
+  }
+
+  std::filesystem::path data_;
+  std::unique_ptr<commit::CommitManager> manager_;
+  std::vector<std::unique_ptr<storage::StorageNode>> nodes_;
+  std::unique_ptr<Client> client_;
+  std::optional<Index> index_;
+  std::optional<IndexKeys> keys_;
+  std::shared_ptr<TreeStore> store_;
+};
+
+TEST_F(IndexRecoveryTest, NodesOutsideOfTheTreeGoWithTheirMaker) {
+  ASSERT_TRUE(
+      client_
+          ->run_transaction([&](Transaction& tx) { return tx.insert(index_->table(), Key(1), {Value::text("Ada")}); })
+          .ok());
+  const TreeNodeId of_dead = new_node();
+  const TreeNodeId of_living = new_node();
+  const uint64_t living = client_->run([&] { return store_->owner(); });
+  {
+    DeadTestClient dead(manager_->address());
+    put(of_dead, {.low = "m", .owner = dead.session().value}, {});
+    put(of_living, {.low = "m", .owner = living}, {});
+    dead.begin();
+  }
+  EXPECT_TRUE(testing::eventually([&] { return !exists(of_dead); }));
+  EXPECT_TRUE(testing::eventually([&] { return !manager_->statistics().core.sweep_due; }));
+  EXPECT_TRUE(exists(of_living)) << "a living client may be about to bring it in";
+  EXPECT_EQ(manager_->statistics().recovery.swept_nodes, 1u);
+  EXPECT_GE(manager_->statistics().recovery.sweeps, 1u);
+  const auto found = client_->begin({.read_only = true, .retry = {}})->range(*index_, {});
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(found->size(), 1u);
+}
+
+/// A leaf that a dead client has frozen, and that fits nowhere: the neighbour that is on its left now has other bounds,
+/// between which the keys have nothing in common. Recovery, which has an entry to undo there, needs a node for a copy.
+class FrozenLeafTest : public IndexRecoveryTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(FrozenLeafTest, RecoveryFinishesTheMerge) {
+  constexpr uint64_t kRecords = 150;
+  constexpr uint64_t kHalfMade = 42;
+  const std::string beginning(900, 'p');
+  std::vector<std::string> keys;
+  for (uint64_t i = 0; i < kRecords; ++i) keys.push_back(key(beginning + "1" + std::to_string(1'000 + i), i));
+  const std::string low = key(beginning + "1", 0);
+  const std::string high = key(beginning + "2", 0);
+  const TreeNodeId left = new_node(), frozen = new_node(), right = new_node();
+  TransactionId transaction;
+  {
+    DeadTestClient dead(manager_->address());
+    transaction = dead.begin();
+    std::vector<std::string> payloads;
+    for (uint64_t i = 0; i < kRecords; ++i) {
+      IndexEntries one = IndexEntries::decode(std::nullopt, Key(i)).value();
+      const TransactionId by = i == kHalfMade ? transaction : TransactionId(transaction.value - 1);
+      ASSERT_TRUE(one.give(Key(i), by, Snapshot(), false).ok());
+      payloads.push_back(one.encode());
+    }
+    std::vector<EntryView> entries;
+    for (uint64_t i = 0; i < kRecords; ++i) entries.push_back({keys[i], payloads[i]});
+    const auto child = [](TreeNodeId id) { return std::string(reinterpret_cast<const char*>(&id.value), 8); };
+    const std::string children[] = {child(left), child(frozen), child(right)};
+    put(left, {.high = low, .right = frozen}, {});
+    put(frozen, {.frozen = true, .low = low, .high = high, .right = right, .owner = dead.session().value}, entries);
+    put(right, {.low = high}, {});
+    put(kRoot, {.level = 1}, {{"", children[0]}, {low, children[1]}, {high, children[2]}});
+    dead.insert_undo_record(transaction, {}, {{index_->id(), Key(kHalfMade), false, false, keys[kHalfMade]}});
+    if (GetParam()) restart_manager();
+  }
+  EXPECT_TRUE(testing::eventually([&] { return client_->begin({.read_only = true, .retry = {}}).ok(); }))
+      << "the cluster is open for clients";
+  EXPECT_TRUE(testing::eventually([&] {
+    const auto now = manager_->statistics();
+    return now.core.open == 0 && now.core.uncleared == 0 && !now.core.sweep_due && !now.core.restarting;
+  }));
+  EXPECT_FALSE(exists(frozen));
+  client_->run([&] {
+    const auto tree = bdtree::Tree::open(*store_);
+    const auto held = tree->range("", "", SIZE_MAX);
+    ASSERT_TRUE(held.ok()) << held.status().to_string();
+    EXPECT_EQ(held->size(), kRecords - 1) << "all but what was undone";
+    EXPECT_EQ(tree->find(keys[kHalfMade]).value(), std::nullopt);
+    EXPECT_EQ(tree->check_invariants().value(), "");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Restarted, FrozenLeafTest, ::testing::Bool());
+
+}  // namespace
+}  // namespace loam::client
