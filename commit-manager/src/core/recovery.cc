@@ -170,7 +170,7 @@ void Core::Impl::recovery_scan_done(uint64_t now_ns) {
 }
 
 const FencedSessions* Core::Impl::sweep_due() const {
-  const bool worth_it = fenced_.lost > swept_lost_ || fenced_.closed - swept_closed_ >= kClosedToSweep;
+  const bool worth_it = fenced_.lost > swept_lost_ || fenced_.closed - swept_closed_ >= options_.closed_to_sweep;
   return worth_it && !restarting_ && catalog_.has_indexes() ? &fenced_ : nullptr;
 }
 

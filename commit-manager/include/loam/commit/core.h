@@ -93,6 +93,7 @@ struct CoreOptions {
   uint64_t outcome_keep_ns = 600'000'000'000;
   /// Ids reserved in the durable state at a time (R11): a begin waits for the disk once in so many.
   uint64_t ids_ahead = 1'000'000;
+  uint64_t closed_to_sweep = kClosedToSweep;
   size_t max_outcomes = kMaxOutcomes;
   size_t max_sessions = kMaxSessions;
   size_t max_open_per_session = kMaxOpenPerSession;
@@ -312,8 +313,8 @@ class Core {
   /// Every undo record of earlier epochs has been dealt with: begins are answered from now on.
   void recovery_scan_done(uint64_t now_ns);
   /// Since the last swept() sessions have ended that may have left nodes of indexes half made: one that was lost, or
-  /// kClosedToSweep that were closed. The sessions whose remains may be removed; null: there is no index, or nothing to
-  /// do. Valid until the core is called again.
+  /// CoreOptions::closed_to_sweep that were closed. The sessions whose remains may be removed; null: there is no index,
+  /// or nothing to do. Valid until the core is called again.
   const FencedSessions* sweep_due() const;
   /// What these have left is removed.
   void swept(const FencedSessions& sessions);
