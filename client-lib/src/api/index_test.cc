@@ -304,6 +304,32 @@ TEST_F(IndexTest, PagesBeginBehindARecord) {
             StatusCode::kInvalidArgument);
 }
 
+// Two records have a unique value where it passes from one to the other.
+TEST_F(IndexTest, PagesOfAUniqueOneBeginBehindARecordToo) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"note"}}, {.unique = true}).value();
+  ASSERT_TRUE(put(table, 3, 3, Value::text("ada")).ok());
+  ASSERT_TRUE(put(table, 1, 1, Value::text("bob")).ok());
+  const auto ada = [](uint64_t record, bool inclusive) {
+    return IndexBound{{Value::text("ada")}, inclusive, Key(record)};
+  };
+  EXPECT_EQ(range(index, {.from = ada(3, false)}), Keys{1});
+  EXPECT_EQ(range(index, {.from = ada(2, false)}), (Keys{3, 1}));
+  EXPECT_EQ(range(index, {.from = ada(4, true)}), Keys{1});
+  EXPECT_EQ(range(index, {.to = ada(3, true), .backward = true}), Keys{3});
+  EXPECT_EQ(range(index, {.to = ada(3, false), .backward = true}), Keys{});
+  EXPECT_EQ(range(index, {.to = ada(4, false), .backward = true}), Keys{3});
+  auto tx = client_->begin();
+  ASSERT_TRUE(tx->insert(table, Key(5), {Value::int64(5), Value::text("ada")}).ok());
+  EXPECT_EQ(keys(tx->range(index, {.limit = 1})), Keys{3});
+  EXPECT_EQ(keys(tx->range(index, {.from = ada(3, false)})), (Keys{5, 1}));
+  EXPECT_EQ(keys(tx->range(index, {.to = ada(5, false), .backward = true})), Keys{3});
+  EXPECT_EQ(keys(tx->range(index, {.from = ada(5, true), .to = ada(5, true)})), Keys{5});
+  ASSERT_TRUE(tx->update(table, Key(3), {{"note", Value::text("eve")}}).ok());
+  ASSERT_TRUE(tx->commit().ok());
+  EXPECT_EQ(range(index, {.from = ada(3, false)}), (Keys{5, 1, 3})) << "who has the value now is behind";
+}
+
 TEST_F(IndexTest, UpdatesAndRemovesByIndex) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();

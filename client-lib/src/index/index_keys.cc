@@ -64,12 +64,16 @@ Result<IndexKeys::TreeKey> IndexKeys::key_of(const RowView& row, Key record) con
 }
 
 Result<std::optional<std::string>> IndexKeys::exact(std::span<const Value> values) const {
-  const bool null = std::ranges::any_of(values, [](const Value& value) { return value.is_null(); });
-  if (!index_.unique() || null || values.size() != codec_.parts().size()) return std::optional<std::string>();
+  if (!shares(values)) return std::optional<std::string>();
   std::string key;
   const Status encoded = codec_.encode(values, key);
   if (!encoded.ok()) return named(encoded);
   return std::optional(std::move(key));
+}
+
+bool IndexKeys::shares(std::span<const Value> values) const {
+  return index_.unique() && values.size() == codec_.parts().size() &&
+         std::ranges::none_of(values, [](const Value& value) { return value.is_null(); });
 }
 
 Status IndexKeys::encode(const IndexBound& bound, std::string& out) const {
@@ -78,8 +82,7 @@ Status IndexKeys::encode(const IndexBound& bound, std::string& out) const {
   if (bound.values.size() != codec_.parts().size()) {
     return named({StatusCode::kInvalidArgument, "a bound with a record has all values of the index"});
   }
-  const bool null = std::ranges::any_of(bound.values, [](const Value& value) { return value.is_null(); });
-  if (!index_.unique() || null) append_record(*bound.record, out);
+  if (!shares(bound.values)) append_record(*bound.record, out);
   return ok_status();
 }
 
@@ -87,14 +90,18 @@ Result<IndexKeys::Bounds> IndexKeys::bounds(const IndexRange& range) const {
   Bounds bounds;
   if (range.from) {
     LOAM_RETURN_IF_ERROR(encode(*range.from, bounds.from));
-    if (!range.from->inclusive) {
+    if (range.from->record && shares(range.from->values)) {
+      bounds.first = Bounds::Cut{bounds.from, *range.from->record, range.from->inclusive};
+    } else if (!range.from->inclusive) {
       bounds.from = bdtree::after_prefix(bounds.from);
       bounds.empty = bounds.from.empty();
     }
   }
   if (range.to) {
     LOAM_RETURN_IF_ERROR(encode(*range.to, bounds.to));
-    if (range.to->inclusive) {
+    const bool divides = range.to->record && shares(range.to->values);
+    if (divides) bounds.last = Bounds::Cut{bounds.to, *range.to->record, range.to->inclusive};
+    if (divides || range.to->inclusive) {
       bounds.to = bdtree::after_prefix(bounds.to);
     } else {
       bounds.empty = bounds.empty || bounds.to.empty();

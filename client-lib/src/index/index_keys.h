@@ -41,13 +41,27 @@ class IndexKeys {
   /// All values of a unique index, none of them NULL; nothing: others, the key is not one but a range.
   Result<std::optional<std::string>> exact(std::span<const Value> values) const;
 
-  /// [from, to) in the tree; no `to`: no bound.
+  /// [from, to) in the tree; no `to`: no bound. At a shared key a bound with a record divides the records.
   struct Bounds {
+    struct Cut {
+      std::string key;
+      Key record;
+      bool inclusive = true;
+    };
+
     std::string from;
     std::string to;
     bool empty = false;
+    std::optional<Cut> first{};
+    std::optional<Cut> last{};
 
-    bool contain(std::string_view key) const { return !empty && key >= from && (to.empty() || key < to); }
+    bool contain(std::string_view key, Key record) const {
+      if (empty || key < from || (!to.empty() && key >= to)) return false;
+      if (first && key == first->key && (first->inclusive ? record < first->record : record <= first->record)) {
+        return false;
+      }
+      return !last || key != last->key || (last->inclusive ? record <= last->record : record < last->record);
+    }
   };
   /// kInvalidArgument names the index: values of other types, or too many.
   Result<Bounds> bounds(const IndexRange& range) const;
@@ -59,6 +73,8 @@ class IndexKeys {
   IndexKeys(Index index, Table fields, bdtree::KeyCodec codec, bool nullable)
       : index_(std::move(index)), fields_(std::move(fields)), codec_(std::move(codec)), nullable_(nullable) {}
 
+  /// That records of these values are shared under their key.
+  bool shares(std::span<const Value> values) const;
   Status encode(const IndexBound& bound, std::string& out) const;
   Status named(const Status& status) const;
 

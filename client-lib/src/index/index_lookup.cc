@@ -53,7 +53,9 @@ class Walk {
       LOAM_ASSIGN_OR_RETURN(const std::optional<Key> record, keys_.record_of(entry.key));
       LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(entry.payload, record));
       const size_t first = places.size();
-      for (const Key key : entries.visible(*user_.snapshot)) places.push_back({entry.key, key});
+      for (const Key key : entries.visible(*user_.snapshot)) {
+        if (bounds_.contain(entry.key, key)) places.push_back({entry.key, key});
+      }
       if (backward_) std::reverse(places.begin() + static_cast<ptrdiff_t>(first), places.end());
       if (entries.collect(user_.seen_by_all) && entries.empty()) dead_.push_back(entry.key);
     }
@@ -129,7 +131,7 @@ Result<OwnRecords> own_records(const IndexUser& user, const IndexKeys& keys, con
   LOAM_ASSIGN_OR_RETURN(const std::vector<WrittenRecord> written, written_records(user, keys, own));
   for (const WrittenRecord& record : written) {
     records.written.insert(record.record);
-    if (!record.after || !bounds.contain(record.after->bytes)) continue;
+    if (!record.after || !bounds.contain(record.after->bytes, record.record)) continue;
     records.in_range.emplace(Place{record.after->bytes, record.record}, record.record);
   }
   return records;

@@ -1,0 +1,146 @@
+#include "client-lib/src/index/index_keys.h"
+
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/testing/random.h"
+
+namespace loam::client {
+namespace {
+
+using namespace std::string_view_literals;
+using testing::Random;
+
+struct Stored {
+  std::vector<Value> values;
+  Key record;
+};
+
+Index index_of(std::vector<Field> fields, std::vector<Index::Part> parts, bool unique) {
+  const Table table(std::make_shared<const Table::Description>(
+      Table::Description{TableId(7), "table", TableKind::kTransactional, Schema::make(std::move(fields)).value()}));
+  return Index(std::make_shared<const Index::Description>(
+      Index::Description{TableId(8), "index", table, std::move(parts), unique, 1}));
+}
+
+Index random_index(Random& random) {
+  constexpr FieldType kTypes[] = {FieldType::kInt16, FieldType::kText, FieldType::kBlob};
+  std::vector<Field> fields;
+  std::vector<Index::Part> parts;
+  const auto count = static_cast<uint16_t>(random.between(1, 3));
+  for (uint16_t i = 0; i < count; ++i) {
+    fields.push_back({"f" + std::to_string(i), kTypes[random.below(3)], random.one_in(2)});
+    parts.push_back({i, random.one_in(2)});
+  }
+  return index_of(std::move(fields), std::move(parts), random.one_in(2));
+}
+
+/// One of few, so that many are equal or begin each other.
+Value random_value(Random& random, const Field& field) {
+  if (field.nullable && random.one_in(5)) return Value::null();
+  if (field.type == FieldType::kInt16) return Value::int16(static_cast<int16_t>(random.below(3)));
+  constexpr std::string_view kTextPieces[] = {"a", "b", "\0"sv, "\1", "é", "è", "日"};
+  constexpr std::string_view kBlobPieces[] = {"a", "b", "\0"sv, "\1", "\2", "\xfe", "\xff"};
+  std::string bytes;
+  for (size_t left = random.below(4); left > 0; --left) {
+    bytes += (field.type == FieldType::kText ? kTextPieces : kBlobPieces)[random.below(7)];
+  }
+  return field.type == FieldType::kText ? Value::text(bytes) : Value::blob(as_bytes(bytes));
+}
+
+Stored random_stored(Random& random, const Index& index) {
+  Stored stored{{}, Key(random.below(4))};
+  for (const Field& field : index.table().schema().fields()) stored.values.push_back(random_value(random, field));
+  return stored;
+}
+
+/// An end that is often near to what is stored.
+std::optional<IndexBound> random_bound(Random& random, const Index& index, const std::vector<Stored>& all) {
+  if (random.one_in(4)) return std::nullopt;
+  Stored near = random.one_in(4) ? random_stored(random, index) : all[random.below(all.size())];
+  IndexBound bound{std::move(near.values), random.one_in(2)};
+  if (random.one_in(2)) {
+    bound.record = near.record;
+    return bound;
+  }
+  bound.values.resize(random.below(bound.values.size() + 1));
+  return bound;
+}
+
+int sign(auto a, auto b) { return a < b ? -1 : b < a ? 1 : 0; }
+
+/// The order of two values, written down apart from the product's.
+int plain_order(const Value& a, const Value& b) {
+  if (a.is_null() || b.is_null()) return sign(!a.is_null(), !b.is_null());
+  if (a.type() == FieldType::kInt16) return sign(a.as_int64(), b.as_int64());
+  return sign(a.as_text(), b.as_text());
+}
+
+/// Before the bound, at it or behind it.
+int side_of(const Index& index, const Stored& stored, const IndexBound& bound) {
+  for (size_t i = 0; i < bound.values.size(); ++i) {
+    const int order = plain_order(stored.values[i], bound.values[i]);
+    if (order != 0) return index.parts()[i].descending ? -order : order;
+  }
+  return bound.record ? sign(stored.record.value, bound.record->value) : 0;
+}
+
+bool belongs(const Index& index, const Stored& stored, const IndexRange& range) {
+  const int from = range.from ? side_of(index, stored, *range.from) : 1;
+  const int to = range.to ? side_of(index, stored, *range.to) : -1;
+  return (from > 0 || (from == 0 && range.from->inclusive)) && (to < 0 || (to == 0 && range.to->inclusive));
+}
+
+IndexKeys::TreeKey key_of(const IndexKeys& keys, const Stored& stored) {
+  RowBuilder builder(keys.fields().schema());
+  for (size_t i = 0; i < stored.values.size(); ++i) EXPECT_TRUE(builder.set(i, stored.values[i]).ok());
+  const Bytes row = builder.finish().value();
+  return keys.key_of(RowView(keys.fields().schema(), row), stored.record).value();
+}
+
+std::string shown(const IndexBound& bound) {
+  std::string text = bound.inclusive ? "with" : "without";
+  for (const Value& value : bound.values) text += " " + value.to_string();
+  if (bound.record) text += " record " + std::to_string(bound.record->value);
+  return text;
+}
+
+TEST(IndexKeys, ModelOfRanges) {
+  Random random(testing::test_seed(std::random_device()()));
+  size_t found = 0, divided = 0;
+  for (int round = 0; round < 500; ++round) {
+    const Index index = random_index(random);
+    const IndexKeys keys = IndexKeys::make(index).value();
+    std::vector<Stored> all;
+    std::vector<IndexKeys::TreeKey> stored_keys;
+    for (int i = 0; i < 20; ++i) {
+      all.push_back(random_stored(random, index));
+      stored_keys.push_back(key_of(keys, all.back()));
+      const auto record = keys.record_of(stored_keys.back().bytes).value();
+      ASSERT_EQ(record, stored_keys.back().shared ? std::nullopt : std::optional(all.back().record));
+    }
+    for (int i = 0; i < 20; ++i) {
+      const IndexRange range{random_bound(random, index, all), random_bound(random, index, all)};
+      const auto bounds = keys.bounds(range);
+      ASSERT_TRUE(bounds.ok()) << bounds.status().to_string();
+      divided += bounds->first || bounds->last;
+      for (size_t k = 0; k < all.size(); ++k) {
+        const bool contained = bounds->contain(stored_keys[k].bytes, all[k].record);
+        ASSERT_EQ(contained, belongs(index, all[k], range))
+            << shown({all[k].values, true, all[k].record}) << (range.from ? " from " + shown(*range.from) : "")
+            << (range.to ? " to " + shown(*range.to) : "");
+        found += contained;
+      }
+    }
+  }
+  EXPECT_GT(found, 20'000u);
+  EXPECT_GT(divided, 500u) << "bounds with a record at keys that records share";
+}
+
+}  // namespace
+}  // namespace loam::client
