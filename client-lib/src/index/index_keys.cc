@@ -77,8 +77,13 @@ bool IndexKeys::shares(std::span<const Value> values) const {
 }
 
 Status IndexKeys::encode(const IndexBound& bound, std::string& out) const {
-  if (Status encoded = codec_.encode_prefix(bound.values, out); !encoded.ok()) return named(encoded);
+  const Status encoded =
+      bound.prefix ? codec_.encode_text_prefix(bound.values, out) : codec_.encode_prefix(bound.values, out);
+  if (!encoded.ok()) return named(encoded);
   if (!bound.record) return ok_status();
+  if (bound.prefix) {
+    return named({StatusCode::kInvalidArgument, "a bound with a record has whole values, not a beginning"});
+  }
   if (bound.values.size() != codec_.parts().size()) {
     return named({StatusCode::kInvalidArgument, "a bound with a record has all values of the index"});
   }

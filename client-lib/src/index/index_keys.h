@@ -63,7 +63,8 @@ class IndexKeys {
       return !last || key != last->key || (last->inclusive ? record <= last->record : record < last->record);
     }
   };
-  /// kInvalidArgument names the index: values of other types, or too many.
+  /// kInvalidArgument names the index: values of other types, or too many; a record without all values; a beginning
+  /// that is no text or blob.
   Result<Bounds> bounds(const IndexRange& range) const;
 
   /// Whose entries a key of the tree holds; nothing: it is shared. kMalformed.

@@ -69,6 +69,11 @@ std::optional<IndexBound> random_bound(Random& random, const Index& index, const
     return bound;
   }
   bound.values.resize(random.below(bound.values.size() + 1));
+  if (bound.values.empty() || !is_variable(bound.values.back().type()) || random.one_in(3)) return bound;
+  Value& last = bound.values.back();
+  const std::string begin(last.as_text().substr(0, random.below(last.as_text().size() + 1)));
+  last = last.type() == FieldType::kText ? Value::text(begin) : Value::blob(as_bytes(begin));
+  bound.prefix = true;
   return bound;
 }
 
@@ -84,6 +89,8 @@ int plain_order(const Value& a, const Value& b) {
 /// Before the bound, at it or behind it.
 int side_of(const Index& index, const Stored& stored, const IndexBound& bound) {
   for (size_t i = 0; i < bound.values.size(); ++i) {
+    const bool open = bound.prefix && i + 1 == bound.values.size();
+    if (open && !stored.values[i].is_null() && stored.values[i].as_text().starts_with(bound.values[i].as_text())) break;
     const int order = plain_order(stored.values[i], bound.values[i]);
     if (order != 0) return index.parts()[i].descending ? -order : order;
   }
@@ -106,13 +113,14 @@ IndexKeys::TreeKey key_of(const IndexKeys& keys, const Stored& stored) {
 std::string shown(const IndexBound& bound) {
   std::string text = bound.inclusive ? "with" : "without";
   for (const Value& value : bound.values) text += " " + value.to_string();
+  if (bound.prefix) text += "…";
   if (bound.record) text += " record " + std::to_string(bound.record->value);
   return text;
 }
 
 TEST(IndexKeys, ModelOfRanges) {
   Random random(testing::test_seed(std::random_device()()));
-  size_t found = 0, divided = 0;
+  size_t found = 0, divided = 0, begun = 0;
   for (int round = 0; round < 500; ++round) {
     const Index index = random_index(random);
     const IndexKeys keys = IndexKeys::make(index).value();
@@ -125,7 +133,8 @@ TEST(IndexKeys, ModelOfRanges) {
       ASSERT_EQ(record, stored_keys.back().shared ? std::nullopt : std::optional(all.back().record));
     }
     for (int i = 0; i < 20; ++i) {
-      const IndexRange range{random_bound(random, index, all), random_bound(random, index, all)};
+      IndexRange range{random_bound(random, index, all), random_bound(random, index, all)};
+      if (random.one_in(4)) range.to = range.from;
       const auto bounds = keys.bounds(range);
       ASSERT_TRUE(bounds.ok()) << bounds.status().to_string();
       divided += bounds->first || bounds->last;
@@ -135,11 +144,40 @@ TEST(IndexKeys, ModelOfRanges) {
             << shown({all[k].values, true, all[k].record}) << (range.from ? " from " + shown(*range.from) : "")
             << (range.to ? " to " + shown(*range.to) : "");
         found += contained;
+        begun += contained && range.from && range.from->prefix && range.to && range.to->prefix;
       }
     }
   }
   EXPECT_GT(found, 20'000u);
+  EXPECT_GT(begun, 500u) << "between two beginnings";
   EXPECT_GT(divided, 500u) << "bounds with a record at keys that records share";
+}
+
+TEST(IndexKeys, RefusesWhatIsNoBeginning) {
+  const Index index = index_of({{"n", FieldType::kInt16, false}, {"t", FieldType::kText, true}}, {{0}, {1}}, false);
+  const IndexKeys keys = IndexKeys::make(index).value();
+  const struct {
+    IndexBound bound;
+    std::string_view why;
+  } cases[] = {
+      {{{}, true, {}, true}, "needs a text or blob as its last value"},
+      {{{Value::int16(1)}, true, {}, true}, "needs a text or blob as its last value"},
+      {{{Value::int16(1), Value::null()}, true, {}, true}, "needs a text or blob as its last value"},
+      {{{Value::text("1")}, true, {}, true}, "key part 1 is of type int16, not text"},
+      {{{Value::int16(1), Value::blob({})}, true, {}, true}, "key part 2 is of type text, not blob"},
+      {{{Value::null(), Value::text("a")}, true, {}, true}, "key part 1 (int16) is NULL"},
+      {{{Value::int16(1), Value::text("a"), Value::text("b")}, true, {}, true}, "3 values for a key of 2 parts"},
+      {{{Value::int16(1), Value::text("a")}, true, Key(3), true}, "a bound with a record has whole values"},
+  };
+  for (const auto& [bound, why] : cases) {
+    for (const IndexRange& range : {IndexRange{.from = bound}, IndexRange{.to = bound}}) {
+      const Status status = keys.bounds(range).status();
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << shown(bound);
+      EXPECT_EQ(status.message().find("index index: "), 0u) << status.to_string();
+      EXPECT_NE(status.message().find(why), std::string_view::npos) << status.to_string();
+    }
+  }
+  EXPECT_TRUE(keys.bounds(IndexRange::prefix({Value::int16(1), Value::text("\xc3")})).ok()) << "half a character";
 }
 
 }  // namespace

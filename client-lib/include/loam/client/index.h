@@ -78,11 +78,15 @@ struct IndexBound {
   /// With all values of the index: of the records that have them, the one with this key, there or not. So a page begins
   /// exactly behind the last record of the one before.
   std::optional<Key> record{};
+  /// The last value, a text or blob, is only the beginning of the field's, and may end inside of a character. The empty
+  /// one begins every value; none begins NULL. Not with a record.
+  bool prefix = false;
 };
 
 /// Which records, in the order of the index; records of equal keys in the order of their own.
 ///
 ///     IndexRange::equal({Value::int64(7)})                                         all whose first field is 7
+///     IndexRange::prefix({Value::int64(7), Value::text("Ad")})                     of these, all names like 'Ad%'
 ///     {.from = IndexBound{{Value::int64(7), Value::text("M")}, false, Key(3)}, .limit = 20}   20 behind (7, "M", 3)
 struct IndexRange {
   std::optional<IndexBound> from{};  ///< nothing: from the first
@@ -92,6 +96,12 @@ struct IndexRange {
 
   /// All records that have these values in the index's first fields.
   static IndexRange equal(std::vector<Value> values) { return {IndexBound{values}, IndexBound{std::move(values)}}; }
+  /// All records whose next field begins with the last of these values, a text or blob, and that have the values before
+  /// it in the index's first fields.
+  static IndexRange prefix(std::vector<Value> values) {
+    const IndexBound bound{std::move(values), true, {}, true};
+    return {bound, bound};
+  }
 };
 
 }  // namespace loam::client

@@ -67,7 +67,7 @@ class Transaction {
   // By index. What an index finds is what a get of each record would give: all that the snapshot holds and no more,
   // with the transaction's own writes. kUnavailable: the index was not ready when the transaction began, begin another;
   // kNoSuchTable: it did not exist then, or was dropped; kInvalidArgument: values of other types than the index's
-  // fields. Otherwise as get().
+  // fields, or a bound that they do not make. Otherwise as get().
 
   /// The record that has these values, all of a unique index and none of them NULL: kNotFound.
   Result<Record> get(const Index& index, const std::vector<Value>& values);
