@@ -139,8 +139,8 @@ int run(const Context& context, const Options& options) {
   const std::string_view unfit = options.index.name.empty() ? "" : shared_scan_only(options);
   if (!unfit.empty()) {
     return fail(context, kExitUsage,
-                fmt::format("{} does not go with --index, which reads a part of an index (--from, --to) in its order; "
-                            "without --index the scan looks at all records",
+                fmt::format("{} does not go with --index, which reads a part of an index (--from, --to, --prefix) in "
+                            "its order; without --index the scan looks at all records",
                             unfit));
   }
   int exit_code = 0;
@@ -212,7 +212,16 @@ void add_scan(CLI::App& app, Context& context) {
       ->needs(by_index)
       ->type_name("VALUE,…")
       ->group("By index");
-  command->add_flag("--reverse", index.reverse, "Begin at --to and go back to --from")
+  command
+      ->add_option("--prefix", index.prefix,
+                   "Instead of the two: the records whose text or blob begins with the last of these values, and that "
+                   "have the others in the index's first fields")
+      ->needs(by_index)
+      ->excludes(command->get_option("--from"))
+      ->excludes(command->get_option("--to"))
+      ->type_name("VALUE,…")
+      ->group("By index");
+  command->add_flag("--reverse", index.reverse, "Begin at the last record and go back to the first")
       ->needs(by_index)
       ->group("By index");
   command->add_option("--time-limit", options->time_limit, "End the scan after that long, such as 2s")

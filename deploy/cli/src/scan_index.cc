@@ -11,13 +11,15 @@
 namespace loam::cli {
 namespace {
 
+Status in_option(std::string_view option, const Status& status) {
+  return {status.code(), std::string(option) + ": " + std::string(status.message())};
+}
+
 Result<std::optional<client::IndexBound>> parse_bound(const client::Index& index,
                                                       const std::optional<std::string>& text, std::string_view option) {
   if (!text) return std::optional<client::IndexBound>();
   auto values = parse_index_bound(index, *text);
-  if (!values.ok()) {
-    return Status(values.code(), std::string(option) + ": " + std::string(values.status().message()));
-  }
+  if (!values.ok()) return in_option(option, values.status());
   return std::optional(client::IndexBound{*std::move(values)});
 }
 
@@ -26,6 +28,11 @@ Result<client::IndexRange> parse_range(const client::Index& index, const Questio
   client::IndexRange range;
   LOAM_ASSIGN_OR_RETURN(range.from, parse_bound(index, text.from, "--from"));
   LOAM_ASSIGN_OR_RETURN(range.to, parse_bound(index, text.to, "--to"));
+  if (text.prefix) {
+    auto values = parse_index_prefix(index, *text.prefix);
+    if (!values.ok()) return in_option("--prefix", values.status());
+    range = client::IndexRange::prefix(*std::move(values));
+  }
   range.backward = text.reverse;
   if (question.limit > 0) range.limit = question.limit;
   return range;

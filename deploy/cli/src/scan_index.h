@@ -16,6 +16,7 @@ struct IndexScanText {
   std::string name;
   std::optional<std::string> from;
   std::optional<std::string> to;
+  std::optional<std::string> prefix;  ///< instead of the two
   bool reverse = false;
 };
 

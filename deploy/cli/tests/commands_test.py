@@ -190,8 +190,10 @@ class OthersTest(ClusterTest):
                      "ping", "doctor", "demo"):
             self.assertIn(name, offered.stdout.split())
         self.assertNotIn("demo-client", offered.stdout)
-        offered = subprocess.run(["bash", "-c", ask, "-", "scan", "--gr", "2"], capture_output=True, text=True, check=True)
-        self.assertEqual(offered.stdout.strip(), "--group-by")
+        for typed, option in (("--gr", "--group-by"), ("--pre", "--prefix")):
+            offered = subprocess.run(["bash", "-c", ask, "-", "scan", typed, "2"], capture_output=True, text=True,
+                                     check=True)
+            self.assertEqual(offered.stdout.strip(), option)
 
 
 class DevTest(unittest.TestCase):

@@ -264,6 +264,38 @@ class ScanTest(IndexCase):
                 ([], ["--from", "b", "--to", "a"])):
             self.assertEqual(self.keys(*by_index, *arguments), expected, arguments)
 
+    def test_beginnings(self):
+        self.load('key,line,name\n1,7,Ad\n2,7,Adam\n3,7,Äda\n4,7,NA\n5,8,Ada\n6,NA,Ada\n7,7,"a,b"\n8,7,""\n9,7,Ae\n')
+        self.make("line,name:desc")
+        by_index = ("scan", self.table, "--index", self.index, "--with-key")
+        for expected, arguments in (
+                ([2, 1], ["--prefix", "7,Ad"]),
+                ([1, 2], ["--prefix", "7,Ad", "--reverse"]),
+                ([2], ["--prefix", "7,Ad", "--limit", 1]),
+                ([3], ["--prefix", "7,Ä"]),
+                ([7], ["--prefix", '7,"a,"']),
+                ([3, 7, 9, 2, 1, 8], ["--prefix", "7,"]),
+                ([5], ["--prefix", "8,A"]),
+                ([6], ["--prefix", ",A"]),
+                ([], ["--prefix", "7,Adams"])):
+            self.assertEqual(self.keys(*by_index, *arguments), expected, arguments)
+        other = self.table + ".other"
+        self.good("index", "create", other, "--table", self.table, "--fields", "name")
+        by_name = ("scan", self.table, "--index", other, "--with-key")
+        self.assertEqual(self.keys(*by_name, "--prefix", "Ada"), [5, 6, 2])
+        self.assertEqual(self.keys(*by_name, "--prefix", ""), [8, 1, 5, 6, 2, 9, 7, 3], "all that are not NULL")
+
+    def test_beginnings_that_are_none(self):
+        self.load("key,name,delay\n1,Ada,1\n")
+        self.make("name,delay")
+        by_index = ("scan", self.table, "--index", self.index)
+        self.bad(4, *by_index, "--prefix", "Ada,1",
+                 says="--prefix: field delay is of type int32; only a text or blob has a beginning (index")
+        self.bad(4, *by_index, "--prefix", "Ada,1,2", says=f"--prefix: index {self.index} has 2 fields (name,delay)")
+        self.bad(2, "scan", self.table, "--prefix", "A", says="--prefix requires --index")
+        for other in ("--from", "--to"):
+            self.bad(2, *by_index, "--prefix", "A", other, "B", says=f"{other} excludes --prefix")
+
     def test_output(self):
         self.load("key,carrier,delay\n1,UA,10\n2,B6,NA\n")
         self.make("carrier")

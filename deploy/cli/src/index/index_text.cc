@@ -37,6 +37,36 @@ Result<Value> parse_value(const client::Index& index, size_t part, std::optional
   return value;
 }
 
+// The fields of a line of CSV, one at least and not more than the index has. Nothing: NULL.
+Result<std::vector<std::optional<std::string>>> parse_line(const client::Index& index, std::string_view text) {
+  const auto source = source_of_text(std::string(text));
+  CsvReader reader(*source);
+  CsvRow row;
+  const auto some = reader.next(row);
+  if (!some.ok()) return invalid(std::string(some.status().message()));
+  if (!*some) row.fields = {CsvField{}};
+  if (row.fields.size() > index.parts().size()) return too_many(index, row.fields.size());
+  std::vector<std::optional<std::string>> texts;
+  for (const CsvField& field : row.fields) {
+    const bool null = field.text.empty() && !field.quoted;
+    texts.push_back(null ? std::nullopt : std::optional<std::string>(field.text));
+  }
+  CsvRow behind;
+  const auto more = reader.next(behind);
+  if (!more.ok() || *more) return invalid("a line end stands in quotes");
+  return texts;
+}
+
+// Of the index's first fields.
+Result<std::vector<Value>> parse_values(const client::Index& index, std::span<const std::optional<std::string>> texts) {
+  std::vector<Value> values;
+  for (size_t part = 0; part < texts.size(); ++part) {
+    LOAM_ASSIGN_OR_RETURN(Value value, parse_value(index, part, texts[part]));
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
 }  // namespace
 
 Result<std::vector<client::IndexField>> parse_index_fields(std::span<const std::string> texts, const Schema& schema) {
@@ -96,24 +126,21 @@ Result<std::vector<Value>> parse_index_values(const client::Index& index, std::s
 }
 
 Result<std::vector<Value>> parse_index_bound(const client::Index& index, std::string_view text) {
-  const auto source = source_of_text(std::string(text));
-  CsvReader reader(*source);
-  CsvRow row;
-  const auto some = reader.next(row);
-  if (!some.ok()) return invalid(std::string(some.status().message()));
-  if (!*some) row.fields = {CsvField{}};  // NULL
-  if (row.fields.size() > index.parts().size()) return too_many(index, row.fields.size());
-  std::vector<Value> values;
-  for (size_t part = 0; part < row.fields.size(); ++part) {
-    const CsvField& field = row.fields[part];
-    const bool null = field.text.empty() && !field.quoted;
-    LOAM_ASSIGN_OR_RETURN(Value value,
-                          parse_value(index, part, null ? std::nullopt : std::optional<std::string_view>(field.text)));
-    values.push_back(std::move(value));
+  LOAM_ASSIGN_OR_RETURN(const auto texts, parse_line(index, text));
+  return parse_values(index, texts);
+}
+
+Result<std::vector<Value>> parse_index_prefix(const client::Index& index, std::string_view text) {
+  LOAM_ASSIGN_OR_RETURN(const auto texts, parse_line(index, text));
+  const size_t last = texts.size() - 1;
+  const Field& field = field_of(index, last);
+  if (!is_variable(field.type)) {
+    return invalid(fmt::format("field {} is of type {}; only a text or blob has a beginning (index {}: {})", field.name,
+                               to_string(field.type), index.name(), format_index_fields(index)));
   }
-  CsvRow behind;
-  const auto more = reader.next(behind);
-  if (!more.ok() || *more) return invalid("a line end stands in quotes");
+  const bool nothing = texts[last].value_or("").empty();
+  LOAM_ASSIGN_OR_RETURN(auto values, parse_values(index, std::span(texts).first(nothing ? last : last + 1)));
+  if (nothing) values.push_back(field.type == FieldType::kText ? Value::text("") : Value::blob({}));
   return values;
 }
 

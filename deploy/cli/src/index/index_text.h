@@ -32,4 +32,8 @@ Result<std::vector<Value>> parse_index_values(const client::Index& index, std::s
 /// in quotes, nothing is NULL, "" an empty text. kInvalidArgument as above.
 Result<std::vector<Value>> parse_index_bound(const client::Index& index, std::string_view text);
 
+/// The same, but that the last value is the beginning of a text or blob: nothing is the empty one, with which all
+/// begin. kInvalidArgument also for a field of another type.
+Result<std::vector<Value>> parse_index_prefix(const client::Index& index, std::string_view text);
+
 }  // namespace loam::cli

@@ -90,5 +90,34 @@ TEST(IndexText, ABoundIsALineOfCsv) {
   EXPECT_NE(told(parse_index_bound(index, "\"a").status()).find("never closed"), std::string::npos);
 }
 
+TEST(IndexText, ABeginningIsTheLastValueOfALineOfCsv) {
+  const client::Index index = flights();
+  EXPECT_EQ(*parse_index_prefix(index, "U"), std::vector{Value::text("U")});
+  EXPECT_EQ(*parse_index_prefix(index, "\"a,\"\"b\""), std::vector{Value::text("a,\"b")});
+  EXPECT_EQ(*parse_index_prefix(index, ""), std::vector{Value::text("")});
+  EXPECT_EQ(*parse_index_prefix(index, "\"\""), std::vector{Value::text("")});
+  EXPECT_EQ(told(parse_index_prefix(index, "UA,5").status()),
+            "field delay is of type int32; only a text or blob has a beginning (index by_carrier: "
+            "carrier,delay:desc,miles)");
+  EXPECT_EQ(told(parse_index_prefix(index, "U,").status()).find("field delay is of type int32"), 0u);
+  EXPECT_EQ(told(parse_index_prefix(index, "a,1,2,3").status()),
+            "index by_carrier has 3 fields (carrier,delay:desc,miles), not 4");
+  EXPECT_EQ(told(parse_index_prefix(index, "UA\nB6").status()), "a line end stands in quotes");
+}
+
+TEST(IndexText, ABeginningStandsBehindValues) {
+  Schema schema = Schema::make({{"kind", FieldType::kInt16, true}, {"raw", FieldType::kBlob, true}}).value();
+  const client::Table table(std::make_shared<const client::Table::Description>(
+      client::Table::Description{TableId(7), "things", TableKind::kTransactional, std::move(schema)}));
+  const client::Index index(std::make_shared<const client::Index::Description>(
+      client::Index::Description{TableId(8), "by_kind", table, {{0, false}, {1, true}}, false, 3}));
+  const auto raw = [](std::string_view bytes) { return Value::blob(as_bytes(bytes)); };
+  EXPECT_EQ(*parse_index_prefix(index, "7,x'61'"), (std::vector{Value::int16(7), raw("a")}));
+  EXPECT_EQ(*parse_index_prefix(index, ",x'61'"), (std::vector{Value::null(), raw("a")}));
+  EXPECT_EQ(*parse_index_prefix(index, "7,"), (std::vector{Value::int16(7), raw("")}));
+  EXPECT_EQ(told(parse_index_prefix(index, "7,x'6'").status()).find("field raw: 'x'6''"), 0u);
+  EXPECT_EQ(told(parse_index_prefix(index, "soon,x'61'").status()).find("field kind: 'soon'"), 0u);
+}
+
 }  // namespace
 }  // namespace loam::cli
