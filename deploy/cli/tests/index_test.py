@@ -320,6 +320,17 @@ class ScanTest(IndexCase):
             self.assertEqual(self.good(*by_index, "--limit", limit).splitlines()[1:], expected[:limit], limit)
         self.assertEqual(len(self.keys("get", self.table, "--index", self.index, 0)), 10_800)
 
+    def test_pages_of_a_beginning(self):
+        """The end that no page moves stays where it is."""
+        rows = [(i, ("a", "b", "bc", "c")[i % 4]) for i in range(1, 6_001)]
+        self.load("key,name\n" + "".join(f"{key},{name}\n" for key, name in rows))
+        self.make("name")
+        by_index = ("scan", self.table, "--index", self.index, "--prefix", "b", "--csv", "--select", "key,name")
+        expected = [f"{key},{name}" for key, name in sorted(rows, key=lambda row: (row[1], row[0])) if name[0] == "b"]
+        self.assertEqual(self.good(*by_index).splitlines()[1:], expected)
+        self.assertEqual(self.good(*by_index, "--reverse").splitlines()[1:], expected[::-1])
+        self.assertEqual(self.good(*by_index, "--limit", 2_001).splitlines()[1:], expected[:2_001])
+
     def test_what_does_not_go_together(self):
         self.create("n:int64")
         self.make("n")

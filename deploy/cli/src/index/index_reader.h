@@ -14,11 +14,10 @@ namespace loam::cli {
 inline constexpr size_t kIndexPageRecords = 1'000;
 
 /// The records of a range in the index's order, page by page, so that a range of any length takes the memory of a
-/// page. Each page begins, inclusively, at the values of the last record that was returned, and leaves out as many
-/// records with these values as were returned before: that is exact, because all pages are of one snapshot, and records
-/// of equal values stand in the order of their keys.
+/// page. Each page begins behind the last record of the one before (IndexBound::record).
 ///
-/// For a transaction that outlives it and writes nothing meanwhile. One thread.
+/// For a transaction that outlives it; of what that writes meanwhile, a page shows what lies in its part of the range.
+/// One thread.
 class IndexReader {
  public:
   IndexReader(client::Transaction& transaction, client::Index index, client::IndexRange range,
@@ -34,8 +33,7 @@ class IndexReader {
   const client::Index index_;
   client::IndexRange range_;  // what is left of it
   const size_t page_records_;
-  size_t left_;          // records that may still be returned
-  size_t repeated_ = 0;  // records at the beginning of what is left that were returned before
+  size_t left_;  // records that may still be returned
   bool ended_ = false;
 };
 
