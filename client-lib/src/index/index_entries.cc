@@ -93,7 +93,8 @@ Status IndexEntries::take(Key key, TransactionId me, const Snapshot& snapshot, b
   }
   if (found) return ok_status();
   if (taken) return {StatusCode::kConflict, "another transaction has just taken the value from an index"};
-  if (!building) return {StatusCode::kInternal, "an index has no entry of the value that a record has"};
+  // A loss may leave the records of a transaction that nobody could undo, without their entries (decision 0008).
+  if (!building) return {StatusCode::kMalformed, "there is no entry of the value that the record has"};
   put({key, Version(), mine});
   return ok_status();
 }

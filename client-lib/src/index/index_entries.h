@@ -55,7 +55,7 @@ class IndexEntries {
   Status give(Key key, TransactionId me, const Snapshot& snapshot, bool unique);
   /// `me` takes the value from the record. kConflict: a transaction that it does not see, or that has not been undone
   /// here yet, has taken it. `building` (R29): the record's entry may not be there yet, and is made with its end;
-  /// otherwise kInternal if there is none.
+  /// otherwise kMalformed if there is none: of what a lost node has left.
   Status take(Key key, TransactionId me, const Snapshot& snapshot, bool building);
   /// The build of an index found the value in `snapshot`: an entry of every snapshot, unless there is one. Of a unique
   /// index kAlreadyExists: another record has the value, too; kConflict: that is not decided yet (R29).
