@@ -126,6 +126,14 @@ bool Process::expected(std::string_view call, const Status& status) {
   }
 }
 
+bool Process::expected_commit(const Status& status, const std::set<TableId>& written, Moment begun) {
+  if (status != StatusCode::kMalformed) return expected("a commit", status);
+  const std::vector<TableId> tables(written.begin(), written.end());
+  oracle.indexes().malformed_commit(tables, begun);
+  damaged_tables.insert(tables.begin(), tables.end());
+  return true;
+}
+
 // ---- Tracked -------------------------------------------------------------------------------------------------------
 
 Tracked::Tracked(Process& process, Transaction& transaction, TransactionNumber number)
@@ -133,6 +141,7 @@ Tracked::Tracked(Process& process, Transaction& transaction, TransactionNumber n
       transaction_(transaction),
       number_(number),
       session_(process.client.statistics().fenced),
+      begun_(process.oracle.transactions().requested(number)),
       begun_ns_(Env::now_ns()) {
   process_.oracle.transactions().begun(number, transaction.id());
 }
@@ -297,75 +306,6 @@ bool Tracked::select(const Table& table, int64_t least) {
   return true;
 }
 
-namespace {
-
-std::vector<ScannedRow> rows_of(const std::vector<Record>& records) {
-  std::vector<ScannedRow> rows;
-  for (const Record& record : records) {
-    rows.push_back(
-        {record.key(), {record.version().value, static_cast<uint64_t>(record.int64("tag")), record.int64("value")}});
-  }
-  return rows;
-}
-
-/// All records of a range, at once or page by page, up or down, as the moment decides; here they rise.
-Result<std::vector<Record>> all_of(Transaction& transaction, const client::Index& index, client::IndexRange range,
-                                   Moment asked) {
-  range.backward = asked % 2 == 1;
-  if (asked % 3 == 0) range.limit = 3 + asked % 14;
-  std::vector<Record> all;
-  for (;;) {
-    LOAM_ASSIGN_OR_RETURN(std::vector<Record> page, transaction.range(index, range));
-    const bool last = page.size() < range.limit;
-    std::ranges::move(page, std::back_inserter(all));
-    if (last) break;
-    std::vector<Value> values;
-    for (const client::Index::Part& part : index.parts()) values.push_back(all.back().view().value(part.field));
-    (range.backward ? range.to : range.from) = client::IndexBound{std::move(values), false, all.back().key()};
-  }
-  if (range.backward) std::ranges::reverse(all);
-  return all;
-}
-
-}  // namespace
-
-bool Tracked::range(const client::Index& index) {
-  const TableId table = index.table().id();
-  const Moment asked = process_.oracle.now();
-  const auto records = all_of(transaction_, index, {}, asked);
-  if (!records.ok()) {
-    failed(index.table(), records.status(), asked);
-    return false;
-  }
-  const std::vector<ScannedRow> rows = rows_of(*records);
-  process_.oracle.indexes().ranged(index.name(), rows);
-  process_.oracle.tables().served(table, asked);
-  process_.oracle.transactions().scanned(number_, table, rows, asked);
-  return true;
-}
-
-bool Tracked::range_from(const client::Index& index, int64_t least) {
-  const Moment asked = process_.oracle.now();
-  const auto records = all_of(transaction_, index, {.from = client::IndexBound{{Value::int64(least)}}}, asked);
-  if (!records.ok()) {
-    failed(index.table(), records.status(), asked);
-    return false;
-  }
-  process_.oracle.transactions().selected(number_, index.table().id(), least, rows_of(*records), asked);
-  return true;
-}
-
-bool Tracked::find(const client::Index& index, Key key, const Seen& seen) {
-  const Moment asked = process_.oracle.now();
-  const auto record = transaction_.get(index, {Value::int64(static_cast<int64_t>(seen.tag))});
-  if (!record.ok() && record.code() != StatusCode::kNotFound) {
-    failed(index.table(), record.status(), asked);
-    return false;
-  }
-  return process_.oracle.indexes().found(index.name(), transaction_.id(), {index.table().id(), key}, seen,
-                                         record.ok() ? std::optional(record->key()) : std::nullopt);
-}
-
 void Tracked::commit_called() {
   asked_ = process_.oracle.now();
   asked_ns_ = Env::now_ns();
@@ -373,7 +313,7 @@ void Tracked::commit_called() {
 }
 
 void Tracked::commit_returned(const Status& status) {
-  process_.expected("a commit", status);
+  process_.expected_commit(status, written_, begun_);
   process_.oracle.transactions().commit_returned(number_, status.code());
   if (!status.ok() || written_.empty()) return;
   SessionModel& sessions = process_.oracle.sessions();
@@ -403,6 +343,7 @@ Status run_tracked(Process& process, const std::function<bool(Tracked&)>& body) 
   // The next attempt's begin is asked for inside of run_transaction(), at some time after this.
   TransactionNumber next = model.begin_called(process.number, false);
   std::optional<TransactionNumber> committing;
+  std::pair<std::set<TableId>, Moment> last;  // what it wrote, and its begin
   const Status status = process.client.run_transaction([&](Transaction& transaction) -> Status {
     // Another attempt: the one before took no effect. It may have been recovered; nobody says.
     if (committing) model.commit_returned(*committing, StatusCode::kFenced);
@@ -415,10 +356,12 @@ Status run_tracked(Process& process, const std::function<bool(Tracked&)>& body) 
     }
     tracked.commit_called();
     committing = tracked.number();
+    last = {tracked.written(), tracked.begun()};
     next = model.begin_called(process.number, false);
     return ok_status();
   });
-  process.expected("run_transaction", status);
+  // A read by an index that is damaged has been judged.
+  if (committing || status != StatusCode::kMalformed) process.expected_commit(status, last.first, last.second);
   if (committing) model.commit_returned(*committing, status.code());
   model.begin_failed(next);
   return status;

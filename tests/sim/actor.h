@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <loam/client/client.h>
@@ -40,10 +43,19 @@ struct Process {
   uint64_t max_age_ns = 0;  // of transactions; 0: not judged
   uint32_t tags = 0;        // given out
   uint32_t objects = 0;     // counters made
+  /// Indexes as they were opened, and those that a fiber creates just now (index_actor.h).
+  std::map<std::string, client::Index, std::less<>> indexes{};
+  std::set<std::string, std::less<>> creating{};
+  /// Indexes that were found damaged, and tables of which some index was.
+  std::set<std::string, std::less<>> damaged{};
+  std::set<TableId> damaged_tables{};
+  bool mending = false;
 
   uint64_t next_tag() { return uint64_t{number} << 32 | ++tags; }
   /// An answer that this call may have in a cluster with faults; anything else is a violation.
   bool expected(std::string_view call, const Status& status);
+  /// The same of the commit of a transaction whose begin was asked for then.
+  bool expected_commit(const Status& status, const std::set<TableId>& written, Moment begun);
 };
 
 /// One transaction. A part of its reads and updates is of some fields only; which, the moments and tags decide, so that
@@ -70,13 +82,19 @@ class Tracked {
   bool scan(const client::Table& table);
   bool sum(const client::Table& table);
   bool select(const client::Table& table, int64_t least);
-  /// The same as scan() and select() by an index whose first field is the value, rising; of a table that the
-  /// transaction has not written. The moment decides whether backward, and whether at once or page by page.
+  /// The same as scan() and select() by an index whose first field is the value, rising. The moment decides whether
+  /// backward, and whether at once or page by page.
   bool range(const client::Index& index);
   bool range_from(const client::Index& index, int64_t least);
-  /// What it has seen of a record by get(), by a unique index of the tag.
-  bool find(const client::Index& index, Key key, const Seen& seen);
+  /// What it has seen of a record by get(), by a unique index of the tag; also by get_for_update().
+  bool find(const client::Index& index, Key key, const Seen& seen, bool for_update = false);
+  /// Gives all records of these values another one, or removes them (no value), by an index of the value.
+  bool change_range(const client::Index& index, std::pair<int64_t, int64_t> values, std::optional<int64_t> value);
+  /// The same of the record that it has seen, by a unique index of the tag.
+  bool change_found(const client::Index& index, Key key, const Seen& seen, std::optional<int64_t> value);
   bool has_written(TableId table) const { return written_.contains(table); }
+  const std::set<TableId>& written() const { return written_; }
+  Moment begun() const { return begun_; }
 
   Status commit();
   /// By abort(), or by leaving the transaction unfinished to its end, which is near.
@@ -93,6 +111,12 @@ class Tracked {
   bool write(WriteKind kind, const client::Table& table, Key key, int64_t value, testing::Random* random,
              const Seen* seen);
   void failed(const client::Table& table, const Status& status, Moment asked);
+  void failed(const client::Index& index, const Status& status, Moment asked);
+  bool change(const client::Index& index, const client::IndexRange& range, std::span<const ScannedRow> rows,
+              std::optional<int64_t> value);
+  /// The index was there when a node was lost, as far as this transaction can know.
+  bool damaged(const client::Index& index) const;
+  Walk walk(const client::Index& index) const { return damaged(index) ? Walk::kDamagedIndex : Walk::kIndex; }
   bool session_lasts() const { return process_.client.statistics().fenced == session_; }
 
   Process& process_;
@@ -100,6 +124,7 @@ class Tracked {
   const TransactionNumber number_;
   std::set<TableId> written_;
   const uint64_t session_;  // how many of the client's had been fenced before
+  const Moment begun_;      // before that the begin was asked for
   const uint64_t begun_ns_;
   Moment asked_ = 0;  // for the commit
   uint64_t asked_ns_ = 0;

@@ -11,6 +11,7 @@
 #include "client-lib/src/index/index_keys.h"
 #include "tests/sim/actor.h"
 #include "tests/sim/fiber.h"
+#include "tests/sim/index_actor.h"
 #include "tests/sim/tree_fiber.h"
 #include "tests/sim/workload.h"
 
@@ -123,25 +124,37 @@ void audit_entries(Process& process, const client::Index& index) {
   });
 }
 
-/// Table and index agree: what a scan has shown is what the index has, and each record is found by its tag. One whose
-/// build's client has died is built anew first.
+/// What an index that lived through a loss still says is right, too, but for what is torn. Then an operator makes it
+/// anew.
+void audit_damaged(Process& process, const client::Index& index) {
+  static_cast<void>(begin_tracked(process, true, [&](Tracked& tracked) {
+    return tracked.scan(index.table()) &&
+           (IndexForm::of(index.name()).unique == UniqueBy::kTag || tracked.range(index));
+  }));
+  insist(process, "the drop of index " + index.name(), [&] {
+    const Status dropped = drop_index(process, index.name());
+    return dropped.ok() || dropped == StatusCode::kNoSuchTable;
+  });
+}
+
+/// Table and index agree: what a scan has shown is what the index has, and each record is found by its tag. One that is
+/// damaged, or whose build's client has died, is built anew first.
 void audit_index(Process& process, const client::Index& found) {
   client::Index index = found;
-  std::vector<client::IndexField> fields;
-  for (const client::Index::Part& part : index.parts()) {
-    fields.push_back({index.table().schema().field(part.field).name, part.descending});
-  }
+  const IndexForm form = IndexForm::of(index.name());
+  if (process.oracle.indexes().may_be_damaged(index.name(), process.oracle.now())) audit_damaged(process, index);
   insist(process, "the build of index " + index.name(), [&] {
-    const auto built =
-        process.client.create_index(index.name(), index.table(), fields, {.unique = index.unique(), .on_progress = {}});
-    if (built.ok()) index = *built;
-    return built.ok();
+    const auto built = create_index(process, index.name(), index.table());
+    if (built) index = *built;
+    // Nobody has kept them apart while there was no index.
+    if (!built && form.unique == UniqueBy::kValue) remove_repeated(process, index.table());
+    return built.has_value();
   });
   insist(process, "index " + index.name(), [&] {
     return begin_tracked(process, true,
                          [&](Tracked& tracked) {
                            if (!tracked.scan(index.table())) return false;
-                           if (index.name() != WorkloadTables::kHotByTag) return tracked.range(index);
+                           if (form.unique != UniqueBy::kTag) return tracked.range(index);
                            for (const Key key : process.oracle.transactions().keys(index.table().id())) {
                              const auto seen = tracked.get(index.table(), key);
                              if (!seen || (seen->present() && !tracked.find(index, key, *seen))) return false;
@@ -197,7 +210,10 @@ void audit(client::Client& client, Oracle& oracle) {
       if (listed.ok()) indexes = *listed;
       return listed.ok();
     });
-    for (const client::Index& index : indexes) audit_index(process, index);
+    for (const client::Index& index : indexes) {
+      oracle.indexes().opened(index.name(), index.id(), index.ready(), asked);
+      audit_index(process, index);
+    }
     insist(process, "all tables in one snapshot", [&] { return scan_snapshot(process, transactional, 0); });
   });
 }

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "tests/sim/index_actor.h"
+
 namespace loam::sim {
 
 using client::Table;
@@ -19,11 +21,12 @@ constexpr uint64_t kCounterBlock = 4;
 /// Of insert_late(), if the shape has it: beside the weights of choices(). Its keys are behind those of write_wide().
 constexpr uint32_t kLateInsertWeight = 6;
 constexpr uint64_t kLateKeys = 6;
-/// The same of look_by_index() and use_index().
+/// The same of what works on indexes.
 constexpr uint32_t kIndexWeight = 16;
-constexpr uint32_t kMadeIndexWeight = 6;
+constexpr uint32_t kChangeByIndexWeight = 8;
+constexpr uint32_t kMadeIndexWeight = 8;
+constexpr uint32_t kDropIndexWeight = 2;
 constexpr uint32_t kClaimWeight = 16;
-constexpr uint64_t kClaimants = 16;
 
 }  // namespace
 
@@ -46,9 +49,15 @@ const std::vector<WorkFiber::Choice>& WorkFiber::choices() {
 
 void WorkFiber::run() {
   std::vector<Choice> choices = WorkFiber::choices();
-  if (shape_.indexes) choices.push_back({kIndexWeight, &WorkFiber::look_by_index});
-  if (shape_.indexes) choices.push_back({kMadeIndexWeight, &WorkFiber::use_index});
-  if (shape_.indexes) choices.push_back({kClaimWeight, &WorkFiber::claim});
+  if (shape_.indexes != 0) {
+    choices.push_back({kIndexWeight, &WorkFiber::look_by_index});
+    choices.push_back({kChangeByIndexWeight, &WorkFiber::change_by_index});
+  }
+  if (has(IndexSet::kClaims)) choices.push_back({kClaimWeight, &WorkFiber::claim});
+  if (has(IndexSet::kMade)) {
+    choices.push_back({kMadeIndexWeight, &WorkFiber::use_index});
+    choices.push_back({kDropIndexWeight, &WorkFiber::drop_index});
+  }
   if (shape_.late_inserts) choices.push_back({kLateInsertWeight, &WorkFiber::insert_late});
   uint32_t all = 0;
   for (const Choice& choice : choices) all += choice.weight;
@@ -57,6 +66,7 @@ void WorkFiber::run() {
     auto choice = choices.begin();
     for (; drawn >= choice->weight; ++choice) drawn -= choice->weight;
     (this->*choice->activity)();
+    mend_indexes(process_);
     pause(shape_.think_ns);
   }
   counter_.reset();
@@ -321,48 +331,6 @@ void WorkFiber::live_long() {
   }));
 }
 
-/// What an index says, beside what gets and scans say in the same snapshot.
-void WorkFiber::look_by_index() {
-  const bool read_only = !random_.one_in(3);
-  static_cast<void>(begin_tracked(process_, read_only, [&](Tracked& tracked) {
-    if (random_.one_in(3) && !tracked.scan(tables_.hot)) return false;
-    if (!tracked.range(tables_.index(WorkloadTables::kHotByValue)) ||
-        !tracked.range_from(tables_.index(WorkloadTables::kHotByValue), value()))
-      return false;
-    for (uint64_t left = random_.between(1, 3); left != 0; --left) {
-      const Key key = hot_key();
-      const auto seen = tracked.get(tables_.hot, key);
-      if (!seen || (seen->present() && !tracked.find(tables_.index(WorkloadTables::kHotByTag), key, *seen)))
-        return false;
-    }
-    if (random_.one_in(4)) {
-      if (random_.one_in(2)) pause(shape_.long_ns);
-      if (!tracked.range(tables_.index(WorkloadTables::kWideByValue))) return false;
-    }
-    return read_only || change_one(tracked, hot_key(), false);
-  }));
-}
-
-/// Records that want values of which each is there once: most attempts meet another's.
-void WorkFiber::claim() {
-  const client::Index& index = tables_.index(WorkloadTables::kClaimsByValue);
-  const auto wanted = [&] { return static_cast<int64_t>(random_.below(WorkloadTables::kClaimedValues)); };
-  static_cast<void>(begin_tracked(process_, false, [&](Tracked& tracked) {
-    if (random_.one_in(3) && !tracked.range(index)) return false;
-    const uint64_t first = random_.below(kClaimants);
-    for (uint64_t left = random_.between(1, 3); left != 0; --left) {
-      const Key key((first + left) % kClaimants);
-      const auto seen = tracked.get(index.table(), key);
-      if (!seen) return false;
-      const bool done = !seen->present()    ? tracked.insert(index.table(), key, wanted(), random_)
-                        : random_.one_in(3) ? tracked.remove(index.table(), key)
-                                            : tracked.update(index.table(), key, wanted(), random_);
-      if (!done) return false;
-    }
-    return true;
-  }));
-}
-
 // ---- non-transactional tables --------------------------------------------------------------------------------------
 
 void WorkFiber::write_plain() {
@@ -424,7 +392,9 @@ void WorkFiber::make_table() {
   if (table.ok()) {
     model.created(name, table->id(), table->schema().to_string(), wanted.to_string(), asked);
     made_.insert_or_assign(name, *table);
-    if (shape_.indexes && random_.one_in(2)) index_table(*table);
+    if (has(IndexSet::kMade) && random_.one_in(2)) {
+      static_cast<void>(create_index(process_, made_index(*table), *table));
+    }
   } else if (table.code() == StatusCode::kAlreadyExists) {
     model.create_refused(name, wanted.to_string(), asked);
   }
@@ -460,32 +430,19 @@ void WorkFiber::use_table() {
   }));
 }
 
-/// R29: while it is built, others use the table, and may drop it.
-void WorkFiber::index_table(const Table& table) {
-  const auto index = process_.client.create_index(table.name() + ".by_value", table, {{"value"}});
-  process_.expected("create_index", index.status());
-}
-
-void WorkFiber::use_index() {
-  const auto table = made_table();
-  if (!table) return;
-  const auto index = process_.client.open_index(table->name() + ".by_value");
-  process_.expected("open_index", index.status());
-  if (index.code() == StatusCode::kNoSuchTable) return index_table(*table);
-  if (!index.ok() || !index->ready() || index->table().id() != table->id()) return;
-  static_cast<void>(begin_tracked(process_, true, [&](Tracked& tracked) {
-    if (random_.one_in(3) && !tracked.scan(*table)) return false;
-    return tracked.range(*index) && tracked.range_from(*index, value());
-  }));
-}
-
 void WorkFiber::drop_table() {
   const std::string name = made_name();
   TableModel& model = process_.oracle.tables();
+  IndexModel& indexes = process_.oracle.indexes();
+  std::vector<size_t> with_it;
+  for (const std::string_view form : IndexForm::kOfMadeTables) {
+    with_it.push_back(indexes.drop_called(name + std::string(form)));
+  }
   const size_t drop = model.drop_called(name);
   const Status status = process_.client.drop_table(name);
   process_.expected("drop_table", status);
   model.drop_returned(drop, status.code());
+  for (const size_t index : with_it) indexes.drop_returned(index, status.code());
 }
 
 }  // namespace loam::sim

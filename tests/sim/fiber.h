@@ -24,9 +24,7 @@ struct WorkloadTables {
   client::Table hot;
   client::Table plain;
   client::Table wide;
-  std::map<std::string_view, client::Index> indexes{};  ///< if the shape has some
-
-  const client::Index& index(std::string_view name) const { return indexes.at(name); }
+  std::optional<client::Table> claims{};  ///< if the shape has its index
 
   static constexpr std::string_view kAccounts = "accounts";
   static constexpr std::string_view kHot = "hot";
@@ -35,9 +33,9 @@ struct WorkloadTables {
   static constexpr std::string_view kCounter = "numbers";
   static constexpr std::string_view kHotByValue = "hot.by_value";
   static constexpr std::string_view kHotByTag = "hot.by_tag";  ///< unique
-  static constexpr std::string_view kWideByValue = "wide.by_value";
+  static constexpr std::string_view kWideByValue = "wide.by_value_and_tag";
   static constexpr std::string_view kClaims = "claims";
-  static constexpr std::string_view kClaimsByValue = "claims.by_value";  ///< unique, and there are few values
+  static constexpr std::string_view kClaimsByValue = "claims.one_value";  ///< unique, and there are few values
   static constexpr int64_t kClaimedValues = 12;
 };
 
@@ -77,8 +75,10 @@ class WorkFiber {
   void scan_in_transaction();
   void scan_wide();
   void live_long();
+  // By indexes (fiber_index.cc).
   void look_by_index();
   void claim();
+  void change_by_index();
   // Non-transactional tables and counters.
   void write_plain();
   void read_plain();
@@ -87,8 +87,8 @@ class WorkFiber {
   void make_table();
   void use_table();
   void drop_table();
-  void index_table(const client::Table& table);
   void use_index();
+  void drop_index();
 
   Key account() { return Key(random_.below(shape_.accounts)); }
   Key hot_key() { return Key(random_.below(shape_.hot_keys)); }
@@ -99,6 +99,10 @@ class WorkFiber {
   /// Moves money between two accounts; what is missing (a lost node's) is put in anew.
   bool move_money(Tracked& tracked, Key from, Key to, bool for_update);
   std::optional<client::Table> made_table();
+  bool has(uint32_t index) const { return (shape_.indexes & index) != 0; }
+  std::optional<client::Index> index(std::string_view name, const client::Table& table);
+  std::string made_index(const client::Table& table);
+  bool change_claims(Tracked& tracked, const client::Index& index);
   void pause(uint64_t mean_ns) { process_.client.sleep_for(random_.below(2 * mean_ns + 1)); }
 
   Process& process_;

@@ -62,6 +62,10 @@ constexpr auto kInvariants = std::to_array<Invariant>({
      "when all is at rest, a live entry of a value in a tree that its record does not have"},
     {"index-unique", "R28, architecture 9", "two records of one value in a snapshot, where an index is unique"},
     {"index-blocked", "R27, R28", "a refusal, when all is at rest, of a value that no record has"},
+    {"index-damaged", "R10, decision 0015", "kMalformed for an index of which no node can have been lost"},
+    {"index-refused", "R28, R29", "a creation refused because records were not unique, and they were"},
+    {"index-gone", "R30", "kNoSuchTable for an index that nobody has dropped"},
+    {"index-hits", "R27", "a change by an index of other records than a range of it shows in the same snapshot"},
     {"index-order", "R27", "records of a range in another order than the index's"},
     // Bd-trees.
     {"tree-lost-key", "R31, architecture 9", "nothing under a key of a tree that was there all the while"},

@@ -448,10 +448,98 @@ const Planted kPlanted[] = {
     {"tree-structure", [](Story& s) { s.oracle.trees().checked("a node with two parents"); }},
     {"index-unique",
      [](Story& s) {
+       s.index(900, UniqueBy::kValue);
+       s.same(10, {1, 2});
+       s.model.scanned(s.begin(0), kTable, s.same_rows(10, {1, 2}), s.oracle.now());
+     }},
+    {"index-unique",
+     [](Story& s) {
+       s.index(900, UniqueBy::kValue);
+       s.drop_index();
+       s.index(901, UniqueBy::kValue);
+       s.same(10, {1, 2});
+       s.model.scanned(s.begin(0), kTable, s.same_rows(10, {1, 2}), s.oracle.now());
+     }},
+    {"index-damaged",
+     [](Story& s) {
+       s.index(900);
+       s.indexes.malformed("i", s.oracle.now());
+     }},
+    {"index-damaged",
+     [](Story& s) {
+       s.index(900);
+       s.lose_odd();
+       s.drop_index();
+       s.index(901);
+       s.indexes.malformed("i", s.oracle.now());
+     }},
+    {"index-damaged",
+     [](Story& s) {
+       s.index(900);
+       s.indexes.malformed_commit(std::vector{kTable}, s.oracle.now());
+     }},
+    {"index-gone",
+     [](Story& s) {
+       s.index(900);
+       s.indexes.absent("i", s.oracle.now());
+     }},
+    {"index-gone",
+     [](Story& s) {
+       s.index(900);
+       s.drop_index();
+       s.index(901);
+       s.indexes.refused(TableId(901), s.oracle.now());
+     }},
+    {"index-gone",
+     [](Story& s) {
+       s.index(900);
+       s.index(901);
+     }},
+    {"index-refused",
+     [](Story& s) {
        s.put(10, {1, 2});
-       s.model.unique(kTable);
-       const std::vector<ScannedRow> rows = {{Key(1), Story::seen(10, 1)}, {Key(2), Story::seen(10, 1)}};
-       s.model.scanned(s.begin(0), kTable, rows, s.oracle.now());
+       s.refuse_index(UniqueBy::kValue);
+     }},
+    {"index-refused",
+     [](Story& s) {
+       s.same(10, {1, 2});
+       s.put(11, {2}, WriteKind::kUpdate);
+       s.refuse_index(UniqueBy::kValue);
+     }},
+    {"index-refused",
+     [](Story& s) {
+       s.same(10, {1, 2});
+       s.refuse_index(UniqueBy::kTag);
+     }},
+    {"index-hits", [](Story& s) { s.indexes.hit("i", TransactionId(10), 1, 2, s.oracle.now()); }},
+    {"wrong-refusal",
+     [](Story& s) {
+       s.index(900, UniqueBy::kValue);
+       s.put(10, {1, 2});
+       const auto writer = s.begin(11);
+       s.read(writer, 1, 10);
+       s.write(writer, 1);
+       s.end(writer, StatusCode::kAlreadyExists);
+     }},
+    {"scan-exactly-once",
+     [](Story& s) {
+       s.put(10, {1, 2});
+       const auto reader = s.begin(0);
+       s.scan(reader, {{1, 10}, {2, 10}});
+       const std::vector<ScannedRow> rows = {{Key(1), Story::seen(10, 1)}};
+       s.model.ranged(reader, kTable, {0, 9'999}, rows, s.oracle.now(), Walk::kIndex);
+     }},
+    {"scan-predicate",
+     [](Story& s) {
+       s.put(10, {1});
+       const std::vector<ScannedRow> rows = {{Key(1), Story::seen(10, 1)}};
+       s.model.ranged(s.begin(0), kTable, {0, 9}, rows, s.oracle.now(), Walk::kIndex);
+     }},
+    {"own-write-unread",
+     [](Story& s) {
+       const auto writer = s.begin(10);
+       s.insert(writer, 1);
+       s.model.scanned(writer, kTable, {}, s.oracle.now(), Walk::kIndex);
      }},
     {"index-phantom", [](Story& s) { s.indexes.at_rest("i", {{"a", Key(1)}, {"b", Key(1)}}, {{"b", Key(1)}}); }},
     {"index-lost-key", [](Story& s) { s.indexes.at_rest("i", {{"a", Key(1)}}, {{"a", Key(1)}, {"a", Key(2)}}); }},

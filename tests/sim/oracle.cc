@@ -7,13 +7,13 @@ namespace loam::sim {
 
 Oracle::Oracle(std::function<uint64_t()> now_ns)
     : verdict_(std::move(now_ns)),
-      transactions_(verdict_, losses_),
+      indexes_(verdict_, losses_),
+      transactions_(verdict_, losses_, indexes_),
       plain_(verdict_, losses_),
       tables_(verdict_),
       counters_(verdict_, losses_),
       sessions_(verdict_),
-      trees_(verdict_, losses_),
-      indexes_(verdict_) {}
+      trees_(verdict_, losses_) {}
 
 bool Oracle::failed() const {
   const std::lock_guard lock(verdict_.mutex());
@@ -51,6 +51,11 @@ size_t Oracle::node_lost(NodeId node, wire::ShardMap map) {
 void Oracle::loss_accepted(size_t loss) {
   const std::lock_guard lock(verdict_.mutex());
   losses_.accept(loss, verdict_.next());
+}
+
+bool Oracle::lost_since(Place place, Moment from) {
+  const std::lock_guard lock(verdict_.mutex());
+  return losses_.between(place, from, verdict_.next());
 }
 
 void Oracle::node_checked(std::string_view node, std::string_view wrong, uint64_t undo_records) {

@@ -83,6 +83,9 @@ class Oracle {
   /// An operator has accepted it (told before the acceptance is sent to the commit manager).
   void loss_accepted(size_t loss);
 
+  /// The record's node was lost at some time after that moment.
+  bool lost_since(Place place, Moment from);
+
   /// A storage node has looked through its memory when nothing was open and everything reported cleared: what is wrong
   /// there (empty: nothing), and the undo records that it holds.
   void node_checked(std::string_view node, std::string_view wrong, uint64_t undo_records);
@@ -107,13 +110,13 @@ class Oracle {
  private:
   mutable Verdict verdict_;
   Losses losses_;
+  IndexModel indexes_;
   TransactionModel transactions_;
   PlainModel plain_;
   TableModel tables_;
   CounterModel counters_;
   SessionModel sessions_;
   TreeModel trees_;
-  IndexModel indexes_;
   uint64_t crashes_ = 0;
 };
 

@@ -75,7 +75,7 @@ struct Plan {
   // Traits: what reaches places that hardly any plan would. Most plans have none.
   bool late_inserts = false;  ///< of keys that have come and gone since the transaction's begin
   bool trees = false;         ///< clients work on a Bd-tree besides
-  bool indexes = false;       ///< tables have indexes; none where nodes lose records
+  uint32_t indexes = 0;       ///< of an IndexSet (workload.h): every plan has some
   // The faults, by time. They stop at calm_ns.
   std::vector<Fault> faults;
   uint64_t calm_ns = 0;

@@ -76,6 +76,34 @@ class Story {
   /// Another transaction that reads one record.
   void look(uint64_t key, uint64_t id) { read(begin(0), key, id); }
 
+  /// A transaction that inserts records of one value, 7, and commits; and these as rows.
+  void same(uint64_t id, const std::vector<uint64_t>& keys) {
+    const auto number = begin(id);
+    for (const uint64_t key : keys) {
+      model.wrote(number, {{kTable, Key(key)}, WriteKind::kInsert, tag(id, key), 7, false});
+    }
+    end(number);
+  }
+  static std::vector<ScannedRow> same_rows(uint64_t id, const std::vector<uint64_t>& keys) {
+    std::vector<ScannedRow> rows;
+    for (const uint64_t key : keys) rows.push_back({Key(key), {id, tag(id, key), 7}});
+    return rows;
+  }
+  /// An index of the table, named "i".
+  void index(uint64_t id, UniqueBy unique = UniqueBy::kNothing) {
+    const Moment asked = oracle.now();
+    indexes.create_returned(indexes.create_called("i", kTable, unique), StatusCode::kOk);
+    indexes.opened("i", TableId(id), true, asked);
+  }
+  void drop_index() { indexes.drop_returned(indexes.drop_called("i"), StatusCode::kOk); }
+  /// The creation of a unique index that ends so.
+  void refuse_index(UniqueBy unique) {
+    const Moment asked = oracle.now();
+    const size_t create = indexes.create_called("i", kTable, unique);
+    model.index_refused("i", kTable, unique, asked);
+    indexes.create_returned(create, StatusCode::kAlreadyExists);
+  }
+
   void tree_put(const std::string& key, std::optional<uint64_t> tag, StatusCode code = StatusCode::kOk) {
     oracle.trees().change_called(key, tag);
     oracle.trees().change_returned(key, code);

@@ -1,5 +1,6 @@
 // What TransactionModel concludes from one read and one commit.
 #include <algorithm>
+#include <mutex>
 
 #include "tests/sim/transaction_model.h"
 
@@ -23,7 +24,9 @@ void TransactionModel::judge_own(const ModelTransaction& reader, const Write& ow
 }
 
 void TransactionModel::judge_read(ModelTransaction& reader, Place place, const Seen& seen, Moment asked, Way way) {
-  if (losses_.waits(place, asked)) {
+  // An index says that no record has a value without a look at any.
+  const bool looked = seen.present() || way != Way::kIndex;
+  if (looked && losses_.waits(place, asked)) {
     return violate("lost-shard-served", name(reader) + " was told " + to_string(seen) + " of " + to_string(place) +
                                             ", whose node has lost its memory, and nobody has accepted that");
   }
@@ -41,6 +44,29 @@ void TransactionModel::judge_read(ModelTransaction& reader, Place place, const S
     judge_whole(reader, *writer);
   } else {
     judge_absent(reader, place, way);
+  }
+}
+
+void TransactionModel::judge_walked(ModelTransaction& reader, Place place, const Seen& seen, Moment asked, Walk walk) {
+  if (const Write* own = reader.write_of(place); own != nullptr) {
+    // Where an index had the record before nobody can tell any more, and its update will fail.
+    const bool lost = own->kind != WriteKind::kInsert && losses_.between(place, 0, verdict_.last());
+    if (seen.present() || !lost) judge_own(reader, *own, seen);
+  } else {
+    judge_read(reader, place, seen, asked, walk == Walk::kScan ? Way::kScan : Way::kIndex);
+  }
+}
+
+void TransactionModel::judge_apart(const ModelTransaction& reader, TableId table, std::span<const ScannedRow> rows) {
+  if (!indexes_.keeps_values_apart(table, reader.requested, reader.answered)) return;
+  std::map<int64_t, Key> values;
+  for (const ScannedRow& row : rows) {
+    const auto [other, fresh] = values.emplace(row.seen.value, row.key);
+    // The transaction's own writes are judged by its commit, and what is torn by nobody.
+    const auto counts = [&](Key key) { return reader.write_of({table, key}) == nullptr && !may_be_torn({table, key}); };
+    if (fresh || !counts(row.key) || !counts(other->second)) continue;
+    violate("index-unique", "a scan of " + name(reader) + " found the value " + std::to_string(row.seen.value) +
+                                " twice in table " + std::to_string(table.value));
   }
 }
 
@@ -152,11 +178,11 @@ void TransactionModel::missed(const ModelTransaction& reader, const ModelTransac
   const bool unknown = writer.outcome == Outcome::kUnknown;
   const bool seen_here = writer.write_of(place)->seen;
   std::string_view invariant = "begin-after-ack";
-  if (way == Way::kScan && !seen.present() && !unknown) {
+  if (way != Way::kGet && !seen.present() && !unknown) {
     invariant = "scan-exactly-once";
   } else if (reader.has_seen(writer)) {
     invariant = unknown ? "half-commit" : "fractured-read";
-  } else if (way == Way::kScan && !unknown) {
+  } else if (way != Way::kGet && !unknown) {
     invariant = "scan-snapshot";
   } else if (unknown) {
     invariant = seen_here ? "outcome-changed" : "half-commit";
@@ -255,11 +281,74 @@ void TransactionModel::judge_kinds(const ModelTransaction* before, const ModelTr
               (before == nullptr ? "nobody has written before" : name(*before) + " wrote before"));
 }
 
+Moment TransactionModel::last_seen(const ModelTransaction& writer, const Write& write) const {
+  if (!write.leaves_record() || writer.asked == kNever) return 0;
+  if (!writer.may_be_visible() && !torn(writer)) return 0;
+  Moment last = kNever;
+  const auto chain = chains_.find(write.place);
+  if (chain == chains_.end()) return last;
+  for (auto next = chain->second.upper_bound(writer.id.value); next != chain->second.end(); ++next) {
+    if (transactions_[next->second].certain()) last = std::min(last, transactions_[next->second].visible_by);
+  }
+  return last;
+}
+
+bool TransactionModel::may_be_taken(const ModelTransaction& writer, const Write& write) const {
+  const TableId table = write.place.table;
+  if (indexes_.any_damaged(table, writer.requested)) return true;
+  if (!indexes_.may_keep_values_apart(table)) return false;
+  const auto others = [&](const Write& other) {
+    return other.place.table == table && other.place.key != write.place.key && other.value == write.value;
+  };
+  for (const ModelTransaction& holder : transactions_) {
+    for (const Write& other : holder.writes) {
+      if (!others(other)) continue;
+      if (&holder == &writer ? other.leaves_record() : last_seen(holder, other) >= writer.requested) return true;
+    }
+  }
+  return false;
+}
+
+void TransactionModel::index_refused(std::string_view index, TableId table, UniqueBy unique, Moment asked) {
+  const std::lock_guard lock(verdict_.mutex());
+  const Moment now = verdict_.next();
+  if (indexes_.wanted_for_later(index, table) || losses_.any()) return;
+  struct Held {
+    Key key;
+    Moment from, to;
+  };
+  std::map<int64_t, std::vector<Held>> values;
+  for (const ModelTransaction& holder : transactions_) {
+    for (const Write& write : holder.writes) {
+      if (write.place.table != table || unique != UniqueBy::kValue) continue;
+      const Held held{write.place.key, holder.asked, last_seen(holder, write)};
+      if (held.to < asked) continue;
+      for (const Held& other : values[write.value]) {
+        if (other.key != held.key && other.from <= held.to && held.from <= other.to) return;
+      }
+      values[write.value].push_back(held);
+    }
+  }
+  violate("index-refused", "the creation of " + std::string(index) + " from event " + std::to_string(asked) + " to " +
+                               std::to_string(now) + ": no two records can have had the same values");
+}
+
+bool TransactionModel::may_lack(Place place) const {
+  const std::lock_guard lock(verdict_.mutex());
+  return may_be_torn(place);
+}
+
+bool TransactionModel::may_be_torn(Place place) const {
+  return losses_.any() && std::ranges::any_of(transactions_, [&](const ModelTransaction& writer) {
+           return writer.write_of(place) != nullptr && torn(writer);
+         });
+}
+
 void TransactionModel::judge_refusal(const ModelTransaction& writer) {
   const bool exists = writer.answer == StatusCode::kAlreadyExists;
   if (!exists && writer.answer != StatusCode::kNotFound) return;
   for (const Write& write : writer.writes) {
-    if (exists && unique_.contains(write.place.table)) return;  // another record may have the value
+    if (exists && write.leaves_record() && may_be_taken(writer, write)) return;
     if ((write.kind == WriteKind::kInsert) != exists) continue;
     const auto read = writer.reads.find(write.place);
     if (read == writer.reads.end() || read->second.present() == exists) return;  // this one may be the reason

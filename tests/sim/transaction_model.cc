@@ -101,12 +101,15 @@ void TransactionModel::begin_failed(TransactionNumber number) {
 void TransactionModel::wrote(TransactionNumber number, const Write& write) {
   const std::lock_guard lock(verdict_.mutex());
   ModelTransaction& transaction = at(number);
-  if (write.kind != WriteKind::kTouch && write.tag != 0) by_tag_[write.tag] = number;
+  // An update by an index leaves the tag as it is.
+  if (write.kind != WriteKind::kTouch && write.tag != 0) by_tag_.try_emplace(write.tag, number);
   if (Write* before = transaction.write_of(write.place); before != nullptr) {
     // Seen from outside an insert that was then updated is an insert.
-    const bool insert = before->kind == WriteKind::kInsert && write.leaves_record();
+    // And what was removed and is put back is an update.
+    const WriteKind kind = before->kind;
     *before = write;
-    if (insert) before->kind = WriteKind::kInsert;
+    if (kind == WriteKind::kInsert && write.leaves_record()) before->kind = WriteKind::kInsert;
+    if (kind == WriteKind::kRemove && write.leaves_record()) before->kind = WriteKind::kUpdate;
   } else {
     transaction.writes.push_back(write);
   }
@@ -125,14 +128,13 @@ void TransactionModel::read(TransactionNumber number, Place place, const Seen& s
   }
 }
 
-void TransactionModel::scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows,
-                               Moment asked) {
+void TransactionModel::scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows, Moment asked,
+                               Walk walk) {
   const std::lock_guard lock(verdict_.mutex());
   verdict_.next();
   ++scans_;
   ModelTransaction& reader = at(number);
   std::set<Key> found;
-  std::set<int64_t> values;
   Total total;
   for (const ScannedRow& row : rows) {
     if (!found.insert(row.key).second) {
@@ -141,22 +143,48 @@ void TransactionModel::scanned(TransactionNumber number, TableId table, std::spa
     }
     total.sum += row.seen.value;
     ++total.count;
-    if (unique_.contains(table) && !values.insert(row.seen.value).second) {
-      violate("index-unique", "a scan of " + name(reader) + " found the value " + std::to_string(row.seen.value) +
-                                  " twice in table " + std::to_string(table.value));
-    }
-    judge_read(reader, {table, row.key}, row.seen, asked, Way::kScan);
+    judge_walked(reader, {table, row.key}, row.seen, asked, walk);
   }
+  judge_apart(reader, table, rows);
+  bool whole = std::ranges::none_of(reader.writes, [&](const Write& own) { return own.place.table == table; });
   for (const Key key : keys_[table]) {
-    if (!found.contains(key)) judge_read(reader, {table, key}, Seen(), asked, Way::kScan);
+    if (found.contains(key)) continue;
+    if (walk == Walk::kDamagedIndex && may_be_torn({table, key})) {
+      whole = false;
+    } else {
+      judge_walked(reader, {table, key}, Seen(), asked, walk);
+    }
   }
+  if (!whole) return;
   judge_total(reader, table, total);
   reader.scanned[table] = total;
 }
 
-void TransactionModel::unique(TableId table) {
+void TransactionModel::ranged(TransactionNumber number, TableId table, std::pair<int64_t, int64_t> values,
+                              std::span<const ScannedRow> rows, Moment asked, Walk walk) {
   const std::lock_guard lock(verdict_.mutex());
-  unique_.insert(table);
+  verdict_.next();
+  ModelTransaction& reader = at(number);
+  const auto in_range = [&](int64_t value) { return value >= values.first && value <= values.second; };
+  std::set<Key> found;
+  for (const ScannedRow& row : rows) {
+    judge_walked(reader, {table, row.key}, row.seen, asked, walk);
+    if (found.insert(row.key).second && in_range(row.seen.value)) continue;
+    violate("scan-predicate", "a range of " + name(reader) + " from " + std::to_string(values.first) + " to " +
+                                  std::to_string(values.second) + " found " + to_string(row.seen) + " in " +
+                                  to_string(Place{table, row.key}));
+  }
+  // What it knows to be there.
+  for (const Key key : keys_[table]) {
+    const Place place{table, key};
+    const Write* own = reader.write_of(place);
+    const auto read = reader.reads.find(place);
+    const bool there = own != nullptr
+                           ? own->leaves_record() && in_range(own->value)
+                           : read != reader.reads.end() && read->second.present() && in_range(read->second.value);
+    if (there && !found.contains(key) && !(walk == Walk::kDamagedIndex && may_be_torn(place)))
+      judge_walked(reader, place, Seen(), asked, walk);
+  }
 }
 
 void TransactionModel::summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, Moment asked) {
@@ -325,6 +353,11 @@ void TransactionModel::final_check() {
     if (transaction.certain() && transaction.may_be_visible()) judge_commit(transaction);
   }
   if (!verdict_.failed()) OrderCheck(*this).run();
+}
+
+Moment TransactionModel::requested(TransactionNumber number) const {
+  const std::lock_guard lock(verdict_.mutex());
+  return transactions_[number].requested;
 }
 
 std::vector<Key> TransactionModel::keys(TableId table) const {

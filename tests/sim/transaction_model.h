@@ -14,6 +14,7 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "tests/sim/index_model.h"
 #include "tests/sim/losses.h"
 #include "tests/sim/verdict.h"
 
@@ -24,6 +25,9 @@ using TransactionNumber = uint32_t;
 
 enum class WriteKind : uint8_t { kInsert, kUpdate, kRemove, kTouch };
 std::string_view to_string(WriteKind kind);
+
+/// How a transaction came by the rows of a table: by an index, and one that may lack what torn transactions have left.
+enum class Walk : uint8_t { kScan, kIndex, kDamagedIndex };
 
 /// What became of a transaction, as far as anybody was told or has seen.
 enum class Outcome : uint8_t {
@@ -91,7 +95,8 @@ struct ModelTransaction {
 /// from Oracle::now() or an entry here.
 class TransactionModel {
  public:
-  TransactionModel(Verdict& verdict, const Losses& losses) : verdict_(verdict), losses_(losses) {}
+  TransactionModel(Verdict& verdict, const Losses& losses, const IndexModel& indexes)
+      : verdict_(verdict), losses_(losses), indexes_(indexes) {}
 
   // ---- one transaction ------------------------------------------------------------------------------------------
 
@@ -105,8 +110,12 @@ class TransactionModel {
   void wrote(TransactionNumber number, const Write& write);
   /// A read returned; `asked`: before it was called.
   void read(TransactionNumber number, Place place, const Seen& seen, Moment asked);
-  /// All rows of a table by one scan of the transaction's snapshot.
-  void scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows, Moment asked);
+  /// All rows of a table by one scan of the transaction's snapshot; or by an index, which has its own writes, too.
+  void scanned(TransactionNumber number, TableId table, std::span<const ScannedRow> rows, Moment asked,
+               Walk walk = Walk::kScan);
+  /// Rows whose values lie between two by an index, with its own writes.
+  void ranged(TransactionNumber number, TableId table, std::pair<int64_t, int64_t> values,
+              std::span<const ScannedRow> rows, Moment asked, Walk walk);
   /// count(*) and sum(value) of a table by one scan of the snapshot.
   void summed(TransactionNumber number, TableId table, int64_t count, int64_t sum, Moment asked);
   /// Keys that a scan with "value >= least" returned.
@@ -125,8 +134,10 @@ class TransactionModel {
 
   /// Balances of this table always add up to `sum` over `count` records.
   void conserve(TableId table, int64_t count, int64_t sum);
-  /// No two records of this table have the same value in one snapshot, and commits are refused for that.
-  void unique(TableId table);
+  /// The creation of an index, which was asked for then, was refused for records that are not unique.
+  void index_refused(std::string_view index, TableId table, UniqueBy unique, Moment asked);
+  /// An index that lived through a loss may lack this record: a transaction that is torn has written it.
+  bool may_lack(Place place) const;
   void client_crashed(uint32_t process);
   /// Ids of all transactions that asked for their commit.
   std::vector<TransactionId> asked_ids() const;
@@ -135,6 +146,8 @@ class TransactionModel {
   /// Decides what nobody has seen, and orders everything (order_check.h).
   void final_check();
 
+  /// Before that moment the transaction had not been asked for.
+  Moment requested(TransactionNumber number) const;
   /// Keys of a table that anybody has ever tried to write, ascending.
   std::vector<Key> keys(TableId table) const;
   uint64_t begun_count() const { return begun_; }
@@ -151,11 +164,14 @@ class TransactionModel {
   /// Writes of one record whose commit was asked for and not known to have failed, by id: the order of versions.
   using Chain = std::map<uint64_t, TransactionNumber>;
   /// How a record was looked at: what names the violation.
-  enum class Way : uint8_t { kGet, kScan };
+  enum class Way : uint8_t { kGet, kScan, kIndex };
 
   ModelTransaction& at(TransactionNumber number) { return transactions_[number]; }
   void judge_read(ModelTransaction& reader, Place place, const Seen& seen, Moment asked, Way way);
   void judge_own(const ModelTransaction& reader, const Write& own, const Seen& seen);
+  /// As one of a walk over the table shows the record, or does not.
+  void judge_walked(ModelTransaction& reader, Place place, const Seen& seen, Moment asked, Walk walk);
+  void judge_apart(const ModelTransaction& reader, TableId table, std::span<const ScannedRow> rows);
   void judge_repeated(const ModelTransaction& reader, Place place, const Seen& before, const Seen& seen, Way way);
   /// The transaction that wrote what was seen; null if that was a violation.
   ModelTransaction* judge_writer(const ModelTransaction& reader, Place place, const Seen& seen);
@@ -167,6 +183,10 @@ class TransactionModel {
   void judge_total(const ModelTransaction& reader, TableId table, const Total& found);
   void judge_commit(const ModelTransaction& writer);
   void judge_refusal(const ModelTransaction& writer);
+  /// An index may have refused this write for another record's value; or for another write's.
+  bool may_be_taken(const ModelTransaction& writer, const Write& write) const;
+  /// The last moment at which a snapshot may have been taken that shows the write; 0: nobody may have seen it.
+  Moment last_seen(const ModelTransaction& writer, const Write& write) const;
   /// `next_to`: nothing that may have happened lies between them.
   void judge_neighbours(const ModelTransaction& before, const ModelTransaction& after, Place place, bool next_to);
   void judge_kinds(const ModelTransaction* before, const ModelTransaction& after, Place place);
@@ -182,19 +202,20 @@ class TransactionModel {
   /// Recovery had no undo record to go by (decision 0008): any part of the transaction may be there.
   bool torn(const ModelTransaction& writer) const;
   bool excused(const ModelTransaction& writer, Place place) const;
+  bool may_be_torn(Place place) const;
   void end(ModelTransaction& transaction, Outcome outcome);
   std::string name(const ModelTransaction& transaction) const;
   void violate(std::string_view invariant, const std::string& text) { verdict_.violate(invariant, text); }
 
   Verdict& verdict_;
   const Losses& losses_;
+  const IndexModel& indexes_;
   std::deque<ModelTransaction> transactions_;
   std::unordered_map<uint64_t, TransactionNumber> by_id_;
   std::unordered_map<uint64_t, TransactionNumber> by_tag_;
   std::unordered_map<Place, Chain, PlaceHash> chains_;
   std::map<TableId, std::set<Key>> keys_;  // ever written
   std::map<TableId, Total> totals_;
-  std::set<TableId> unique_;
   uint64_t highest_id_ = 0;
   uint64_t begun_ = 0, commits_ = 0, aborts_ = 0, unknown_ = 0, resolved_ = 0, reads_ = 0, scans_ = 0;
 };

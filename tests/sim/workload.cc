@@ -8,25 +8,18 @@
 
 #include "tests/sim/actor.h"
 #include "tests/sim/fiber.h"
+#include "tests/sim/index_actor.h"
 #include "tests/sim/tree_fiber.h"
 
 namespace loam::sim {
 namespace {
 
-std::optional<client::Index> open_index(Process& process, std::string_view name, const std::function<bool()>& stop) {
-  for (;;) {
-    auto index = process.client.open_index(name);
-    process.expected("open_index", index.status());
-    if (index.ok()) return *index;
-    if (stop() || process.oracle.failed()) return std::nullopt;
-    process.client.sleep_for(kAgainNs);
-  }
-}
-
-std::optional<WorkloadTables> open_tables(Process& process, bool indexes, const std::function<bool()>& stop) {
+std::optional<WorkloadTables> open_tables(Process& process, uint32_t indexes, const std::function<bool()>& stop) {
   std::vector<client::Table> tables;
-  for (const std::string_view name :
-       {WorkloadTables::kAccounts, WorkloadTables::kHot, WorkloadTables::kPlain, WorkloadTables::kWide}) {
+  std::vector<std::string_view> names = {WorkloadTables::kAccounts, WorkloadTables::kHot, WorkloadTables::kPlain,
+                                         WorkloadTables::kWide};
+  if ((indexes & IndexSet::kClaims) != 0) names.push_back(WorkloadTables::kClaims);
+  for (const std::string_view name : names) {
     for (;;) {
       const Moment asked = process.oracle.now();
       auto table = process.client.open_table(name);
@@ -42,21 +35,14 @@ std::optional<WorkloadTables> open_tables(Process& process, bool indexes, const 
     }
   }
   WorkloadTables opened{tables[0], tables[1], tables[2], tables[3]};
-  if (!indexes) return opened;
-  for (const std::string_view name : {WorkloadTables::kHotByValue, WorkloadTables::kHotByTag,
-                                      WorkloadTables::kWideByValue, WorkloadTables::kClaimsByValue}) {
-    const auto index = open_index(process, name, stop);
-    if (!index) return std::nullopt;
-    opened.indexes.emplace(name, *index);
-  }
+  if (tables.size() > 4) opened.claims = tables[4];
   return opened;
 }
 
-bool make_index(Process& process, std::string_view name, const client::Table& table,
-                std::vector<client::IndexField> fields, bool unique) {
-  const auto made = process.client.create_index(name, table, std::move(fields), {.unique = unique, .on_progress = {}});
-  if (!made.ok()) process.oracle.violate("set-up", made.status().to_string());
-  return made.ok();
+bool make_index(Process& process, std::string_view name, const client::Table& table) {
+  const bool made = create_index(process, std::string(name), table).has_value();
+  if (!made) process.oracle.violate("set-up", "index " + std::string(name));
+  return made;
 }
 
 std::optional<client::Table> make_table(Process& process, std::string_view name, TableKind kind) {
@@ -93,14 +79,12 @@ void set_up(client::Client& client, Oracle& oracle, const WorkloadShape& shape) 
     const auto plain = make_table(process, WorkloadTables::kPlain, TableKind::kNonTransactional);
     const auto wide = make_table(process, WorkloadTables::kWide, TableKind::kTransactional);
     if (!accounts || !hot || !plain || !wide) return;
-    if (shape.indexes) {
+    const auto has = [&](uint32_t index) { return (shape.indexes & index) != 0; };
+    if (has(IndexSet::kHotByValue) && !make_index(process, WorkloadTables::kHotByValue, *hot)) return;
+    if (has(IndexSet::kWide) && !make_index(process, WorkloadTables::kWideByValue, *wide)) return;
+    if (has(IndexSet::kClaims)) {
       const auto claims = make_table(process, WorkloadTables::kClaims, TableKind::kTransactional);
-      if (!claims || !make_index(process, WorkloadTables::kHotByValue, *hot, {{"value"}}, false) ||
-          !make_index(process, WorkloadTables::kWideByValue, *wide, {{"value"}, {"tag", true}}, false) ||
-          !make_index(process, WorkloadTables::kClaimsByValue, *claims, {{"value"}}, true)) {
-        return;
-      }
-      oracle.transactions().unique(claims->id());
+      if (!claims || !make_index(process, WorkloadTables::kClaimsByValue, *claims)) return;
     }
     testing::Random random(shape.accounts);
     const Status filled = run_tracked(process, [&](Tracked& tracked) {
@@ -114,7 +98,7 @@ void set_up(client::Client& client, Oracle& oracle, const WorkloadShape& shape) 
     });
     if (!filled.ok()) return oracle.violate("set-up", filled.to_string());
     // Of records that are there.
-    if (shape.indexes && !make_index(process, WorkloadTables::kHotByTag, *hot, {{"tag"}}, true)) return;
+    if (has(IndexSet::kHotByTag) && !make_index(process, WorkloadTables::kHotByTag, *hot)) return;
     oracle.transactions().conserve(accounts->id(), shape.accounts, kFirstBalance * shape.accounts);
     auto table = client.plain(*plain);
     if (!table.ok()) return oracle.violate("set-up", table.status().to_string());

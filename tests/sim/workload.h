@@ -11,6 +11,16 @@
 
 namespace loam::sim {
 
+/// Indexes of a run, as bits.
+struct IndexSet {
+  static constexpr uint32_t kHotByValue = 1;
+  static constexpr uint32_t kHotByTag = 2;
+  static constexpr uint32_t kWide = 4;
+  static constexpr uint32_t kClaims = 8;  ///< with a table of its own
+  static constexpr uint32_t kMade = 16;   ///< of tables that come and go
+  static constexpr uint32_t kAll = 31;
+};
+
 /// Sizes of a run; chosen from its seed.
 struct WorkloadShape {
   uint32_t accounts = 24;          ///< records whose balances always add up to accounts * kFirstBalance
@@ -26,7 +36,7 @@ struct WorkloadShape {
   uint64_t max_age_ns = 0;         ///< what is open for longer must not commit; 0: that is not judged
   bool late_inserts = false;       ///< with inserts of keys that have come and gone since the transaction's begin
   bool trees = false;              ///< with a fiber of each process that works on the Bd-tree of all
-  bool indexes = false;            ///< the tables whose records come and go have indexes
+  uint32_t indexes = 0;            ///< of an IndexSet: tables whose records come and go have these
   uint32_t operations = 0;         ///< of each fiber, then it ends; 0: until stop()
 
   static WorkloadShape from(testing::Random& random);

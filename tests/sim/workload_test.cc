@@ -20,7 +20,7 @@ TEST(SimWorkloadTest, IsCorrectOnAHealthyCluster) {
   shape.operations = 150;
   shape.long_ns = 3'000'000;
   shape.trees = true;
-  shape.indexes = true;
+  shape.indexes = IndexSet::kAll;
   set_up(*cluster.client(), oracle, shape);
   ASSERT_FALSE(oracle.failed()) << oracle.message();
   std::vector<std::thread> processes;
