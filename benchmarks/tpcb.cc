@@ -50,6 +50,9 @@ class Bank {
                                                                {"delta", FieldType::kInt32, false},
                                                                {"mtime", FieldType::kInt64, false},
                                                                {"filler", FieldType::kText, true}}))))),
+        branch_balance_(ready(branches_.project({"bbalance"}))),
+        teller_balance_(ready(tellers_.project({"tbalance"}))),
+        account_balance_(ready(accounts_.project({"abalance"}))),
         lines_(ready(client.counter("history"))) {}
 
   /// Transactions that so many fibers made, a second; the sums are looked at afterwards.
@@ -130,13 +133,13 @@ class Bank {
     if (in_line_) options.contended = {{branches_, Key(branch)}};
     const auto body = [&](Transaction& tx) -> Status {
       // All three are under way at once.
-      auto of_account = tx.get_async(accounts_, Key(account));
-      auto of_teller = tx.get_async(tellers_, Key(teller));
-      auto of_branch = tx.get_async(branches_, Key(branch));
-      LOAM_RETURN_IF_ERROR(add(tx, accounts_, Key(account), "abalance", of_account.get(), delta));
-      LOAM_RETURN_IF_ERROR(add(tx, tellers_, Key(teller), "tbalance", of_teller.get(), delta));
-      LOAM_RETURN_IF_ERROR(add(tx, branches_, Key(branch), "bbalance", of_branch.get(), delta));
-      LOAM_RETURN_IF_ERROR(tx.get(accounts_, Key(account)).status());
+      auto of_account = tx.get_async(account_balance_, Key(account));
+      auto of_teller = tx.get_async(teller_balance_, Key(teller));
+      auto of_branch = tx.get_async(branch_balance_, Key(branch));
+      LOAM_RETURN_IF_ERROR(add(tx, account_balance_, Key(account), of_account.get(), delta));
+      LOAM_RETURN_IF_ERROR(add(tx, teller_balance_, Key(teller), of_teller.get(), delta));
+      LOAM_RETURN_IF_ERROR(add(tx, branch_balance_, Key(branch), of_branch.get(), delta));
+      LOAM_RETURN_IF_ERROR(tx.get(account_balance_, Key(account)).status());
       return tx.insert(history_, Key(line),
                        {number(teller), number(branch), number(account), Value::int32(delta),
                         Value::int64(static_cast<int64_t>(Env::now_ns())), Value::null()});
@@ -148,10 +151,10 @@ class Bank {
     return false;
   }
 
-  static Status add(Transaction& tx, const Table& table, Key key, const char* field, Result<Record> record,
-                    int32_t delta) {
+  /// `balance`: the projection to it.
+  static Status add(Transaction& tx, const Table& balance, Key key, Result<Record> record, int32_t delta) {
     LOAM_RETURN_IF_ERROR(record.status());
-    return tx.update(table, key, {{field, Value::int32(record->int32(field) + delta)}});
+    return tx.update(balance, key, {Value::int32(record->int32(0) + delta)});
   }
 
   void check() {
@@ -179,6 +182,7 @@ class Bank {
   Client& client_;
   const Sizes sizes_;
   const Table branches_, tellers_, accounts_, history_;
+  const Table branch_balance_, teller_balance_, account_balance_;
   Counter lines_;
   bool in_line_ = true;
   uint64_t done_ = 0;                            // of the client's worker while it runs

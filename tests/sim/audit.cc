@@ -125,6 +125,24 @@ void audit_entries(Process& process, const client::Index& index) {
   });
 }
 
+/// Outside of the tree there is nothing: what ended sessions had left there was swept before all came to rest.
+void audit_nodes(Process& process, const client::Index& index) {
+  insist(process, "the nodes of index " + index.name(), [&] {
+    const auto store = client::tree_store_of(process.client, index);
+    const auto tree = bdtree::Tree::open(*store, {});
+    if (!tree->range("", "", SIZE_MAX).ok()) return false;  // finishes the merges that it meets
+    const auto end = store->new_id();
+    if (!end.ok()) return false;
+    std::vector<bdtree::TreeNodeId> ids;
+    for (uint64_t id = bdtree::kRoot.value; id < end->value; ++id) ids.emplace_back(id);
+    const auto suspects = tree->without_parent(ids);
+    if (!suspects.ok()) return false;
+    const auto left = tree->collect_orphans(*suspects, [](uint64_t) { return true; });
+    if (left.ok()) process.oracle.indexes().swept(index.name(), *left);
+    return left.ok();
+  });
+}
+
 /// What an index that lived through a loss still says is right, too, but for what is torn. Then an operator makes it
 /// anew.
 void audit_damaged(Process& process, const client::Index& index) {
@@ -143,7 +161,11 @@ void audit_damaged(Process& process, const client::Index& index) {
 void audit_index(Process& process, const client::Index& found) {
   client::Index index = found;
   const IndexForm form = IndexForm::of(index.name());
-  if (process.oracle.indexes().may_be_damaged(index.name(), process.oracle.now())) audit_damaged(process, index);
+  if (process.oracle.indexes().may_be_damaged(index.name(), process.oracle.now())) {
+    audit_damaged(process, index);
+  } else if (index.ready()) {
+    audit_nodes(process, index);
+  }
   insist(process, "the build of index " + index.name(), [&] {
     const auto built = create_index(process, index.name(), index.table());
     if (built) index = *built;

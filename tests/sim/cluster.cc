@@ -14,6 +14,8 @@ namespace {
 constexpr uint64_t kMs = 1'000'000;
 /// How often a node's process looks whether something is wanted of it.
 constexpr uint64_t kLookNs = 20 * kMs;
+/// Between two sweeps of the indexes.
+constexpr uint64_t kSweepNs = 20 * kMs;
 /// A process that could not start tries again.
 constexpr uint64_t kStartAgainNs = 10 * kMs;
 constexpr uint64_t kConnectTimeoutNs = 500 * kMs;
@@ -133,6 +135,8 @@ void Cluster::manager_main(Role role) {
   options.core.max_transaction_age_ns = plan_.max_transaction_age_ns;
   options.core.publish_interval_ns = plan_.publish_interval_ns;
   options.core.ids_ahead = plan_.ids_ahead;
+  options.core.closed_to_sweep = 1;
+  options.sweep_interval_ns = kSweepNs;
   for (;;) {
     auto manager = commit::CommitManager::start(options);
     if (!manager.ok()) {
@@ -508,6 +512,7 @@ void Cluster::judge(const commit::Statistics& now) {
       {"nodes that do not serve", now.nodes_dead},
       {"catalog changes under way", now.pending_changes},
       {"restart not over", now.restarting ? 1 : 0},
+      {"sweep of the indexes", now.sweep_due ? 1 : 0},
   };
   unrest_.clear();
   for (const auto& [what, count] : rests) {

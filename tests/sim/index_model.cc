@@ -213,6 +213,13 @@ void IndexModel::blocked(std::string_view index, int64_t value, const Status& re
                    "value " + std::to_string(value) + " of " + std::string(index) + ": " + refusal.to_string());
 }
 
+void IndexModel::swept(std::string_view index, size_t strays) {
+  const std::lock_guard lock(verdict_.mutex());
+  if (strays == 0) return;
+  verdict_.violate("index-stray-node",
+                   std::to_string(strays) + " nodes lay outside of the tree of " + std::string(index));
+}
+
 void IndexModel::at_rest(std::string_view index, std::vector<Entry> live, std::vector<Entry> records) {
   const std::lock_guard lock(verdict_.mutex());
   std::ranges::sort(live);

@@ -76,6 +76,8 @@ class IndexModel {
   bool hit(std::string_view index, TransactionId writer, size_t count, size_t shown, Moment begun);
   /// When all was at rest, an insert of a value that no record has was refused.
   void blocked(std::string_view index, int64_t value, const Status& refusal);
+  /// When all was at rest and swept: nodes that were there and did not belong to the tree.
+  void swept(std::string_view index, size_t strays);
   /// When all was at rest: what the tree itself holds that nobody has ended, whether or not a reader is shown it, and
   /// the keys that the records have, once each.
   void at_rest(std::string_view index, std::vector<Entry> live, std::vector<Entry> records);

@@ -66,6 +66,7 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"index-refused", "R28, R29", "a creation refused because records were not unique, and they were"},
     {"index-gone", "R30", "kNoSuchTable for an index that nobody has dropped"},
     {"index-hits", "R27", "a change by an index of other records than a range of it shows in the same snapshot"},
+    {"index-stray-node", "R31", "a node outside of an index's tree when all who made any have ended and were swept"},
     {"index-order", "R27", "records of a range in another order than the index's"},
     // Bd-trees.
     {"tree-lost-key", "R31, architecture 9", "nothing under a key of a tree that was there all the while"},

@@ -548,6 +548,7 @@ const Planted kPlanted[] = {
     {"index-lost-key",
      [](Story& s) { s.indexes.found("i", TransactionId(10), {kTable, Key(1)}, Story::seen(9, 1), Key(2)); }},
     {"index-blocked", [](Story& s) { s.indexes.blocked("i", 7, {StatusCode::kAlreadyExists, "another record"}); }},
+    {"index-stray-node", [](Story& s) { s.indexes.swept("i", 1); }},
     {"index-order",
      [](Story& s) {
        const std::vector<ScannedRow> rows = {{Key(2), Story::seen(10, 2)}, {Key(1), Story::seen(10, 1)}};

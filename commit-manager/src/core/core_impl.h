@@ -155,6 +155,7 @@ class Core::Impl final : public NodeChannel {
   void send_fence(NodeId node);
   void advance_fencing();
   void await_fence();
+  bool worth_a_sweep(uint64_t lost, uint64_t closed) const;
   void leave_if_done(std::map<SessionId, EndedSession>::iterator at);
 
   // recovery.cc

@@ -169,9 +169,12 @@ void Core::Impl::recovery_scan_done(uint64_t now_ns) {
   settle();
 }
 
+bool Core::Impl::worth_a_sweep(uint64_t lost, uint64_t closed) const {
+  return (lost > swept_lost_ || closed - swept_closed_ >= options_.closed_to_sweep) && catalog_.has_indexes();
+}
+
 const FencedSessions* Core::Impl::sweep_due() const {
-  const bool worth_it = fenced_.lost > swept_lost_ || fenced_.closed - swept_closed_ >= options_.closed_to_sweep;
-  return worth_it && !restarting_ && catalog_.has_indexes() ? &fenced_ : nullptr;
+  return worth_a_sweep(fenced_.lost, fenced_.closed) && !restarting_ ? &fenced_ : nullptr;
 }
 
 void Core::Impl::swept(const FencedSessions& sessions) {

@@ -33,7 +33,7 @@ Statistics Core::Impl::statistics() const {
   statistics.recovered_aborted = counts_.recovered_aborted;
   statistics.outcomes_kept = outcomes_.size();
   statistics.outcomes_asked = counts_.outcomes_asked;
-  statistics.sweep_due = sweep_due() != nullptr;
+  statistics.sweep_due = worth_a_sweep(lost_, closed_);
   statistics.restarting = restarting_;
   statistics.durable_stores = counts_.durable_stores;
   statistics.durable_bytes = state_.size();

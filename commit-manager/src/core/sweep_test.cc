@@ -60,6 +60,7 @@ TEST_F(SweepTest, IsDueWhenEveryNodeRefusesALostSession) {
   EXPECT_EQ(h->core.sweep_due(), nullptr);
   const SessionId dead = end_session(true);
   EXPECT_EQ(h->core.sweep_due(), nullptr) << "its writes may still be under way";
+  EXPECT_TRUE(h->core.statistics().sweep_due) << "one is to come";
   ASSERT_TRUE(h->acknowledge_fence(nodes[0]));
   EXPECT_EQ(h->core.sweep_due(), nullptr) << "at the other node";
   ASSERT_TRUE(h->acknowledge_fence(nodes[1]));

@@ -146,7 +146,8 @@ struct Statistics {
   uint64_t recovered_aborted = 0;
   uint64_t outcomes_kept = 0;  ///< of recovered transactions, for their clients (R4)
   uint64_t outcomes_asked = 0;
-  bool sweep_due = false;   ///< sessions have ended that may have left nodes of indexes behind
+  /// Sessions have ended that may have left nodes of indexes behind; they are swept when they are fenced everywhere.
+  bool sweep_due = false;
   bool restarting = false;  ///< older epochs are not recovered yet: no begin is answered (R11)
   uint64_t durable_stores = 0;
   uint64_t durable_bytes = 0;     ///< of the newest state
