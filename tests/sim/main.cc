@@ -31,7 +31,8 @@ void print_failure(const RunReport& report) {
 int replay(uint64_t seed, bool trace, bool shrinks) {
   const Plan plan = make_plan(seed);
   std::cout << "seed " << seed << ": " << plan.nodes << " nodes, " << plan.clients << " clients, " << plan.faults.size()
-            << " faults until " << plan.calm_ns / 1'000'000 << " ms\n";
+            << " faults until " << plan.calm_ns / 1'000'000 << " ms, " << plan.memory_bytes / 1'024
+            << " KiB in pages of " << plan.page_bytes / 1'024 << "\n";
   for (const Fault& fault : plan.faults) std::cout << "  " << describe(fault, plan.nodes) << "\n";
   std::cout.flush();
   RunOptions options;

@@ -100,8 +100,12 @@ Status TreeStore::remove(TreeNodeId id, Version expected) {
 Result<TreeNodeId> TreeStore::new_id() {
   if (!numbers_open_) LOAM_RETURN_IF_ERROR(numbers_.open());  // twice at once does no harm
   numbers_open_ = true;
-  LOAM_ASSIGN_OR_RETURN(const uint64_t number, numbers_.next());
-  return TreeNodeId(bdtree::kRoot.value + number);
+  const auto number = numbers_.next();
+  // To a commit, kNotFound would say that a record is not there.
+  if (number.code() == StatusCode::kNotFound)
+    return Status(StatusCode::kMalformed, std::string(number.status().message()));
+  if (!number.ok()) return number.status();
+  return TreeNodeId(bdtree::kRoot.value + *number);
 }
 
 uint64_t TreeStore::owner() {
