@@ -55,7 +55,13 @@ Result<Index> Client::create_index(std::string_view name, const Table& table, co
     LOAM_RETURN_IF_ERROR(engine.ask_manager<wire::TableCreated>(create).status());
     LOAM_ASSIGN_OR_RETURN(const Index index, find_index(engine, name));
     if (index.ready()) return index;
-    const Status built = IndexBuild(*impl_, index, options).run();
+    Status built = IndexBuild(*impl_, index, options).run();
+    if (built.code() == StatusCode::kMalformed) {
+      // Its nodes go before every storage node knows that it was dropped.
+      const auto now = find_index(engine, name);
+      const bool dropped = now.ok() ? now->id() != index.id() : now.code() == StatusCode::kNoSuchTable;
+      if (dropped) built = Status(StatusCode::kNoSuchTable, "dropped");
+    }
     if (built.code() == StatusCode::kAlreadyExists || built.code() == StatusCode::kInvalidArgument) {
       // Nothing but other data could mend it, and meanwhile it would refuse writes. (If it is still this one.)
       const auto now = find_index(engine, name);
