@@ -101,9 +101,16 @@ Status IndexEntries::take(Key key, TransactionId me, const Snapshot& snapshot, b
 
 Status IndexEntries::backfill(Key key, const Snapshot& snapshot, bool unique) {
   const auto holds = [&](const IndexEntry& entry) { return entry.to == Version() || !snapshot.visible(entry.to); };
+  bool there = false;
+  bool ended = true;
   for (const IndexEntry& entry : entries_) {
-    if (entry.key == key && snapshot.visible(entry.from)) return ok_status();
+    if (entry.key != key || !snapshot.visible(entry.from)) continue;
+    there = true;
+    ended = ended && !holds(entry);
   }
+  // One that holds says nothing of the others: who took the value before it was entered here, and was undone, has left
+  // it beside whatever was given meanwhile.
+  if (there && (ended || !unique)) return ok_status();
   for (const IndexEntry& entry : entries_) {
     if (!unique || entry.key == key || !holds(entry)) continue;
     if (snapshot.visible(entry.from) && entry.to == Version()) {
@@ -112,7 +119,7 @@ Status IndexEntries::backfill(Key key, const Snapshot& snapshot, bool unique) {
     }
     return {StatusCode::kConflict, "another transaction has just given or taken the value of a unique index"};
   }
-  put({key, Version(), Version()});
+  if (!there) put({key, Version(), Version()});
   return ok_status();
 }
 

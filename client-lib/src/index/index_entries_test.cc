@@ -121,6 +121,20 @@ TEST(IndexEntries, ABuildOfAUniqueIndexFindsTwo) {
   EXPECT_TRUE(entries.backfill(Key(2), sees(10), false).ok()) << "it need not be unique";
 }
 
+TEST(IndexEntries, ABuildFindsTwoBesideATakeThatWasUndone) {
+  IndexEntries entries;
+  ASSERT_TRUE(entries.give(Key(2), TransactionId(10), sees(9), true).ok()) << "record 1 has not been entered yet";
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(12), true).ok());
+  EXPECT_EQ(entries.backfill(Key(1), sees(9), true).code(), StatusCode::kConflict) << "10 and 12 may still fail";
+  entries.undo(Key(1), TransactionId(12));
+  EXPECT_EQ(entries.backfill(Key(1), sees(13), true).code(), StatusCode::kAlreadyExists);
+  // Where the value passes on, the one that has it is left.
+  ASSERT_TRUE(take(entries, Key(2), TransactionId(14), true).ok());
+  EXPECT_TRUE(entries.backfill(Key(1), sees(14), true).ok());
+  EXPECT_TRUE(entries.backfill(Key(2), sees(14), true).ok());
+  EXPECT_EQ(entries.visible(sees(14)), std::vector{Key(1)});
+}
+
 TEST(IndexEntries, WhatNobodySeesGoes) {
   IndexEntries entries;
   ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
