@@ -115,9 +115,9 @@ Status IndexBuild::enter(Key record, const RowView& row, const Snapshot& snapsho
   const std::optional<Key> named = key.shared ? std::nullopt : std::optional(record);
   return tree->tree->update(key.bytes, [&](auto payload) -> Result<bdtree::Edit> {
     LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, named));
-    const size_t before = entries.entries().size();
+    const std::vector<IndexEntry> before = entries.entries();
     LOAM_RETURN_IF_ERROR(entries.backfill(record, snapshot, key.shared));
-    return entries.entries().size() == before ? bdtree::Edit::keep() : bdtree::Edit::put(entries.encode());
+    return entries.entries() == before ? bdtree::Edit::keep() : bdtree::Edit::put(entries.encode());
   });
 }
 

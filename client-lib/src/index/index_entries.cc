@@ -95,12 +95,18 @@ Status IndexEntries::take(Key key, TransactionId me, const Snapshot& snapshot, b
   if (taken) return {StatusCode::kConflict, "another transaction has just taken the value from an index"};
   // A loss may leave the records of a transaction that nobody could undo, without their entries (decision 0008).
   if (!building) return {StatusCode::kMalformed, "there is no entry of the value that the record has"};
-  put({key, Version(), mine});
+  // An entry that no snapshot sees and that goes with this transaction: others, who began before the index was made,
+  // may change the record when it is undone, and do not know of entries.
+  put({key, mine, mine});
   return ok_status();
 }
 
 Status IndexEntries::backfill(Key key, const Snapshot& snapshot, bool unique) {
   const auto holds = [&](const IndexEntry& entry) { return entry.to == Version() || !snapshot.visible(entry.to); };
+  // Who took the value since has left its end here.
+  const auto taker = std::ranges::find_if(entries_, [&](const IndexEntry& entry) {
+    return entry.key == key && entry.from == entry.to && entry.from != Version() && !snapshot.visible(entry.from);
+  });
   bool there = false;
   bool ended = true;
   for (const IndexEntry& entry : entries_) {
@@ -108,18 +114,24 @@ Status IndexEntries::backfill(Key key, const Snapshot& snapshot, bool unique) {
     there = true;
     ended = ended && !holds(entry);
   }
-  // One that holds says nothing of the others: who took the value before it was entered here, and was undone, has left
-  // it beside whatever was given meanwhile.
-  if (there && (ended || !unique)) return ok_status();
+  // One that holds says nothing of the others: who took the value before it was entered here was not asked what was
+  // given meanwhile.
+  const bool decided = !unique || (there && ended);
   for (const IndexEntry& entry : entries_) {
-    if (!unique || entry.key == key || !holds(entry)) continue;
+    if (decided || entry.key == key || !holds(entry)) continue;
     if (snapshot.visible(entry.from) && entry.to == Version()) {
       return {StatusCode::kAlreadyExists, "record " + std::to_string(entry.key.value) + " and record " +
                                               std::to_string(key.value) + " have the same value"};
     }
     return {StatusCode::kConflict, "another transaction has just given or taken the value of a unique index"};
   }
-  if (!there) put({key, Version(), Version()});
+  if (there) return ok_status();
+  IndexEntry entered{key, Version(), Version()};
+  if (taker != entries_.end()) {
+    entered.to = taker->to;
+    entries_.erase(taker);
+  }
+  put(entered);
   return ok_status();
 }
 

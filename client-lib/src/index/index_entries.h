@@ -14,7 +14,8 @@
 namespace loam::client {
 
 /// A record had the value from the transaction `from` on, until `to` took it away; 0: nobody has yet. `from` is 0 when
-/// every open and every later snapshot sees it.
+/// every open and every later snapshot sees it. Both are equal where a value was taken that a build had not entered
+/// yet: no snapshot sees it, and the build finds the end of what it enters there (R29).
 struct IndexEntry {
   Key key;
   Version from;
@@ -54,7 +55,7 @@ class IndexEntries {
   /// record has it.
   Status give(Key key, TransactionId me, const Snapshot& snapshot, bool unique);
   /// `me` takes the value from the record. kConflict: a transaction that it does not see, or that has not been undone
-  /// here yet, has taken it. `building` (R29): the record's entry may not be there yet, and is made with its end;
+  /// here yet, has taken it. `building` (R29): the record's entry may not be there yet, and its end is left;
   /// otherwise kMalformed if there is none: of what a lost node has left.
   Status take(Key key, TransactionId me, const Snapshot& snapshot, bool building);
   /// The build of an index found the value in `snapshot`: an entry of every snapshot, unless there is one. Of a unique

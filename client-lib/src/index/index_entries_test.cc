@@ -103,14 +103,29 @@ TEST(IndexEntries, WhatAnotherHasTakenAndNotUndoneIsAConflict) {
 TEST(IndexEntries, ABuildEntersWhatHasNoEntry) {
   IndexEntries entries;
   ASSERT_TRUE(take(entries, Key(1), TransactionId(12), true).ok());
-  EXPECT_EQ(entries.visible(sees(11)), std::vector{Key(1)});
-  EXPECT_TRUE(entries.visible(sees(12)).empty());
   ASSERT_TRUE(entries.backfill(Key(1), sees(11), true).ok());
+  EXPECT_EQ(entries.visible(sees(11)), std::vector{Key(1)});
   EXPECT_TRUE(entries.visible(sees(12)).empty()) << "its end stays";
   ASSERT_TRUE(entries.backfill(Key(2), sees(13), true).ok());
   ASSERT_TRUE(entries.backfill(Key(2), sees(14), true).ok()) << "twice";
   EXPECT_EQ(entries.visible(sees(14)), std::vector{Key(2)});
   EXPECT_EQ(entries.entries().size(), 2u);
+}
+
+// Until the build's snapshot is taken, records are changed by transactions that do not know the index: an entry that
+// was made for what is undone would be nobody's to end.
+TEST(IndexEntries, ATakeBeforeTheBuildLeavesNothingWhenItIsUndone) {
+  IndexEntries entries;
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(12), true).ok());
+  entries.undo(Key(1), TransactionId(12));
+  EXPECT_TRUE(entries.empty());
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(14), true).ok());
+  EXPECT_EQ(entries.take(Key(1), TransactionId(15), sees(13), true).code(), StatusCode::kConflict);
+  ASSERT_TRUE(entries.backfill(Key(1), sees(13), true).ok());
+  entries.undo(Key(1), TransactionId(14));
+  EXPECT_EQ(entries.visible(sees(15)), std::vector{Key(1)}) << "it was entered";
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(16), true).ok());
+  EXPECT_EQ(entries.entries().size(), 1u);
 }
 
 TEST(IndexEntries, ABuildOfAUniqueIndexFindsTwo) {
