@@ -258,8 +258,9 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
                                         status == StatusCode::kOverloaded ? engine.overload_wait_ns() : 0);
       if (engine.worker().now_ns() + wait_ns >= last_start_ns) return status;
       engine.counters().retries.add(1);
-      if (lost_at) {  // whoever stands in line there begins at the right moment
-        contended.push_back(*std::exchange(lost_at, std::nullopt));
+      const auto there = std::exchange(lost_at, std::nullopt);
+      if (there && std::ranges::find(contended, *there) == contended.end()) {
+        contended.push_back(*there);  // whoever stands in line there begins at the right moment
         continue;
       }
       engine.worker().scheduler().sleep_for(wait_ns);

@@ -17,13 +17,21 @@ void Turns::Turn::take(std::vector<wire::RecordId> records) {
 }
 
 void Turns::Turn::wait_at(const wire::RecordId& record) {
+  const fiber::FiberScheduler& scheduler = *fiber::FiberScheduler::current();
   Line& line = turns_.lines_[record];
-  line.push_back(this);
+  line.all.push_back(this);
   records_.push_back(record);
-  if (line.size() == 1) return;
+  if (line.all.size() == 1) {
+    line.since_ns = scheduler.now_ns();
+    return;
+  }
   Env::probe("client.turn.waits");
   first_.reset();
-  if (first_.wait_until(fiber::FiberScheduler::current()->now_ns() + kMostWaitNs)) return;
+  for (uint64_t until_ns = 0; until_ns < line.since_ns + kMostWaitNs;) {  // it moves on meanwhile
+    until_ns = line.since_ns + kMostWaitNs;
+    if (first_.wait_until(until_ns)) return;
+    if (scheduler.stopping()) break;
+  }
   records_.pop_back();
   leave(record);
 }
@@ -36,12 +44,13 @@ void Turns::Turn::leave() {
 void Turns::Turn::leave(const wire::RecordId& record) {
   const auto found = turns_.lines_.find(record);
   Line& line = found->second;
-  const bool first = line.front() == this;
-  std::erase(line, this);
-  if (line.empty()) {
+  const bool first = line.all.front() == this;
+  std::erase(line.all, this);
+  if (line.all.empty()) {
     turns_.lines_.erase(found);
   } else if (first) {
-    line.front()->first_.notify();
+    line.since_ns = fiber::FiberScheduler::current()->now_ns();
+    line.all.front()->first_.notify();
   }
 }
 

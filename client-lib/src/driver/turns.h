@@ -23,8 +23,8 @@ class Turns {
  public:
   class Turn;
 
-  /// The longest that one waits at a record: one that hangs shall not hold up others for ever.
-  static constexpr uint64_t kMostWaitNs = 50'000'000;
+  /// The longest that a line waits for the one whose turn it is: one that hangs shall not hold up others for ever.
+  static constexpr uint64_t kMostWaitNs = 1'000'000'000;
 
   Turns() = default;
   Turns(const Turns&) = delete;
@@ -39,7 +39,10 @@ class Turns {
     }
   };
   /// Who stands at the record, the first has its turn. Never empty.
-  using Line = std::deque<Turn*>;
+  struct Line {
+    std::deque<Turn*> all;
+    uint64_t since_ns = 0;  ///< that it is the first's turn
+  };
 
   std::unordered_map<wire::RecordId, Line, Hash> lines_;
 };
@@ -52,8 +55,9 @@ class Turns::Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  /// In a fiber: leaves all lines, and suspends until this is the first at each of `records`; for kMostWaitNs at each,
-  /// then it goes on without that. Records are taken in their order, so that no two wait for each other.
+  /// In a fiber: leaves all lines, and suspends until this is the first at each of `records`, or goes on without that,
+  /// if another has been the first for kMostWaitNs. Records are taken in their order, so that no two wait for each
+  /// other.
   void take(std::vector<wire::RecordId> records);
   void leave();
 

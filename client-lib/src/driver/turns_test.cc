@@ -92,7 +92,7 @@ TEST_F(TurnsTest, WhoHangsIsNotWaitedForForLong) {
     turn.take({record(1), record(2)});
     second = true;
     turn.take({record(1)});
-    EXPECT_TRUE(end.happened()) << "the first has left by then";
+    EXPECT_FALSE(end.happened()) << "nobody waits for it any more";
   });
   run();
   pass(Turns::kMostWaitNs - 1);
@@ -105,10 +105,28 @@ TEST_F(TurnsTest, WhoHangsIsNotWaitedForForLong) {
     third = true;
   });
   run();
-  EXPECT_TRUE(third) << "the second waits elsewhere, and stands here no more";
+  EXPECT_TRUE(third) << "the second has left the line";
   end.notify();
   run();
   EXPECT_EQ(turns_.lines(), 0u);
+}
+
+TEST_F(TurnsTest, ALineThatMovesIsWaitedFor) {
+  int done = 0;
+  for (int i = 0; i < 5; ++i) {
+    spawn([&, i] {
+      Turns::Turn turn(turns_);
+      turn.take({record(1)});
+      EXPECT_EQ(done, i);
+      scheduler_.sleep_for(Turns::kMostWaitNs * 3 / 4);
+      ++done;
+    });
+  }
+  for (int i = 0; i < 5; ++i) {
+    run();
+    pass(Turns::kMostWaitNs * 3 / 4);
+  }
+  EXPECT_EQ(done, 5);
 }
 
 /// Nobody is at a record beside another, and everybody gets everywhere: whatever they want, in whatever order.
