@@ -243,6 +243,7 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
   return in_fiber(engine, [&]() -> Status {
     const uint64_t last_start_ns = engine.worker().now_ns() + options.retry.max_elapsed_ns;
     std::vector<wire::RecordId> contended;
+    contended.reserve(options.contended.size());
     for (const RecordRef& record : options.contended) contended.push_back({record.table.id(), record.key});
     Turns::Turn turn(engine.turns());
     for (uint32_t tried = 1;; ++tried) {
