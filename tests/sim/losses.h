@@ -49,6 +49,14 @@ class Losses {
     return false;
   }
 
+  /// A node had lost its memory by that moment.
+  bool any_before(Moment to) const {
+    for (const Loss& loss : losses_) {
+      if (loss.lost <= to) return true;
+    }
+    return false;
+  }
+
   /// A write of this record that was under way from `asked` to `ended` (kNever: nobody knows) may be gone at `now`.
   bool exposed(Place place, Moment asked, Moment now) const {
     return find(place, [&](const Loss& loss) { return asked <= loss.accepted && loss.lost <= now; });

@@ -340,7 +340,11 @@ bool TransactionModel::may_lack(Place place) const {
 
 bool TransactionModel::may_be_torn(Place place) const {
   return losses_.any() && std::ranges::any_of(transactions_, [&](const ModelTransaction& writer) {
-           return writer.write_of(place) != nullptr && torn(writer);
+           if (writer.asked == kNever || writer.write_of(place) == nullptr) return false;
+           // Or it was undone, and its entries not, since the way to them was lost: a client that still knew it had
+           // gone it before. (What such an index says is wrong until it is created again.)
+           const bool undone = writer.outcome != Outcome::kCommitted && losses_.any_before(writer.ended);
+           return undone || torn(writer);
          });
 }
 
