@@ -141,6 +141,7 @@ TEST_P(FrozenLeafTest, RecoveryFinishesTheMerge) {
   constexpr uint64_t kHalfMade = 42;
   const std::string beginning(900, 'p');
   std::vector<std::string> keys;
+  keys.reserve(kRecords);
   for (uint64_t i = 0; i < kRecords; ++i) keys.push_back(key(beginning + "1" + std::to_string(1'000 + i), i));
   const std::string low = key(beginning + "1", 0);
   const std::string high = key(beginning + "2", 0);
@@ -150,6 +151,7 @@ TEST_P(FrozenLeafTest, RecoveryFinishesTheMerge) {
     DeadTestClient dead(manager_->address());
     transaction = dead.begin();
     std::vector<std::string> payloads;
+    payloads.reserve(kRecords);
     for (uint64_t i = 0; i < kRecords; ++i) {
       IndexEntries one = IndexEntries::decode(std::nullopt, Key(i)).value();
       const TransactionId by = i == kHalfMade ? transaction : TransactionId(transaction.value - 1);
@@ -157,6 +159,7 @@ TEST_P(FrozenLeafTest, RecoveryFinishesTheMerge) {
       payloads.push_back(one.encode());
     }
     std::vector<EntryView> entries;
+    entries.reserve(kRecords);
     for (uint64_t i = 0; i < kRecords; ++i) entries.push_back({keys[i], payloads[i]});
     const auto child = [](TreeNodeId id) { return std::string(reinterpret_cast<const char*>(&id.value), 8); };
     const std::string children[] = {child(left), child(frozen), child(right)};

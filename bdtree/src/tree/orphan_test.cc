@@ -61,8 +61,10 @@ class FitsNowhereTest : public StructureTest {
   void SetUp() override {
     StructureTest::SetUp();
     const std::string beginning(900, 'p');
+    keys_.reserve(150);
     for (uint64_t i = 0; i < 150; ++i) keys_.push_back(beginning + "1" + key(i));
     std::vector<EntryView> entries;
+    entries.reserve(keys_.size());
     for (const std::string& each : keys_) entries.push_back({each, "v"});
     const std::string low = beginning + "1";
     const std::string high = beginning + "9";

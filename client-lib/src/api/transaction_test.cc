@@ -119,6 +119,7 @@ class ContendedTest : public ClusterTest {
   void add_from_everywhere(const Table& table, const TransactionOptions& options) {
     client_->run([&] {
       std::vector<Task> tasks;
+      tasks.reserve(kFibers);
       for (uint64_t i = 0; i < kFibers; ++i) {
         tasks.push_back(client_->spawn([&, i] {
           for (int64_t n = 0; n < kEach; ++n) {
