@@ -223,11 +223,9 @@ constexpr uint64_t kTreesSalt = 0x7472'6565;
 constexpr uint64_t kIndexesSalt = 0x696e'6465'78;
 constexpr uint64_t kCompactionSalt = 0x6761'7262'6167'65;
 constexpr uint64_t kIndexesMemoryBytes = 1 << 20;
-constexpr uint64_t kSingleIndexPages = 40;
 
 /// Each table that undoes in memory that is full holds a page of a reserve, and with indexes there are many tables: of
-/// the plans with less memory than that takes, half get it, and half keep what they have for a single index, but more
-/// pages than tables can hold of the reserve.
+/// the plans with less memory than that takes, half get it, and half keep what they have for a single index.
 void choose_indexes(Plan& plan) {
   constexpr std::array kSingle = {IndexSet::kHotByValue, IndexSet::kHotByTag, IndexSet::kClaims};
   Random random(plan.seed ^ kIndexesSalt);
@@ -237,7 +235,6 @@ void choose_indexes(Plan& plan) {
     plan.memory_bytes = kIndexesMemoryBytes;
   } else {
     plan.indexes = kSingle[random.below(kSingle.size())];
-    plan.memory_bytes = std::max(plan.memory_bytes, std::min(kSingleIndexPages * plan.page_bytes, kIndexesMemoryBytes));
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/env.h"
 #include "common/schema/row.h"
+#include "common/wire/system_tables.h"
 
 namespace loam::storage {
 
@@ -295,7 +296,8 @@ Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& r
     }
     const bool remove = write.kind == wire::WriteKind::kRemove;
     operation.kind = remove ? PointKind::kPlainRemove : mark ? PointKind::kPlainMark : PointKind::kPlainPut;
-    operation.undo = write.undo && table->info.name.starts_with(wire::kSystemPrefix);
+    // Of nobody else's writes: the room would be gone when an undo needs it.
+    operation.undo = write.undo && (table->info.index || wire::is_system_name(table->info.name));
     operation.table = table->table.get();
     operation.key = write.record.key;
     operation.expected = write.kind == wire::WriteKind::kInsert ? Version() : write.expected;

@@ -88,6 +88,42 @@ TEST_F(ExecutorTest, PlainTablesMatchVersionsExactly) {
   EXPECT_EQ(value(peer.answer<wire::PlainReadReply>(5).results[0].row), 20);
 }
 
+TEST_F(ExecutorTest, UndoOfIndexEntriesAndUndoRecordsHaveRoomWhenMemoryIsFull) {
+  using wire::WriteKind;
+  attach();
+  constexpr TableId kOrdinary{77};
+  constexpr TableId kIndex{78};
+  const auto install = [&](wire::TableInfo info) {
+    ASSERT_TRUE(registry->install(*epoch_thread, info, catalog().shards).ok());
+  };
+  install({kOrdinary, "ordinary", TableKind::kNonTransactional, schema("value")});
+  install({kIndex, "by_balance", TableKind::kNonTransactional, schema("value"), {kAccounts, {{0, false}}}});
+  const Buffer bytes = row(1);
+  uint64_t sequence = 0;
+  const auto write = [&](WriteKind kind, bool undo, wire::RecordId record, Version expected) {
+    peer.sent.clear();
+    run(peer, std::pair(++sequence, wire::PlainWrite{{{kind, undo, record, expected, bytes}}}));
+    return peer.answer<wire::PlainWriteReply>(sequence).results[0];
+  };
+  std::map<TableId, Version> versions;
+  for (const TableId table : {kOrdinary, kIndex, kCounters}) {
+    versions[table] = write(WriteKind::kInsert, false, {table, Key(0)}, {}).version;
+  }
+  // Every table's head page must be full, too.
+  for (const TableId table : {kOrdinary, kIndex, kCounters}) {
+    uint64_t key = 0;
+    while (write(WriteKind::kInsert, false, {table, Key(++key)}, {}).code == StatusCode::kOk) {
+    }
+  }
+  const auto update = [&](bool undo, TableId table) {
+    return write(WriteKind::kUpdate, undo, {table, Key(0)}, versions[table]).code;
+  };
+  for (const TableId table : {kOrdinary, kIndex, kCounters}) EXPECT_EQ(update(false, table), StatusCode::kNoSpace);
+  EXPECT_EQ(update(true, kOrdinary), StatusCode::kNoSpace) << "the room would be gone when an undo needs it";
+  EXPECT_EQ(update(true, kIndex), StatusCode::kOk);
+  EXPECT_EQ(update(true, kCounters), StatusCode::kOk);
+}
+
 TEST_F(ExecutorTest, UndoRecordsAreMarkedInPlace) {
   using wire::WriteKind;
   using Fields = wire::TransactionTableFields;
