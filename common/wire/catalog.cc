@@ -19,6 +19,8 @@ std::string_view to_string(IndexState state) {
       return "building";
     case IndexState::kReady:
       return "ready";
+    case IndexState::kDamaged:
+      return "damaged";
   }
   return "?";
 }

@@ -41,9 +41,10 @@ inline constexpr size_t kMaxIndexParts = 15;
 enum class IndexState : uint8_t {
   kBuilding = 1,  ///< transactions maintain it, nobody reads it
   kReady = 2,     ///< transactions that begin with a catalog that says so read it
+  kDamaged = 3,   ///< transactions that begin with a catalog that says so neither read nor maintain it
 };
 
-/// "building", "ready".
+/// "building", "ready", "damaged".
 std::string_view to_string(IndexState state);
 
 /// What an index is of. An index is a table, too: the non-transactional one of its tree's nodes.
@@ -52,12 +53,17 @@ struct IndexDefinition {
   std::vector<IndexPart> parts;
   bool unique = false;
   CatalogVersion ready_since = 0;  ///< 0: it is being built
+  /// Since it was built, records or undo records were given up for lost: it may lack what it should have. For good.
+  bool damaged = false;
 
   explicit operator bool() const { return table != TableId(); }
-  IndexState state() const { return ready_since == 0 ? IndexState::kBuilding : IndexState::kReady; }
+  IndexState state() const {
+    if (damaged) return IndexState::kDamaged;
+    return ready_since == 0 ? IndexState::kBuilding : IndexState::kReady;
+  }
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.table), v(m.parts), v(m.unique), v(m.ready_since);
+    v(m.table), v(m.parts), v(m.unique), v(m.ready_since), v(m.damaged);
   }
 };
 

@@ -252,10 +252,12 @@ struct IndexFinished {
 struct DropTable {
   static constexpr Opcode kOpcode = Opcode::kDropTable;
   std::string name;
+  /// Not 0: only if the name is still this index's, and nobody has finished building it; else kConflict.
+  TableId building{};
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.name);
+    v(m.name), v(m.building);
   }
 };
 

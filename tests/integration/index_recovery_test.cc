@@ -1,5 +1,7 @@
-// What dead clients leave in indexes, in a whole cluster over TCP: nodes outside of the trees go, merges are finished.
+// What dead clients and lost nodes leave of indexes, in a whole cluster over TCP: nodes outside of the trees go, merges
+// are finished; what may lack records says so.
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -35,13 +37,7 @@ class IndexRecoveryTest : public ::testing::Test {
     std::filesystem::remove_all(data_);
     start_manager("tcp://127.0.0.1:0");
     for (int i = 0; i < 2; ++i) {
-      storage::NodeOptions node;
-      node.manager = manager_->address();
-      node.admin_listen = "";
-      node.memory_bytes = uint64_t{96} << 20;
-      node.page_bytes = uint64_t{2} << 20;
-      node.huge_pages = false;
-      nodes_.push_back(storage::StorageNode::start(node).value());
+      nodes_.push_back(storage::StorageNode::start(node_options()).value());
     }
     client_ = Client::connect(manager_->address()).value();
     const Schema schema = Schema::make({{"name", FieldType::kText, false}}).value();
@@ -58,6 +54,15 @@ class IndexRecoveryTest : public ::testing::Test {
     std::filesystem::remove_all(data_);
   }
 
+  storage::NodeOptions node_options() {
+    storage::NodeOptions node;
+    node.manager = manager_->address();
+    node.admin_listen = "";
+    node.memory_bytes = uint64_t{96} << 20;
+    node.page_bytes = uint64_t{2} << 20;
+    node.huge_pages = false;
+    return node;
+  }
   void start_manager(const std::string& listen) {
     commit::ManagerOptions manager;
     manager.listen = listen;
@@ -73,6 +78,26 @@ class IndexRecoveryTest : public ::testing::Test {
     manager_->stop();
     manager_.reset();
     start_manager(address);
+  }
+
+  /// A storage node dies with its records, comes back empty, and an operator accepts that.
+  void lose(size_t which) {
+    const std::string address = nodes_[which]->address();
+    nodes_[which]->stop();
+    nodes_[which].reset();
+    storage::NodeOptions node = node_options();
+    node.listen = address;
+    nodes_[which] = storage::StorageNode::start(node).value();
+    std::atomic<bool> done{false};
+    const auto accepted = [&] {
+      manager_->post([&](commit::Core& core) {
+        for (const commit::NodeStatus& status : core.nodes()) {
+          if (status.memory_lost) core.accept_loss(status.info.id, [&](const Status& told) { done = told.ok(); });
+        }
+      });
+      return done.load();
+    };
+    ASSERT_TRUE(testing::eventually(accepted));
   }
 
   TreeNodeId new_node() {
@@ -130,6 +155,63 @@ TEST_F(IndexRecoveryTest, NodesOutsideOfTheTreeGoWithTheirMaker) {
   const auto found = client_->begin({.read_only = true, .retry = {}})->range(*index_, {});
   ASSERT_TRUE(found.ok()) << found.status().to_string();
   EXPECT_EQ(found->size(), 1u);
+}
+
+TEST_F(IndexRecoveryTest, ALossDamagesIndexesForWhoBeginsLater) {
+  const Table& people = index_->table();
+  const auto insert = [&](uint64_t record, const std::string& name) {
+    return client_->run_transaction(
+        [&](Transaction& tx) { return tx.insert(people, Key(record), {Value::text(name)}); });
+  };
+  for (uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(insert(i, "name " + std::to_string(i)).ok());
+  ASSERT_TRUE(client_->begin({.read_only = true, .retry = {}})->range(*index_, {}).ok());
+  lose(1);
+  Transaction later = client_->begin({.read_only = true, .retry = {}}).value();
+  const auto refused = later.range(*index_, {});
+  EXPECT_EQ(refused.code(), StatusCode::kMalformed);
+  EXPECT_NE(refused.status().message().find("drop the index and create it again"), std::string::npos)
+      << refused.status().to_string();
+  EXPECT_EQ(later.update(*index_, {}, {{"name", Value::text("all the same")}}).code(), StatusCode::kInvalidArgument)
+      << "it is read-only, which comes first";
+  // It is not unique: the table takes writes.
+  EXPECT_TRUE(testing::eventually([&] { return insert(100, "of later").ok(); }));
+  const Index listed = client_->list_indexes()->at(0);
+  EXPECT_TRUE(listed.damaged() && !listed.ready());
+  EXPECT_EQ(client_->create_index("by_name", people, {{"name"}}).code(), StatusCode::kMalformed);
+  ASSERT_TRUE(client_->drop_index("by_name").ok());
+  const auto again = client_->create_index("by_name", people, {{"name"}});
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  const auto found =
+      client_->begin({.read_only = true, .retry = {}})->range(*again, IndexRange::equal({Value::text("of later")}));
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_EQ(found->size(), 1u);
+}
+
+TEST_F(IndexRecoveryTest, ADamagedUniqueIndexRefusesWhatItCannotCheck) {
+  const Table& people = index_->table();
+  ASSERT_TRUE(client_->drop_index("by_name").ok());
+  ASSERT_TRUE(client_->create_index("one_name", people, {{"name"}}, {.unique = true, .on_progress = {}}).ok());
+  lose(0);
+  EXPECT_EQ(
+      client_->run_transaction([&](Transaction& tx) { return tx.insert(people, Key(1), {Value::text("Ada")}); }).code(),
+      StatusCode::kMalformed);
+  ASSERT_TRUE(client_->drop_index("one_name").ok());
+  ASSERT_TRUE(client_->create_index("one_name", people, {{"name"}}, {.unique = true, .on_progress = {}}).ok());
+  const auto insert = [&](uint64_t record) {
+    return client_->run_transaction(
+        [&](Transaction& tx) { return tx.insert(people, Key(record), {Value::text("Ada")}); });
+  };
+  EXPECT_TRUE(insert(1).ok());
+  EXPECT_EQ(insert(2).code(), StatusCode::kAlreadyExists);
+}
+
+TEST_F(IndexRecoveryTest, ATreeWithoutItsCounterHasNoNumbers) {
+  const Table empty = client_->create_table("no_tree", TableKind::kNonTransactional, wire::index_node_schema()).value();
+  const Index none(std::make_shared<const Index::Description>(
+      Index::Description{empty.id(), "no_tree", index_->table(), index_->parts()}));
+  const auto store = tree_store_of(*client_, none);
+  EXPECT_EQ(client_->run([&] { return store->new_id(); }).code(), StatusCode::kMalformed)
+      << "it would begin again with numbers that were given out";
 }
 
 /// A leaf that a dead client has frozen, and that fits nowhere: the neighbour that is on its left now has other bounds,

@@ -130,7 +130,7 @@ bool Process::expected_commit(const Status& status, const std::set<TableId>& wri
   if (status != StatusCode::kMalformed) return expected("a commit", status);
   const std::vector<TableId> tables(written.begin(), written.end());
   oracle.indexes().malformed_commit(tables, begun);
-  damaged_tables.insert(tables.begin(), tables.end());
+  met_damage = true;
   return true;
 }
 

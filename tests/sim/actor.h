@@ -46,9 +46,7 @@ struct Process {
   /// Indexes as they were opened, and those that a fiber creates just now (index_actor.h).
   std::map<std::string, client::Index, std::less<>> indexes{};
   std::set<std::string, std::less<>> creating{};
-  /// Indexes that were found damaged, and tables of which some index was.
-  std::set<std::string, std::less<>> damaged{};
-  std::set<TableId> damaged_tables{};
+  bool met_damage = false;  // of some index
   bool mending = false;
 
   uint64_t next_tag() { return uint64_t{number} << 32 | ++tags; }
@@ -114,9 +112,6 @@ class Tracked {
   void failed(const client::Index& index, const Status& status, Moment asked);
   bool change(const client::Index& index, const client::IndexRange& range, std::span<const ScannedRow> rows,
               std::optional<int64_t> value);
-  /// The index was there when a node was lost, as far as this transaction can know.
-  bool damaged(const client::Index& index) const;
-  Walk walk(const client::Index& index) const { return damaged(index) ? Walk::kDamagedIndex : Walk::kIndex; }
   bool session_lasts() const { return process_.client.statistics().fenced == session_; }
 
   Process& process_;

@@ -39,7 +39,7 @@ std::optional<Index> create_index(Process& process, const std::string& name, con
   model.create_returned(create, index.status().code());
   if (index.code() == StatusCode::kMalformed) {
     model.malformed(name, asked);
-    process.damaged.insert(name);
+    process.met_damage = true;
   } else {
     process.expected("create_index", index.status());
   }
@@ -100,20 +100,17 @@ bool rebuild_index(Process& process, const Index& index) {
 }
 
 void mend_indexes(Process& process) {
-  if (process.mending || (process.damaged.empty() && process.damaged_tables.empty())) return;
+  if (process.mending || !std::exchange(process.met_damage, false)) return;
   process.mending = true;
   const Moment asked = process.oracle.now();
   const auto indexes = process.client.list_indexes();
   process.expected("list_indexes", indexes.status());
   if (indexes.ok()) {
-    const auto names = std::exchange(process.damaged, {});
-    const auto tables = std::exchange(process.damaged_tables, {});
     for (const Index& index : *indexes) {
       process.oracle.indexes().opened(index.name(), index.id(), index.ready(), asked);
-      if (!names.contains(index.name()) && !tables.contains(index.table().id())) continue;
-      // Another one was quicker: what was damaged has gone.
+      if (!index.damaged()) continue;  // or another one was quicker
       process.indexes.erase(index.name());
-      if (process.oracle.indexes().may_be_damaged(index.name(), asked)) rebuild_index(process, index);
+      rebuild_index(process, index);
     }
   }
   process.mending = false;
@@ -155,17 +152,13 @@ std::vector<Value> tag_of(const Seen& seen) { return {Value::int64(static_cast<i
 
 }  // namespace
 
-bool Tracked::damaged(const Index& index) const {
-  return process_.oracle.indexes().may_be_damaged(index.name(), begun_);
-}
-
 void Tracked::failed(const Index& index, const Status& status, Moment asked) {
   IndexModel& model = process_.oracle.indexes();
   if (status == StatusCode::kMalformed) {
     if (failure_.ok()) failure_ = status;
     process_.oracle.transactions().read_failed(number_, status.code());
     model.malformed(index.name(), begun_);
-    process_.damaged.insert(index.name());
+    process_.met_damage = true;
     return;
   }
   if (status != StatusCode::kNoSuchTable) return failed(index.table(), status, asked);
@@ -185,10 +178,11 @@ bool Tracked::range(const Index& index) {
     failed(index, records.status(), asked);
     return false;
   }
+  process_.oracle.indexes().read(index.id(), begun_);
   const std::vector<ScannedRow> rows = rows_of(*records, transaction_.id());
   process_.oracle.indexes().ranged(index.name(), rows);
   if (!has_written(table)) process_.oracle.tables().served(table, asked);
-  process_.oracle.transactions().scanned(number_, table, rows, asked, walk(index));
+  process_.oracle.transactions().scanned(number_, table, rows, asked, Walk::kIndex);
   return true;
 }
 
@@ -199,8 +193,9 @@ bool Tracked::range_from(const Index& index, int64_t least) {
     failed(index, records.status(), asked);
     return false;
   }
+  process_.oracle.indexes().read(index.id(), begun_);
   process_.oracle.transactions().ranged(number_, index.table().id(), {least, std::numeric_limits<int64_t>::max()},
-                                        rows_of(*records, transaction_.id()), asked, walk(index));
+                                        rows_of(*records, transaction_.id()), asked, Walk::kIndex);
   return true;
 }
 
@@ -213,10 +208,8 @@ bool Tracked::find(const Index& index, Key key, const Seen& seen, bool for_updat
     failed(index, record.status(), asked);
     return false;
   }
-  if (!record.ok() && ((damaged(index) && process_.oracle.transactions().may_lack(place)) ||
-                       process_.oracle.lost_since(place, begun_))) {
-    return false;
-  }
+  process_.oracle.indexes().read(index.id(), begun_);
+  if (!record.ok() && process_.oracle.lost_since(place, begun_)) return false;
   if (!process_.oracle.indexes().found(index.name(), transaction_.id(), place, seen,
                                        record.ok() ? std::optional(record->key()) : std::nullopt)) {
     return false;
@@ -261,8 +254,9 @@ bool Tracked::change_range(const Index& index, std::pair<int64_t, int64_t> value
     failed(index, records.status(), asked);
     return false;
   }
+  process_.oracle.indexes().read(index.id(), begun_);
   const std::vector<ScannedRow> rows = rows_of(*records, transaction_.id());
-  process_.oracle.transactions().ranged(number_, index.table().id(), values, rows, asked, walk(index));
+  process_.oracle.transactions().ranged(number_, index.table().id(), values, rows, asked, Walk::kIndex);
   return change(index, range, rows, value);
 }
 

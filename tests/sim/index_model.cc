@@ -63,6 +63,7 @@ void IndexModel::opened(std::string_view index, TableId id, bool ready, Moment a
   Named& of = named(index);
   const auto [entry, fresh] = known_.try_emplace(id, Known{std::string(index), asked, now});
   const std::string text = "index " + std::string(index) + " of number " + std::to_string(id.value);
+  if (must_be_damaged(id, asked)) violate("index-undamaged", text + " was shown as ready after a loss was accepted");
   if (entry->second.name != index) violate("table-id-twice", text + ", which was " + entry->second.name);
   if (!fresh || id < of.newest) return;
   if (of.newest != TableId() && !may_be_gone(of, known_.at(of.newest), now)) {
@@ -123,15 +124,23 @@ Moment IndexModel::born(const Named& named, Moment asked) {
   return born;
 }
 
-bool IndexModel::may_be_damaged(std::string_view index, Moment asked) const {
-  const std::lock_guard lock(verdict_.mutex());
-  const auto found = named_.find(index);
-  return found != named_.end() && damaged(found->second, asked);
-}
-
 bool IndexModel::any_damaged(TableId table, Moment asked) const {
   return std::ranges::any_of(
       named_, [&](const auto& entry) { return entry.second.tables.contains(table) && damaged(entry.second, asked); });
+}
+
+bool IndexModel::must_be_damaged(TableId id, Moment asked) const {
+  const auto known = known_.find(id);
+  return known != known_.end() && losses_.settled(known->second.told, asked);
+}
+
+void IndexModel::read(TableId id, Moment begun) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  if (!must_be_damaged(id, begun)) return;
+  violate("index-undamaged", "index " + known_.at(id).name + " of number " + std::to_string(id.value) +
+                                 " answered a transaction that began at event " + std::to_string(begun) +
+                                 ", after a loss was accepted");
 }
 
 void IndexModel::malformed(std::string_view index, Moment asked) {

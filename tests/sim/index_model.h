@@ -24,10 +24,10 @@ enum class UniqueBy : uint8_t { kNothing, kTag, kValue };
 /// The model of indexes, beside what TransactionModel says of the records that come by them.
 ///
 /// **Losses.** An index that was there when the loss of a node was accepted, or is while one waits for that, is
-/// *damaged*, as far as anybody knows: it may answer kMalformed, name records that were lost, refuse their values, and
-/// lack what a torn transaction has left. One that was created after the last acceptance is as good as any. Since ids
-/// of indexes are told late or never (who created it may have died), its birth is judged by its name: after the last
-/// drop that was acknowledged, and after the first creation that was asked for.
+/// *damaged*, as far as anybody knows: it may answer kMalformed and refuse values that lost records had. Who began
+/// after the acceptance must be told so, and may be given no answer by it. One that was created after the last
+/// acceptance is as good as any. Since ids of indexes are told late or never (who created it may have died), its birth
+/// is judged by its name: after the last drop that was acknowledged, and after the first creation that was asked for.
 ///
 /// **Who takes an index away:** a drop of it or of its table, and a unique creation that is refused.
 ///
@@ -58,8 +58,9 @@ class IndexModel {
   size_t drop_called(std::string_view index);
   void drop_returned(size_t drop, StatusCode code);
 
-  /// Whoever asks for it from that moment on may meet damage.
-  bool may_be_damaged(std::string_view index, Moment asked) const;
+  /// A transaction whose begin was asked for then was given an answer by the index.
+  void read(TableId id, Moment begun);
+
   /// kMalformed by an index; or by a commit that changed one of these tables. Of a transaction: since its begin.
   void malformed(std::string_view index, Moment asked);
   void malformed_commit(std::span<const TableId> tables, Moment asked);
@@ -121,6 +122,8 @@ class IndexModel {
   bool damaged(const Named& named, Moment asked) const {
     return named.wanted != kNever && losses_.any_since(born(named, asked));
   }
+  /// It was ready when a loss was accepted, and whoever asked then must have been told.
+  bool must_be_damaged(TableId id, Moment asked) const;
   /// Something that was asked for by then may have taken it away since it was told of.
   static bool may_be_gone(const Named& named, const Known& known, Moment by);
   void violate(std::string_view invariant, const std::string& text) { verdict_.violate(invariant, text); }

@@ -63,6 +63,7 @@ constexpr auto kInvariants = std::to_array<Invariant>({
     {"index-unique", "R28, architecture 9", "two records of one value in a snapshot, where an index is unique"},
     {"index-blocked", "R27, R28", "a refusal, when all is at rest, of a value that no record has"},
     {"index-damaged", "R10, decision 0015", "kMalformed for an index of which no node can have been lost"},
+    {"index-undamaged", "decision 0015", "an answer of an index that was there when the loss of a node was accepted"},
     {"index-refused", "R28, R29", "a creation refused because records were not unique, and they were"},
     {"index-gone", "R30", "kNoSuchTable for an index that nobody has dropped"},
     {"index-hits", "R27", "a change by an index of other records than a range of it shows in the same snapshot"},

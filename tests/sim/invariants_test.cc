@@ -478,6 +478,18 @@ const Planted kPlanted[] = {
        s.index(900);
        s.indexes.malformed_commit(std::vector{kTable}, s.oracle.now());
      }},
+    {"index-undamaged",
+     [](Story& s) {
+       s.index(900);
+       s.lose_odd();
+       s.indexes.read(TableId(900), s.oracle.now());
+     }},
+    {"index-undamaged",
+     [](Story& s) {
+       s.index(900);
+       s.lose_odd();
+       s.index(900);  // still ready
+     }},
     {"index-gone",
      [](Story& s) {
        s.index(900);

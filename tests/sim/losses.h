@@ -27,13 +27,15 @@ class Losses {
     Owned owned;
     Moment lost = 0;
     Moment accepted = kNever;
+    Moment told = kNever;  ///< the node had heard of it
   };
 
   size_t add(Owned owned, Moment now) {
-    losses_.push_back({std::move(owned), now, kNever});
+    losses_.push_back({std::move(owned), now});
     return losses_.size() - 1;
   }
   void accept(size_t loss, Moment now) { losses_[loss].accepted = now; }
+  void tell(size_t loss, Moment now) { losses_[loss].told = now; }
   bool any() const { return !losses_.empty(); }
   /// The record was lost before that moment, and nobody has accepted it up to now: nobody answers for its shard (R10).
   bool waits(Place place, Moment asked) const {
@@ -49,10 +51,10 @@ class Losses {
     return false;
   }
 
-  /// A node had lost its memory by that moment.
-  bool any_before(Moment to) const {
+  /// The loss of a node was accepted and told between these moments.
+  bool settled(Moment from, Moment to) const {
     for (const Loss& loss : losses_) {
-      if (loss.lost <= to) return true;
+      if (from < loss.accepted && loss.told < to) return true;
     }
     return false;
   }

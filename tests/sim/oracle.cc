@@ -53,6 +53,11 @@ void Oracle::loss_accepted(size_t loss) {
   losses_.accept(loss, verdict_.next());
 }
 
+void Oracle::loss_told(size_t loss) {
+  const std::lock_guard lock(verdict_.mutex());
+  losses_.tell(loss, verdict_.next());
+}
+
 bool Oracle::lost_since(Place place, Moment from) {
   const std::lock_guard lock(verdict_.mutex());
   return losses_.between(place, from, verdict_.next());

@@ -83,6 +83,9 @@ class Oracle {
   /// An operator has accepted it (told before the acceptance is sent to the commit manager).
   void loss_accepted(size_t loss);
 
+  /// The node that serves the shards again has heard of it.
+  void loss_told(size_t loss);
+
   /// The record's node was lost at some time after that moment.
   bool lost_since(Place place, Moment from);
 

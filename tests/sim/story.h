@@ -124,6 +124,7 @@ class Story {
   void lose_odd() {
     const size_t loss = oracle.node_lost([](TableId, Key key) { return key.value % 2 == 1; });
     oracle.loss_accepted(loss);
+    oracle.loss_told(loss);
   }
 
  private:

@@ -333,18 +333,9 @@ void TransactionModel::index_refused(std::string_view index, TableId table, Uniq
                                std::to_string(now) + ": no two records can have had the same values");
 }
 
-bool TransactionModel::may_lack(Place place) const {
-  const std::lock_guard lock(verdict_.mutex());
-  return may_be_torn(place);
-}
-
 bool TransactionModel::may_be_torn(Place place) const {
   return losses_.any() && std::ranges::any_of(transactions_, [&](const ModelTransaction& writer) {
-           if (writer.asked == kNever || writer.write_of(place) == nullptr) return false;
-           // Or it was undone, and its entries not, since the way to them was lost: a client that still knew it had
-           // gone it before. (What such an index says is wrong until it is created again.)
-           const bool undone = writer.outcome != Outcome::kCommitted && losses_.any_before(writer.ended);
-           return undone || torn(writer);
+           return writer.write_of(place) != nullptr && torn(writer);
          });
 }
 

@@ -146,14 +146,9 @@ void TransactionModel::scanned(TransactionNumber number, TableId table, std::spa
     judge_walked(reader, {table, row.key}, row.seen, asked, walk);
   }
   judge_apart(reader, table, rows);
-  bool whole = std::ranges::none_of(reader.writes, [&](const Write& own) { return own.place.table == table; });
+  const bool whole = std::ranges::none_of(reader.writes, [&](const Write& own) { return own.place.table == table; });
   for (const Key key : keys_[table]) {
-    if (found.contains(key)) continue;
-    if (walk == Walk::kDamagedIndex && may_be_torn({table, key})) {
-      whole = false;
-    } else {
-      judge_walked(reader, {table, key}, Seen(), asked, walk);
-    }
+    if (!found.contains(key)) judge_walked(reader, {table, key}, Seen(), asked, walk);
   }
   if (!whole) return;
   judge_total(reader, table, total);
@@ -182,8 +177,7 @@ void TransactionModel::ranged(TransactionNumber number, TableId table, std::pair
     const bool there = own != nullptr
                            ? own->leaves_record() && in_range(own->value)
                            : read != reader.reads.end() && read->second.present() && in_range(read->second.value);
-    if (there && !found.contains(key) && !(walk == Walk::kDamagedIndex && may_be_torn(place)))
-      judge_walked(reader, place, Seen(), asked, walk);
+    if (there && !found.contains(key)) judge_walked(reader, place, Seen(), asked, walk);
   }
 }
 

@@ -26,8 +26,8 @@ using TransactionNumber = uint32_t;
 enum class WriteKind : uint8_t { kInsert, kUpdate, kRemove, kTouch };
 std::string_view to_string(WriteKind kind);
 
-/// How a transaction came by the rows of a table: by an index, and one that may lack what torn transactions have left.
-enum class Walk : uint8_t { kScan, kIndex, kDamagedIndex };
+/// How a transaction came by the rows of a table.
+enum class Walk : uint8_t { kScan, kIndex };
 
 /// What became of a transaction, as far as anybody was told or has seen.
 enum class Outcome : uint8_t {
@@ -136,8 +136,6 @@ class TransactionModel {
   void conserve(TableId table, int64_t count, int64_t sum);
   /// The creation of an index, which was asked for then, was refused for records that are not unique.
   void index_refused(std::string_view index, TableId table, UniqueBy unique, Moment asked);
-  /// An index that lived through a loss may lack this record: a transaction that is torn has written it.
-  bool may_lack(Place place) const;
   void client_crashed(uint32_t process);
   /// Ids of all transactions that asked for their commit.
   std::vector<TransactionId> asked_ids() const;

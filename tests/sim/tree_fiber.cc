@@ -38,17 +38,17 @@ bool TrackedTree::answered(std::string_view call, const Status& status) {
   return status.ok();
 }
 
-bool TrackedTree::open() {
+Status TrackedTree::open() {
   const Moment asked = process_.oracle.now();
   auto store = client::open_tree_store(process_.client, std::string(kName));
-  if (!answered("the opening of a tree", store.status())) return false;
+  if (!answered("the opening of a tree", store.status())) return store.status();
   store_ = std::move(store).value();
   tree_ = bdtree::Tree::open(*store_, kSmall);
   const auto table = process_.client.open_table(kName);
-  if (!table.ok()) return false;
+  if (!table.ok()) return table.status();
   const std::string schema = table->schema().to_string();
   process_.oracle.tables().created(kName, table->id(), schema, schema, asked);
-  return true;
+  return ok_status();
 }
 
 std::string TrackedTree::own_key(uint64_t n) const {
@@ -116,7 +116,7 @@ bool TrackedTree::audit() {
 
 void TreeFiber::run() {
   TrackedTree tree(process_);
-  while (!tree.open()) {
+  while (!tree.open().ok()) {
     if (stop_() || !process_.oracle.trees().judged()) return;
     process_.client.sleep_for(kAgainNs);
   }

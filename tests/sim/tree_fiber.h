@@ -26,7 +26,7 @@ class TrackedTree {
   explicit TrackedTree(Process& process) : process_(process) {}
 
   /// Opens the tree; the first one makes it. False: not now.
-  bool open();
+  Status open();
   /// A key that only this process changes; keys of all processes lie in the same leaves.
   std::string own_key(uint64_t n) const;
   /// Inserts the key if it is not there, else erases it.

@@ -204,7 +204,7 @@ Status Client::drop_table(std::string_view name) {
     if (impl_->engine().catalog().indexes()->by_name.contains(name)) {
       return {StatusCode::kWrongTableKind, std::string(name) + " is an index: use drop_index()"};
     }
-    const auto dropped = impl_->engine().ask_manager<wire::TableDropped>(wire::DropTable{std::string(name)});
+    const auto dropped = impl_->engine().ask_manager<wire::TableDropped>(wire::DropTable{std::string(name), {}});
     return dropped.ok() ? impl_->engine().refresh_catalog() : dropped.status();
   });
 }

@@ -54,6 +54,7 @@ Result<Index> Client::create_index(std::string_view name, const Table& table, co
   return in_fiber(engine, [&]() -> Result<Index> {
     LOAM_RETURN_IF_ERROR(engine.ask_manager<wire::TableCreated>(create).status());
     LOAM_ASSIGN_OR_RETURN(const Index index, find_index(engine, name));
+    if (index.damaged()) return damaged_index(index.name());
     if (index.ready()) return index;
     Status built = IndexBuild(*impl_, index, options).run();
     if (built.code() == StatusCode::kMalformed) {
@@ -63,12 +64,11 @@ Result<Index> Client::create_index(std::string_view name, const Table& table, co
       if (dropped) built = Status(StatusCode::kNoSuchTable, "dropped");
     }
     if (built.code() == StatusCode::kAlreadyExists || built.code() == StatusCode::kInvalidArgument) {
-      // Nothing but other data could mend it, and meanwhile it would refuse writes. (If it is still this one.)
+      // Nothing but other data could mend it, and meanwhile it would refuse writes. Unless there was other data:
+      // somebody else may have gone on with it, and be done.
+      const auto dropped = engine.ask_manager<wire::TableDropped>(wire::DropTable{std::string(name), index.id()});
       const auto now = find_index(engine, name);
-      if (now.ok() && now->id() == index.id()) {
-        static_cast<void>(engine.ask_manager<wire::TableDropped>(wire::DropTable{std::string(name)}));
-        static_cast<void>(engine.refresh_catalog());
-      }
+      if (dropped.code() == StatusCode::kConflict && now.ok() && now->id() == index.id() && now->ready()) return now;
     }
     if (built.code() == StatusCode::kNoSuchTable) {
       return Status(StatusCode::kNoSuchTable, "index " + std::string(name) +
@@ -90,7 +90,7 @@ Status Client::drop_index(std::string_view name) {
   Engine& engine = impl_->engine();
   return in_fiber(engine, [&]() -> Status {
     LOAM_RETURN_IF_ERROR(find_index(engine, name).status());
-    LOAM_RETURN_IF_ERROR(engine.ask_manager<wire::TableDropped>(wire::DropTable{std::string(name)}).status());
+    LOAM_RETURN_IF_ERROR(engine.ask_manager<wire::TableDropped>(wire::DropTable{std::string(name), {}}).status());
     return engine.refresh_catalog();
   });
 }
@@ -110,6 +110,7 @@ Status Transaction::Impl::check_read(const Index& index) const {
   LOAM_RETURN_IF_ERROR(check_read(index.table()));
   const auto found = indexes_->by_name.find(index.name());
   if (found == indexes_->by_name.end() || found->second.id() != index.id()) return no_index(index.name());
+  if (found->second.damaged()) return damaged_index(index.name());
   if (found->second.ready() && found->second.ready_since() <= catalog_version_) return ok_status();
   return {StatusCode::kUnavailable,
           "index " + index.name() + " was being built when the transaction began; begin another one later"};

@@ -38,7 +38,8 @@ Result<std::shared_ptr<const IndexCatalog>> find_indexes(const wire::Catalog& ca
     const auto of =
         std::ranges::find_if(tables, [&](const auto& entry) { return entry.second.id() == definition.table; });
     if (of == tables.end()) return Status(StatusCode::kMalformed, "index " + info.name + " is of no table");
-    Index::Description description{info.id, info.name, of->second, {}, definition.unique, definition.ready_since};
+    Index::Description description{
+        info.id, info.name, of->second, {}, definition.unique, definition.ready_since, definition.damaged};
     for (const wire::IndexPart& part : definition.parts) {
       if (part.field >= of->second.schema().size()) {
         return Status(StatusCode::kMalformed, "index " + info.name + " is of no field");

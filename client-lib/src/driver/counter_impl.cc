@@ -40,7 +40,7 @@ Result<Version> Counter::Impl::write(wire::WriteKind kind, Version expected, uin
   return PlainWriteOnce::write(engine_, {}, table_, key_, kind, expected, record.bytes());
 }
 
-Status Counter::Impl::open() {
+Status Counter::Impl::open(IfAbsent absent) {
   const uint64_t hash = hash_of(name_);
   for (uint64_t probe = 0; probe < kMaxCounterProbes;) {
     key_ = Key(hash + probe);
@@ -50,7 +50,7 @@ Status Counter::Impl::open() {
       ++probe;
       continue;
     }
-    if (record.code() != StatusCode::kNotFound) return record.status();
+    if (record.code() != StatusCode::kNotFound || absent == IfAbsent::kRefuse) return record.status();
     const auto made = write(wire::WriteKind::kInsert, Version(), 1);
     if (made.ok()) return ok_status();
     // Somebody else made one here, perhaps this very counter: look again.

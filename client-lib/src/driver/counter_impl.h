@@ -23,8 +23,9 @@ class Counter::Impl {
  public:
   Impl(Engine& engine, std::string name, uint64_t block_size);
 
-  /// Finds the counter's record, or makes it. In a fiber.
-  Status open();
+  enum class IfAbsent : uint8_t { kMake, kRefuse };
+  /// Finds the counter's record, or makes it. kNotFound: there is none, and it is not to be made. In a fiber.
+  Status open(IfAbsent absent = IfAbsent::kMake);
   /// In a fiber.
   Result<uint64_t> next();
   Engine& engine() { return engine_; }

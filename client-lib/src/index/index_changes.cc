@@ -93,7 +93,10 @@ Result<std::vector<IndexChange>> index_changes(const IndexUser& user, const Writ
   for (const auto& [table, indexes] : user.indexes.of_table) {
     if (!writes.writes_to(table)) continue;
     for (const Index& index : indexes) {
+      // Nobody will read it any more: only what it kept apart would be missed.
+      if (index.damaged() && !index.unique()) continue;
       LOAM_ASSIGN_OR_RETURN(const auto keys, user.trees.keys(index));
+      if (index.damaged() && !writes_of(writes, keys->fields()).empty()) return damaged_index(index.name());
       all.push_back({index.id(), keys, start_reading(user, *keys, writes)});
     }
   }

@@ -44,6 +44,8 @@ Result<std::shared_ptr<TreeStore>> TreeStore::open(Engine& engine, const std::st
 }
 
 Status TreeStore::prepare() {
+  LOAM_RETURN_IF_ERROR(numbers_.open());  // first: a tree that is there has its numbers
+  numbers_open_ = true;
   Status made = bdtree::Tree::create(*this);
   return made.code() == StatusCode::kAlreadyExists ? ok_status() : made;
 }
@@ -98,14 +100,17 @@ Status TreeStore::remove(TreeNodeId id, Version expected) {
 }
 
 Result<TreeNodeId> TreeStore::new_id() {
-  if (!numbers_open_) LOAM_RETURN_IF_ERROR(numbers_.open());  // twice at once does no harm
-  numbers_open_ = true;
-  const auto number = numbers_.next();
+  const auto draw = [&]() -> Result<uint64_t> {
+    // A counter that was lost begins again nowhere: it would give numbers that the tree has had. [R31]
+    if (!numbers_open_) LOAM_RETURN_IF_ERROR(numbers_.open(Counter::Impl::IfAbsent::kRefuse));  // twice is once
+    numbers_open_ = true;
+    return numbers_.next();
+  };
+  const auto number = draw();
+  if (number.ok()) return TreeNodeId(bdtree::kRoot.value + *number);
+  if (number.code() != StatusCode::kNotFound) return number.status();
   // To a commit, kNotFound would say that a record is not there.
-  if (number.code() == StatusCode::kNotFound)
-    return Status(StatusCode::kMalformed, std::string(number.status().message()));
-  if (!number.ok()) return number.status();
-  return TreeNodeId(bdtree::kRoot.value + *number);
+  return Status(StatusCode::kMalformed, "the counter of its nodes was lost");
 }
 
 uint64_t TreeStore::owner() {

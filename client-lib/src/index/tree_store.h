@@ -32,7 +32,7 @@ class TreeStore final : public bdtree::Store, public std::enable_shared_from_thi
   /// `nodes` has the schema of wire::index_node_schema().
   TreeStore(Engine& engine, const Table& nodes, Terms terms);
 
-  /// Makes an empty tree in it, if there is none.
+  /// Makes an empty tree in it, and the counter that its nodes' numbers come from, if there is none.
   Status prepare();
 
   std::vector<Result<bdtree::StoredNode>> get(std::span<const bdtree::TreeNodeId> ids) override;

@@ -59,9 +59,12 @@ wire::IndexState state_of(const wire::Catalog& catalog, TableId index) {
 
 Status of_index(const std::string& what, const Status& status) {
   const bool damaged = status == StatusCode::kMalformed;
-  return {status.code(),
-          "index " + what + ": " + std::string(status.message()) +
-              (damaged ? "; a storage node has lost a part of it: drop the index and create it again" : "")};
+  return {status.code(), "index " + what + ": " + std::string(status.message()) +
+                             (damaged ? "; records were lost: drop the index and create it again" : "")};
+}
+
+Status damaged_index(const std::string& name) {
+  return of_index(name, {StatusCode::kMalformed, "it is damaged, and may lack what it should have"});
 }
 
 Result<std::shared_ptr<IndexTree>> Trees::open(const std::shared_ptr<Session>& session, TableId index, bool undo) {

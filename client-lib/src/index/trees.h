@@ -30,6 +30,8 @@ struct IndexTree {
 
 /// An error of a tree, with the name of the index (and more of what was wanted), and what to do.
 Status of_index(const std::string& what, const Status& status);
+/// That of an index which the catalog says is damaged: kMalformed.
+Status damaged_index(const std::string& name);
 
 /// Opens each index's tree once a session, so that all transactions share its cache and their changes travel together.
 /// A session's end ends its trees: what one of its transactions writes late is refused at the nodes, as the undo by

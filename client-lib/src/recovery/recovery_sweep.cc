@@ -42,7 +42,7 @@ Status sweep_indexes(RecoveryEngine& engine, const std::shared_ptr<const wire::C
                      const wire::FenceSet& ended, uint64_t& removed) {
   Status failed;
   for (const wire::TableInfo& table : catalog->tables) {
-    if (!table.index) continue;
+    if (!table.index || table.index.state() == wire::IndexState::kDamaged) continue;  // that goes as a whole
     const Result<uint64_t> swept = sweep(engine, catalog, table, ended);
     if (swept.ok()) removed += *swept;
     const bool none = swept.code() == StatusCode::kNoSuchTable || swept.code() == StatusCode::kMalformed;

@@ -40,6 +40,7 @@ void fill_indexes(const wire::Catalog& from, const wire::TableInfo& table, admin
     out.set_name(info.name);
     out.set_unique(info.index.unique);
     out.set_ready(info.index.state() == wire::IndexState::kReady);
+    out.set_damaged(info.index.state() == wire::IndexState::kDamaged);
     for (const wire::IndexPart& part : info.index.parts) {
       admin::IndexField& field = *out.add_fields();
       field.set_name(table.schema.field(part.field).name);

@@ -92,7 +92,7 @@ Status CatalogStore::check_index(const wire::CreateTable& request) const {
                   "table " + table.name + " is non-transactional, and has no transactions to maintain an index");
   }
   if (request.kind != TableKind::kNonTransactional || !(request.schema == wire::index_node_schema()) ||
-      index.ready_since != 0) {
+      index.ready_since != 0 || index.damaged) {
     return refuse(StatusCode::kInvalidArgument, "an index is created as an empty non-transactional table of nodes");
   }
   if (index.parts.empty() || index.parts.size() > wire::kMaxIndexParts) {
@@ -187,6 +187,17 @@ std::vector<std::string> CatalogStore::unfinished_indexes() const {
     if (index && !found.pending && index.state() == wire::IndexState::kBuilding) names.push_back(name);
   }
   return names;
+}
+
+size_t CatalogStore::damage_indexes() {
+  size_t damaged = 0;
+  for (auto& [name, found] : tables_) {
+    if (!found.table.index || found.pending || found.table.index.state() != wire::IndexState::kReady) continue;
+    found.table.index.damaged = true;
+    ++damaged;
+  }
+  if (damaged != 0) changed();
+  return damaged;
 }
 
 Status CatalogStore::finish_index(TableId index) {

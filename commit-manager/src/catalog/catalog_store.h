@@ -59,6 +59,8 @@ class CatalogStore {
   std::vector<std::string> indexes_of(TableId table) const;
   /// Of those in use that are being built.
   std::vector<std::string> unfinished_indexes() const;
+  /// Those in use that are kReady are kDamaged from now on. Returns how many.
+  size_t damage_indexes();
   /// An index is kReady from now on. kNoSuchTable.
   Status finish_index(TableId index);
 

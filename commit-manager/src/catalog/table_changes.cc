@@ -51,6 +51,10 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   }
   const CatalogStore::Found* found = catalog_.find(request.name);
   if (found == nullptr || found->pending) return refuse(StatusCode::kNoSuchTable, " does not exist");
+  const bool building = found->table.index && found->table.index.state() == wire::IndexState::kBuilding;
+  if (request.building != TableId() && !(building && found->table.id == request.building)) {
+    return refuse(StatusCode::kConflict, " is another one by now, or its building has ended; it stays");
+  }
   if (const Status status = has_room(request.name); !status.ok()) {
     return refuse(status.code(), ": too many changes are waiting for storage nodes; try again later");
   }
@@ -72,7 +76,8 @@ void TableChanges::drop_indexes(TableId table) {
   }
 }
 
-void TableChanges::drop_unfinished_indexes() {
+void TableChanges::damage_indexes() {
+  if (catalog_.damage_indexes() != 0) Env::probe("manager.index.damaged");
   for (const std::string& name : catalog_.unfinished_indexes()) {
     Env::probe("manager.index.dropped_with_loss");
     drop_index(name);

@@ -44,9 +44,10 @@ class TableChanges {
 
   void create(const wire::CreateTable& request, CreateDone done);
   void drop(const wire::DropTable& request, DropDone done);
-  /// A storage node's records are gone for good: what has been entered into indexes that are still being built may have
-  /// been among them, so their builders have to begin anew. (Of a finished index it shows: the tree is not whole.)
-  void drop_unfinished_indexes();
+  /// Records are gone for good, or what a transaction wrote stays half undone: what is built of the indexes may lack
+  /// some of it from now on. Those that are still being built go, so that their builders begin anew; finished ones are
+  /// damaged for every transaction that begins from now on. Before any id that this leaves half undone is completed.
+  void damage_indexes();
   /// The shard map was dealt out; `informed` knows it already.
   void shards_dealt(NodeId informed);
 

@@ -310,6 +310,11 @@ void Core::Impl::drop_table(const wire::DropTable& request, TableChanges::DropDo
   settle();
 }
 
+void Core::Impl::damage_indexes() {
+  changes_.damage_indexes();
+  settle();
+}
+
 // ---- the public face -----------------------------------------------------------------------------------------------
 
 void Core::set_admin_address(std::string address) { impl_->set_admin_address(std::move(address)); }
@@ -326,6 +331,7 @@ void Core::drop_table(const wire::DropTable& request, std::function<void(Result<
   impl_->drop_table(request, std::move(done));
 }
 void Core::accept_loss(NodeId node, std::function<void(Status)> done) { impl_->accept_loss(node, std::move(done)); }
+void Core::damage_indexes() { impl_->damage_indexes(); }
 SessionId Core::open_recoverer(uint64_t now_ns) { return impl_->open_recoverer(now_ns); }
 bool Core::recovery_scan_due() const { return impl_->recovery_scan_due(); }
 std::vector<RecoveryTask> Core::recovery_tasks(size_t max) const { return impl_->recovery_tasks(max); }

@@ -78,6 +78,7 @@ TEST(IndexRequests, RefusesWhatIsNoIndex) {
   EXPECT_EQ(with([](CreateTable& c) { c.index.parts[0].field = 2; }), StatusCode::kInvalidArgument);
   EXPECT_EQ(with([](CreateTable& c) { c.index.parts[0].field = 0; }), StatusCode::kInvalidArgument) << "comes twice";
   EXPECT_EQ(with([](CreateTable& c) { c.index.ready_since = 1; }), StatusCode::kInvalidArgument);
+  EXPECT_EQ(with([](CreateTable& c) { c.index.damaged = true; }), StatusCode::kInvalidArgument);
   EXPECT_EQ(with([](CreateTable& c) { c.kind = TableKind::kTransactional; }), StatusCode::kInvalidArgument);
   EXPECT_EQ(with([](CreateTable& c) { c.schema = accounts().schema; }), StatusCode::kInvalidArgument);
   ASSERT_TRUE(h.call<TableCreated>(client, index_of(table)).ok());
@@ -99,7 +100,7 @@ TEST(IndexRequests, GoesWithItsTable) {
   const TableId table = created(accounts());
   const TableId index = created(index_of(table));
   h.outbox.sent[node].clear();
-  h.post(client, DropTable{"accounts"});
+  h.post(client, DropTable{"accounts", {}});
   EXPECT_EQ(find(h.core.catalog(), "accounts"), nullptr);
   EXPECT_EQ(find(h.core.catalog(), "by_balance"), nullptr);
   std::vector<TableId> removed;
@@ -124,7 +125,7 @@ TEST(IndexRequests, ACreateWhoseTableIsDroppedMeanwhileFails) {
   const TableId table = h.newest<TableCreated>(client)->table.id;
   h.post(client, index_of(table));
   install = h.newest<wire::InstallTable>(node);
-  h.post(other, DropTable{"accounts"});
+  h.post(other, DropTable{"accounts", {}});
   h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
   const auto failed = h.take<TableCreated>(client);
   EXPECT_EQ(failed.error.code(), StatusCode::kNoSuchTable) << failed.error.to_string();
@@ -149,6 +150,55 @@ TEST(IndexRequests, AnUnfinishedOneGoesWithANodesRecords) {
   EXPECT_NE(find(h.core.catalog(), "finished"), nullptr);
   EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{building}).error.code(), StatusCode::kNoSuchTable);
   h.core.check_invariants();
+}
+
+TEST(IndexRequests, ALossDamagesThoseThatAreReadyForGood) {
+  RecordingDurable durable;
+  {
+    CoreHarness h(CoreHarness::open_at_once(), &durable);
+    h.core.peer_lost(h.node("tcp://a:1"));
+    h.run_for(2 * CoreHarness::kLeaseNs);
+    const PeerId client = h.client();
+    const TableId table = h.call<TableCreated>(client, accounts())->table.id;
+    const TableId before = h.call<TableCreated>(client, index_of(table, "before"))->table.id;
+    const wire::CatalogVersion ready = h.call<IndexFinished>(client, FinishIndex{before})->catalog_version;
+    EXPECT_EQ(h.call<wire::Begun>(client, wire::Begin{1, false})->catalog_version, ready);
+    const PeerId node = h.node("tcp://a:1");
+    h.core.accept_loss(NodeId(1), [](const Status&) {});
+    EXPECT_EQ(find(h.core.catalog(), "before")->index.state(), wire::IndexState::kDamaged)
+        << "before the node has heard of it";
+    EXPECT_GT(h.call<wire::Begun>(client, wire::Begin{1, false})->catalog_version, ready) << "whoever begins now knows";
+    const auto told = h.take<wire::AcceptLoss>(node);
+    ASSERT_TRUE(told.ok());
+    EXPECT_FALSE(durable.state.empty());
+    h.post(client, index_of(table, "since"));
+    h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, h.newest<wire::InstallTable>(node).sequence));
+    const TableId since = h.newest<TableCreated>(client)->table.id;
+    ASSERT_TRUE(h.call<IndexFinished>(client, FinishIndex{since}).ok());
+    EXPECT_EQ(find(h.core.catalog(), "since")->index.state(), wire::IndexState::kReady);
+    h.core.check_invariants();
+  }
+  CoreHarness h(CoreHarness::open_at_once(), &durable, durable.state);
+  EXPECT_EQ(find(h.core.catalog(), "before")->index.state(), wire::IndexState::kDamaged);
+  EXPECT_EQ(find(h.core.catalog(), "since")->index.state(), wire::IndexState::kReady);
+  h.core.damage_indexes();  // as for an undo record that is given up
+  EXPECT_EQ(find(h.core.catalog(), "since")->index.state(), wire::IndexState::kDamaged);
+}
+
+TEST(IndexRequests, IsDroppedAsUnfinishedOnlyWhileItIs) {
+  CoreHarness h;
+  const PeerId client = h.client();
+  const TableId table = h.call<TableCreated>(client, accounts())->table.id;
+  const TableId index = h.call<TableCreated>(client, index_of(table))->table.id;
+  const auto drop = [&](TableId id) { return h.call<TableDropped>(client, DropTable{"by_balance", id}).error.code(); };
+  EXPECT_EQ(drop(table), StatusCode::kConflict) << "another one has its name";
+  ASSERT_TRUE(h.call<IndexFinished>(client, FinishIndex{index}).ok());
+  EXPECT_EQ(drop(index), StatusCode::kConflict) << "somebody has finished it";
+  EXPECT_NE(find(h.core.catalog(), "by_balance"), nullptr);
+  EXPECT_EQ(drop({}), StatusCode::kOk);
+  const TableId again = h.call<TableCreated>(client, index_of(table))->table.id;
+  EXPECT_EQ(drop(index), StatusCode::kConflict);
+  EXPECT_EQ(drop(again), StatusCode::kOk);
 }
 
 TEST(IndexRequests, IsKeptOverARestart) {

@@ -178,7 +178,7 @@ void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
          who + (peer == nullptr ? " is not connected at the moment" : " is being told already") + "; try again"});
   }
   catalog_.accept_loss(id);
-  changes_.drop_unfinished_indexes();
+  changes_.damage_indexes();
   const uint64_t sequence = next_sequence();
   losses_[id] = {sequence, std::move(done)};
   send(*peer, sequence, wire::AcceptLoss{});

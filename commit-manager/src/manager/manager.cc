@@ -109,7 +109,7 @@ Status CommitManager::Parts::start() {
     AdminBackend backend;
     backend.post = [this](std::function<void(Core&)> task) { return server->post(std::move(task)); };
     backend.statistics = [this](const Core& core) { return statistics(core); };
-    backend.accept_unreadable = [this](TransactionId id) { return recovery->accept_unreadable(id); };
+    backend.accept_unreadable = [this](TransactionId id) { return recovery->accept_unreadable(server->core(), id); };
     backend.address = [this] { return address; };
     backend.timeout_ns = options.admin_timeout_ns;
     LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, std::move(backend)));

@@ -274,7 +274,7 @@ void RecoveryDriver::refresh_catalog(const Core& core, uint64_t now_ns) {
   worker_->set_catalog(std::move(catalog));
 }
 
-Status RecoveryDriver::accept_unreadable(TransactionId id) {
+Status RecoveryDriver::accept_unreadable(Core& core, TransactionId id) {
   std::vector<TransactionId> known;
   if (worker_ != nullptr) known = worker_->statistics().unreadable_ids;
   if (std::find(known.begin(), known.end(), id) == known.end()) {
@@ -284,6 +284,7 @@ Status RecoveryDriver::accept_unreadable(TransactionId id) {
   }
   log_warning("recovery: an operator has given up the undo record of transaction " + std::to_string(id.value) +
               ", which cannot be read: the transaction counts as aborted, and what it has written stays");
+  core.damage_indexes();
   worker_->accept_unreadable(id);
   scan_ns_ = 0;  // a scan that this record held up is repeated at once
   check_wanted_ = true;

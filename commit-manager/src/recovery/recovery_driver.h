@@ -82,9 +82,10 @@ class RecoveryDriver {
 
   /// After every round of the server; `changed`: something was executed in it.
   void step(Core& core, bool changed);
-  /// An operator gives up a transaction whose undo record nobody can read: it ends as if the record had been lost.
-  /// kInvalidArgument: there is no such transaction.
-  Status accept_unreadable(TransactionId id);
+  /// An operator gives up a transaction whose undo record nobody can read: it ends as if the record had been lost, and
+  /// indexes are damaged, because nobody knows how much of it they have. kInvalidArgument: there is no such
+  /// transaction.
+  Status accept_unreadable(Core& core, TransactionId id);
   /// When step() has something to do, whatever else happens.
   uint64_t next_deadline_ns() const;
 

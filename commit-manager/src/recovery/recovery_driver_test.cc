@@ -424,10 +424,11 @@ TEST_F(RestartTest, ScansBeforeAnythingBegins) {
   record().options.on_scan_done({StatusCode::kMalformed, "one cannot be read"});
   run_to_rest();
   const TransactionId id(7);
-  EXPECT_EQ(driver.accept_unreadable(id).code(), StatusCode::kInvalidArgument) << "recovery does not know of it";
+  EXPECT_EQ(driver.accept_unreadable(harness->core, id).code(), StatusCode::kInvalidArgument)
+      << "recovery does not know of it";
   record().statistics.unreadable_ids = {id};
   EXPECT_EQ(driver.statistics().unreadable_ids, std::vector{id});
-  EXPECT_TRUE(driver.accept_unreadable(id).ok());
+  EXPECT_TRUE(driver.accept_unreadable(harness->core, id).ok());
   EXPECT_EQ(record().accepted, std::vector{id});
   run_to_rest();
   EXPECT_EQ(record().scans, 3) << "it need not wait for its turn";

@@ -28,7 +28,7 @@ struct Options {
 // One index, a row of `index list`.
 std::vector<Value> describe(const client::Index& index) {
   return {Value::text(index.name()), Value::text(index.table().name()), Value::text(format_index_fields(index)),
-          Value::text(index.unique() ? "yes" : "no"), Value::text(index.ready() ? "ready" : "building")};
+          Value::text(index.unique() ? "yes" : "no"), Value::text(std::string(format_index_state(index)))};
 }
 
 const std::vector<OutputColumn> kIndexColumns = {{"name", FieldType::kText},
@@ -53,6 +53,7 @@ int creation_failed(const Context& context, const Options& options, client::Clie
     return fail(context, kExitFailed,
                 fmt::format("{}\n  No index is left. Mend the records, or leave --unique out.", status.message()));
   }
+  if (there.ok() && there->damaged()) return fail(context, check_ready(*there));
   const bool stays = there.ok() ? !there->ready() : there.code() != StatusCode::kNoSuchTable;
   if (!stays) return fail(context, status);
   return fail(context, exit_code_of(status),

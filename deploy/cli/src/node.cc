@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -56,7 +57,8 @@ std::string consequences(const Json& node) {
       "  - the records of its {} shards are gone for good, and those keys can be used again;\n"
       "  - transactions that were open on it are rolled back where their undo records are left;\n"
       "  - those of dead clients whose undo records lay on it count as aborted, but what they had written at other\n"
-      "    nodes stays, as if it had been committed.\n",
+      "    nodes stays, as if it had been committed;\n"
+      "  - all indexes are damaged: they have to be dropped and created again.\n",
       node["id"].get<uint64_t>(), node["address"].get<std::string>(), node["shards"].get<uint64_t>());
 }
 
@@ -101,6 +103,10 @@ int accept(const Context& context, const Options& options) {
   } else {
     std::cout << fmt::format("storage node {} serves its {} shards again, empty\n", options.node,
                              (*node)["shards"].get<uint64_t>());
+    const auto damaged = damaged_indexes(admin);
+    if (damaged.ok() && !damaged->empty()) {
+      std::cout << fmt::format("damaged indexes, to be dropped and created again: {}\n", fmt::join(*damaged, ", "));
+    }
   }
   return kExitOk;
 }

@@ -23,7 +23,9 @@ struct Options {
 std::string consequences(uint64_t transaction) {
   return fmt::format(
       "The undo record of transaction {} cannot be read: nobody knows what the transaction has written.\n"
-      "Given up, it counts as aborted, but what it has written stays, as if it had been committed.\n",
+      "Given up, it counts as aborted, but what it has written stays, as if it had been committed, and all indexes "
+      "are\n"
+      "damaged: they have to be dropped and created again.\n",
       transaction);
 }
 

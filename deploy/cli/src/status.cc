@@ -25,6 +25,7 @@ Result<Json> overview(const std::string& admin) {
   LOAM_ASSIGN_OR_RETURN(Json result, cluster_statistics(admin));
   LOAM_ASSIGN_OR_RETURN(const Json health, manager_health(admin, kAnswerWithinNs));
   LOAM_ASSIGN_OR_RETURN(result["sessions"], list_sessions(admin));
+  LOAM_ASSIGN_OR_RETURN(result["damaged_indexes"], damaged_indexes(admin));
   result["address"] = health["address"];
   result["ready"] = health["ready"];
   // The tables are `stats`' subject.
@@ -112,6 +113,13 @@ void print_advice(const Json& status, const Json& nodes) {
         "\nThe undo record of transaction {} cannot be read: the transaction stays open, and after a restart of the "
         "commit manager nothing begins. `loam recovery accept-unreadable {}` gives it up.\n",
         id.get<uint64_t>(), id.get<uint64_t>());
+  }
+  for (const Json& name : status["damaged_indexes"]) {
+    std::cout << fmt::format(
+        "\nIndex {0} is damaged, since records were given up for lost: nobody can read by it. `loam index drop {0}` "
+        "and "
+        "`loam index create` make it anew.\n",
+        name.get<std::string>());
   }
   for (const Json& node : nodes) {
     if (text(node, "state") == "lost") {

@@ -94,7 +94,8 @@ int describe_one(const Context& context, const Options& options) {
   if (!indexes->empty()) std::cout << "\n";
   for (const client::Index& index : *indexes) {
     std::cout << fmt::format("{}index {}: {}{}\n", index.unique() ? "unique " : "", index.name(),
-                             format_index_fields(index), index.ready() ? "" : " (being built)");
+                             format_index_fields(index),
+                             index.ready() ? "" : fmt::format(" ({})", format_index_state(index)));
   }
   return kExitOk;
 }

@@ -152,7 +152,7 @@ class UnfinishedTest(IndexCase):
         self.while_waiting(interrupt, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.assertIn(f"what is built of index {self.index} stays: the same command goes on with it", errors[-1])
         self.assertEqual(self.objects("index", "list", "--table", self.table)[0]["state"], "building")
-        self.assertIn(f"index {self.index}: n:desc (being built)", self.good("table", "describe", self.table))
+        self.assertIn(f"index {self.index}: n:desc (building)", self.good("table", "describe", self.table))
         for arguments in (["get", self.table, "--index", self.index, 2], ["scan", self.table, "--index", self.index]):
             result = self.bad(1, *arguments, says=f"index {self.index} is still being built")
         command = re.search(r"\n  loam (index create .*)", result.stderr).group(1).split()

@@ -141,6 +141,8 @@ class LossTest(LocalClusterTest):
         self.good(self.loam("table", "create", "t", "--field", "n:int64"))
         rows = "key,n\n" + "".join(f"{i},{i}\n" for i in range(500))
         self.good(self.loam("import", "t", "-", "--key", "key", stdin=rows))
+        self.good(self.loam("index", "create", "by_n", "--table", "t", "--fields", "n"))
+        self.assertEqual(self.index_state(), "ready")
         self.assertIn("killed", self.good(self.cluster("stop", "node-2", "--kill")))
         self.assertEqual(self.states()["node-2"], "dead")
         self.bad(2, self.cluster("up", "--nodes", "3"), says="a part of the cluster still runs")
@@ -151,6 +153,9 @@ class LossTest(LocalClusterTest):
         result = self.loam("status")
         self.assertEqual(result.returncode, 6)
         self.assertIn("`loam node accept-loss 2`", result.stdout)
+
+    def index_state(self):
+        return self.objects(self.loam("index", "list", "--json"))[0]["state"]
 
     def count(self):
         return self.objects(self.loam("scan", "t", "--aggregate", "count(*) as n", "--json"))[0]["n"]
@@ -167,11 +172,23 @@ class LossTest(LocalClusterTest):
         self.assertEqual(accepted, [{"accepted": 2, "shards": 512}])
         self.assertEqual(self.node_states(), ["live", "live"])
         self.assertEqual(self.states()["node-2"], "ready")
+        self.assertEqual(self.index_state(), "damaged")
+        self.assertEqual(self.objects(self.loam("status", "--json"))[0]["damaged_indexes"], ["by_n"])
+        self.assertIn("Index by_n is damaged", self.loam("status").stdout)
+        self.assertIn("n (damaged)", self.good(self.loam("table", "describe", "t")))
+        again = "loam index drop by_n && loam index create by_n --table t --fields n"
+        self.bad(1, self.loam("scan", "t", "--index", "by_n"), says=again)
+        self.bad(1, self.loam("index", "create", "by_n", "--table", "t", "--fields", "n"), says=again)
         left = self.count()
         self.assertTrue(100 < left < 400, f"{left} of 500 records are left: those of node 1")
         rows = "key,n\n" + "".join(f"{i},{i}\n" for i in range(500, 1000))
         self.good(self.loam("import", "t", "-", "--key", "key", stdin=rows))
         self.assertEqual(self.count(), left + 500)
+        self.good(self.loam("index", "drop", "by_n", "--yes"))
+        self.good(self.loam("index", "create", "by_n", "--table", "t", "--fields", "n"))
+        found = self.objects(self.loam("scan", "t", "--index", "by_n", "--from", "500", "--json"))
+        self.assertEqual(len(found), 500)
+        self.assertEqual(self.objects(self.loam("status", "--json"))[0]["damaged_indexes"], [])
 
     def answer_on_a_terminal(self, answer):
         leader, follower = pty.openpty()
@@ -193,6 +210,7 @@ class LossTest(LocalClusterTest):
         code, output, errors = self.answer_on_a_terminal("2")
         self.assertEqual(code, 0, errors)
         self.assertIn("storage node 2 serves its 512 shards again, empty", output)
+        self.assertIn("damaged indexes, to be dropped and created again: by_n", output)
 
 
 class ErrorsTest(LocalClusterTest):

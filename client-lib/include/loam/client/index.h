@@ -51,6 +51,7 @@ class Index {
     std::vector<Part> parts;
     bool unique = false;
     uint64_t ready_since = 0;  // version of the catalog; 0: it is being built
+    bool damaged = false;
   };
 
   explicit Index(std::shared_ptr<const Description> description) : description_(std::move(description)) {}
@@ -61,8 +62,12 @@ class Index {
   const Table& table() const { return description_->table; }
   const std::vector<Part>& parts() const { return description_->parts; }
   bool unique() const { return description_->unique; }
-  /// It was built when the handle was made. Only transactions that begin after it was built can read it.
-  bool ready() const { return description_->ready_since != 0; }
+  /// It was built when the handle was made, and not damaged. Only transactions that begin after it was built can read
+  /// it.
+  bool ready() const { return description_->ready_since != 0 && !damaged(); }
+  /// When the handle was made, a node's records had been given up for lost since it was built, or an undo record.
+  /// Whoever begins from then on can read by it no more, and nobody maintains it: drop it and create it again.
+  bool damaged() const { return description_->damaged; }
   /// Version of the catalog from which on it can be read, if it is ready.
   uint64_t ready_since() const { return description_->ready_since; }
 

@@ -296,6 +296,10 @@ class Core {
   /// anew first.
   void accept_loss(NodeId node, std::function<void(Status)> done);
 
+  /// An operator gives a transaction up whose undo nobody can carry out: the indexes may lack some of what it wrote
+  /// from now on, and count as damaged. Before recovered() of its id.
+  void damage_indexes();
+
   /// A new session for the commit manager's own recoverer: without lease and connection, good for attaching to storage
   /// nodes. The one before is fenced, like a dead client's. SessionId(0) if it could not be stored.
   SessionId open_recoverer(uint64_t now_ns);

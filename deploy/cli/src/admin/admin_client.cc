@@ -147,6 +147,20 @@ Result<Json> list_sessions(const std::string& admin_address) {
   return std::move(reply["sessions"]);
 }
 
+Result<std::vector<std::string>> damaged_indexes(const std::string& admin_address) {
+  namespace manager = commit::admin;
+  LOAM_ASSIGN_OR_RETURN(const Json reply,
+                        (call<manager::ClusterAdmin, manager::ListTablesRequest, manager::ListTablesReply>(
+                            admin_address, {}, &manager::ClusterAdmin::Stub::ListTables)));
+  std::vector<std::string> names;
+  for (const Json& table : reply["tables"]) {
+    for (const Json& index : table["indexes"]) {
+      if (index["damaged"].get<bool>()) names.push_back(index["name"]);
+    }
+  }
+  return names;
+}
+
 Status accept_loss(const std::string& admin_address, uint64_t node, uint64_t timeout_ns) {
   namespace manager = commit::admin;
   manager::AcceptLossRequest request;

@@ -20,6 +20,8 @@ Result<nlohmann::ordered_json> cluster_statistics(const std::string& admin_addre
 /// Lists, as the commit manager knows them.
 Result<nlohmann::ordered_json> list_nodes(const std::string& admin_address);
 Result<nlohmann::ordered_json> list_sessions(const std::string& admin_address);
+/// Names of the indexes that have to be made anew, since records were given up for lost.
+Result<std::vector<std::string>> damaged_indexes(const std::string& admin_address);
 
 /// Gives a storage node that has lost its records its shards back, empty (R10). kInvalidArgument: no such node, or it
 /// has lost nothing.

@@ -43,6 +43,13 @@ Result<client::Index> open_index(client::Client& client, const client::Table& ta
 
 Status check_ready(const client::Index& index) {
   if (index.ready()) return ok_status();
+  if (index.damaged()) {
+    return Status(
+        StatusCode::kMalformed,
+        fmt::format("index {0} is damaged: since it was built, records were given up for lost. Make it anew:\n"
+                    "  loam index drop {0} && {1}",
+                    index.name(), create_command(index)));
+  }
   return Status(StatusCode::kConflict,
                 fmt::format("index {} is still being built; `loam index list` shows when it is ready. If whoever "
                             "built it is gone, this goes on with it:\n  {}",

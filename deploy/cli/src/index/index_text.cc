@@ -97,6 +97,10 @@ std::string format_index_fields(const client::Index& index) {
   return text;
 }
 
+std::string_view format_index_state(const client::Index& index) {
+  return index.damaged() ? "damaged" : index.ready() ? "ready" : "building";
+}
+
 std::string create_command(const client::Index& index) {
   return fmt::format("loam index create {} --table {} --fields {}{}", index.name(), index.table().name(),
                      format_index_fields(index), index.unique() ? " --unique" : "");

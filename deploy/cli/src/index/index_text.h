@@ -19,6 +19,8 @@ namespace loam::cli {
 Result<std::vector<client::IndexField>> parse_index_fields(std::span<const std::string> texts, const Schema& schema);
 /// The reverse: "note,balance:desc".
 std::string format_index_fields(const client::Index& index);
+/// "building", "ready", "damaged".
+std::string_view format_index_state(const client::Index& index);
 /// The command line that makes this index, or goes on with it.
 std::string create_command(const client::Index& index);
 
