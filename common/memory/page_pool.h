@@ -33,20 +33,11 @@
 
 #include "common/base/bytes.h"
 #include "common/base/env.h"
+#include "common/base/reserve.h"
 #include "common/base/status.h"
 #include "common/base/thread.h"
 
 namespace loam {
-
-/// Who asks for memory, lowest claim first (R6): a class may fill the pool only up to its own limit, so that removes go
-/// through when writes are refused, undo when removes are, and the compactor always.
-enum class Reserve : uint8_t {
-  kWrite = 0,      ///< inserts, updates, growth of index arrays on their behalf
-  kRemove = 1,     ///< removes
-  kUndo = 2,       ///< what recovery inserts for ids without undo record, undo of index entries
-  kCompactor = 3,  ///< rewriting pages, so that memory comes free
-};
-inline constexpr size_t kReserveClasses = 4;
 
 /// What a block shall hold when it is handed out.
 enum class Contents : uint8_t {

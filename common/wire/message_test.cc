@@ -118,10 +118,10 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(PlainRead{{record}});
   check_codec(PlainRead{{record}, FieldNumbers(fields)});
   check_codec(PlainReadReply{{{StatusCode::kOk, Version(8), row}}});
-  check_codec(PlainWrite{{{WriteKind::kUpdate, true, record, Version(77), row},
-                          {WriteKind::kMark, false, record, Version(78), {}, {}, 2},
-                          {WriteKind::kRemove, false, record, Version(79), {}}}});
-  check_codec(PlainWrite{{{WriteKind::kUpdateFields, false, record, Version(77), row, FieldNumbers(fields)}}});
+  check_codec(PlainWrite{{{WriteKind::kUpdate, Reserve::kUndo, record, Version(77), row},
+                          {WriteKind::kMark, {}, record, Version(78), {}, {}, 2},
+                          {WriteKind::kRemove, {}, record, Version(79), {}}}});
+  check_codec(PlainWrite{{{WriteKind::kUpdateFields, {}, record, Version(77), row, FieldNumbers(fields)}}});
   check_codec(PlainWriteReply{{{StatusCode::kConflict, Version(78)}}, ""});
   Scan scan;
   scan.table = TableId(7);

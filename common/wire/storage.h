@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/base/reserve.h"
 #include "common/schema/projection.h"
 #include "common/schema/query.h"
 #include "common/snapshot/snapshot.h"
@@ -201,7 +202,7 @@ struct PlainWrite {
   static constexpr Opcode kOpcode = Opcode::kPlainWrite;
   struct Operation {
     WriteKind kind{};
-    bool undo = false;  ///< may use the room that is kept for undo (R6): only on the system's own tables
+    Reserve reserve = Reserve::kWrite;  ///< counts on indexes and the system's own tables alone; kUndo at most (R6)
     RecordId record;
     Version expected;
     Bytes row;                  ///< but of kRemove and kMark
@@ -210,7 +211,7 @@ struct PlainWrite {
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {
-      v(m.kind), v(m.undo), v(m.record), v(m.expected);
+      v(m.kind), v(m.reserve), v(m.record), v(m.expected);
       if (m.kind == WriteKind::kMark) {
         v(m.mark);
       } else {

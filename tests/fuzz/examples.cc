@@ -112,10 +112,10 @@ void client_to_node(const ExampleIds& ids, const TakeExample& take) {
        Write{ids.transaction, example_snapshot(), {{WriteKind::kUpdateFields, record, part, FieldNumbers(balance)}}});
   give(take, Revert{ids.transaction, {record}});
   give(take, PlainRead{{record, {kCounterTableId, Key(1)}}});
-  give(take, PlainWrite{{{WriteKind::kUpdate, true, record, Version(77), row},
-                         {WriteKind::kMark, false, {kTransactionTableId, Key(2)}, Version(78), {}, {}, 2}}});
+  give(take, PlainWrite{{{WriteKind::kUpdate, Reserve::kUndo, record, Version(77), row},
+                         {WriteKind::kMark, {}, {kTransactionTableId, Key(2)}, Version(78), {}, {}, 2}}});
   give(take, PlainRead{{{kCounterTableId, Key(1)}}, FieldNumbers(std::span(fields).last(1))});
-  give(take, PlainWrite{{{WriteKind::kUpdateFields, false, record, Version(77), part, FieldNumbers(balance)}}});
+  give(take, PlainWrite{{{WriteKind::kUpdateFields, {}, record, Version(77), part, FieldNumbers(balance)}}});
   give(take, example_scan(ids));
   give(take, ScanCredit{4});
   give(take, ScanCancel{});

@@ -108,7 +108,8 @@ class IndexRecoveryTest : public ::testing::Test {
     const Buffer base = bdtree::encode_base(frame, entries);
     const Status written = client_->run([&] {
       const auto there = std::move(store_->get(std::span(&id, 1))[0]);
-      return (there.ok() ? store_->replace(id, there->version, base, {}) : store_->insert(id, base, {})).status();
+      return (there.ok() ? store_->replace(id, there->version, base, {}, {}) : store_->insert(id, base, {}, {}))
+          .status();
     });
     ASSERT_TRUE(written.ok()) << written.to_string();
   }

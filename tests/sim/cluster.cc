@@ -91,7 +91,7 @@ WorkloadShape Cluster::shape() const {
   const bool steady = std::ranges::none_of(plan_.faults, [](const Fault& fault) {
     return fault.role == 0 && (fault.kind == FaultKind::kCrash || fault.kind == FaultKind::kCrashAtPoint ||
                                fault.kind == FaultKind::kPause || fault.kind == FaultKind::kStallAtPoint ||
-                               fault.kind == FaultKind::kSlow);
+                               fault.kind == FaultKind::kSlow || fault.kind == FaultKind::kRare);
   });
   if (steady) shape.max_age_ns = plan_.max_transaction_age_ns;
   return shape;

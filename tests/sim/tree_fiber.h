@@ -25,7 +25,7 @@ class TrackedTree {
 
   explicit TrackedTree(Process& process) : process_(process) {}
 
-  /// Opens the tree; the first one makes it. False: not now.
+  /// Opens the tree; the first one makes it.
   Status open();
   /// A key that only this process changes; keys of all processes lie in the same leaves.
   std::string own_key(uint64_t n) const;

@@ -10,6 +10,7 @@ namespace loam::bdtree {
 struct Tree::Impl::Request {
   std::string_view key;
   const Change* change = nullptr;
+  Reserve reserve = Reserve::kWrite;
   Op op{};
   std::optional<Status> outcome{};
   uint32_t joined_at = 0;  // Group::trips
@@ -29,11 +30,12 @@ struct Tree::Impl::Group {
 struct Tree::Impl::Batch {
   std::vector<std::pair<Request*, Status>> requests;
   bool changed = false;
-  std::string_view greatest;  // key put
+  Reserve reserve = Reserve::kWrite;  // the highest of those that change something
+  std::string_view greatest;          // key put
 };
 
-Status Tree::Impl::update(std::string_view key, const Change& change) {
-  Request own{.key = key, .change = &change};
+Status Tree::Impl::update(std::string_view key, const Change& change, Reserve reserve) {
+  Request own{.key = key, .change = &change, .reserve = reserve};
   if (!options_.combine) {
     Group alone;
     lead(alone, own);
@@ -79,6 +81,7 @@ Tree::Impl::Batch Tree::Impl::apply(Node& leaf, Group& group, Request& own) {
     }
     leaf.change(request.key, put ? std::optional<std::string_view>(edit->payload) : std::nullopt);
     batch.changed = true;
+    batch.reserve = std::max(batch.reserve, request.reserve);
     if (put) batch.greatest = std::max(batch.greatest, request.key);
   };
   serve(own);
@@ -121,6 +124,7 @@ void Tree::Impl::lead(Group& group, Request& own) {
       return;
     }
     op.trips = 0;
+    op.reserve = batch.reserve;
     const Status written = write(*leaf, batch.greatest, op);
     group.trips += op.trips;
     if (written.code() == StatusCode::kConflict) {

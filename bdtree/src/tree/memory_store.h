@@ -18,6 +18,7 @@ namespace loam::bdtree {
 class MemoryNodes {
  public:
   std::map<uint64_t, StoredNode> records;  // looked at by tests between runs
+  Reserve least = Reserve::kWrite;         // memory is full for what asks for less
 
   template <class F>
   auto locked(F&& f) {
@@ -57,30 +58,31 @@ class MemoryStore : public Store {
       return found;
     });
   }
-  Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta) override {
-    return write([&]() -> Result<Version> {
+  Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) override {
+    return write(reserve, [&]() -> Result<Version> {
       const auto [record, first] = nodes_.records.try_emplace(id.value);
       if (!first) return Status(StatusCode::kAlreadyExists, "a node of this number");
       record->second = {nodes_.next_version(), Buffer(base.begin(), base.end()), Buffer(delta.begin(), delta.end())};
       return record->second.version;
     });
   }
-  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) override {
-    return change(id, expected, [&](StoredNode& node) {
+  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) override {
+    return change(id, expected, reserve, [&](StoredNode& node) {
       node.base.assign(base.begin(), base.end());
       node.delta.assign(delta.begin(), delta.end());
     });
   }
-  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta) override {
-    return change(id, expected, [&](StoredNode& node) { node.delta.assign(delta.begin(), delta.end()); });
+  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) override {
+    return change(id, expected, reserve, [&](StoredNode& node) { node.delta.assign(delta.begin(), delta.end()); });
   }
   Status remove(TreeNodeId id, Version expected) override {
-    return write([&]() -> Result<Version> {
-             const auto record = nodes_.records.find(id.value);
-             if (record == nodes_.records.end() || record->second.version != expected) return conflict();
-             nodes_.records.erase(record);
-             return expected;
-           })
+    return write(Reserve::kCompactor,
+                 [&]() -> Result<Version> {
+                   const auto record = nodes_.records.find(id.value);
+                   if (record == nodes_.records.end() || record->second.version != expected) return conflict();
+                   nodes_.records.erase(record);
+                   return expected;
+                 })
         .status();
   }
   Result<TreeNodeId> new_id() override {
@@ -107,17 +109,18 @@ class MemoryStore : public Store {
   static Status conflict() { return {StatusCode::kConflict, "another version"}; }
 
   template <class F>
-  Result<Version> write(F&& f) {
+  Result<Version> write(Reserve reserve, F&& f) {
     return nodes_.locked([&]() -> Result<Version> {
       if (writes_ == die_at_) dead_ = true;
       if (dead_) return death();
+      if (reserve < nodes_.least) return Status(StatusCode::kNoSpace, "memory is full");
       ++writes_;
       return f();
     });
   }
   template <class F>
-  Result<Version> change(TreeNodeId id, Version expected, F&& f) {
-    return write([&]() -> Result<Version> {
+  Result<Version> change(TreeNodeId id, Version expected, Reserve reserve, F&& f) {
+    return write(reserve, [&]() -> Result<Version> {
       const auto record = nodes_.records.find(id.value);
       if (record == nodes_.records.end() || record->second.version != expected) return conflict();
       f(record->second);

@@ -194,10 +194,10 @@ Status Tree::Impl::write(Node& node, std::string_view greatest, Op& op) {
   Result<Version> written = Version();
   if (delta_alone) {
     ++statistics_.delta_writes;
-    written = store_.replace_delta(node.id(), node.version(), node.delta());
+    written = store_.replace_delta(node.id(), node.version(), node.delta(), op.reserve);
   } else {
     ++statistics_.base_writes;
-    written = store_.replace(node.id(), node.version(), node.base(), node.delta());
+    written = store_.replace(node.id(), node.version(), node.base(), node.delta(), op.reserve);
   }
   if (!written.ok()) {
     if (written.code() == StatusCode::kConflict) ++statistics_.conflicts;
@@ -214,7 +214,7 @@ Result<Node> Tree::Impl::make_node(NodeFrame frame, const std::vector<EntryView>
   Buffer base = encode_base(frame, entries);
   ++op.trips;
   ++statistics_.base_writes;
-  const auto version = store_.insert(id, base, {});
+  const auto version = store_.insert(id, base, {}, op.reserve);
   // Perhaps by ourselves, when the first answer was lost. Callers begin again; kAlreadyExists would be about their key.
   if (version.code() == StatusCode::kAlreadyExists) {
     return Status(StatusCode::kConflict, "tree node " + std::to_string(id.value) + " is there already; try again");
@@ -244,7 +244,7 @@ Status Tree::Impl::split(Node& node, std::string_view greatest, Op& op) {
   node.rebuild(lower, {all.begin(), all.begin() + static_cast<ptrdiff_t>(at)});
   ++op.trips;
   ++statistics_.base_writes;
-  const auto written = store_.replace(node.id(), node.version(), node.base(), {});
+  const auto written = store_.replace(node.id(), node.version(), node.base(), {}, op.reserve);
   if (!written.ok()) {
     // Nobody knows the new node, unless the write's outcome is unknown: then it stays for collect_orphans().
     if (written.code() == StatusCode::kConflict) {
@@ -276,7 +276,7 @@ Status Tree::Impl::split_root(Node& node, size_t at, const EntryList& list, cons
   node.rebuild(root, {{"", left_child}, {separator, right_child}});
   ++op.trips;
   ++statistics_.base_writes;
-  const auto written = store_.replace(kRoot, node.version(), node.base(), {});
+  const auto written = store_.replace(kRoot, node.version(), node.base(), {}, op.reserve);
   if (!written.ok()) {
     if (written.code() == StatusCode::kConflict) {
       ++statistics_.conflicts;
@@ -350,7 +350,7 @@ Status Tree::Impl::merge(TreeNodeId id) {
   Node frozen = *node;
   frozen.rebuild(frame, list.views);
   ++op.trips;
-  LOAM_ASSIGN_OR_RETURN(const Version version, store_.replace(id, node->version(), frozen.base(), {}));
+  LOAM_ASSIGN_OR_RETURN(const Version version, store_.replace(id, node->version(), frozen.base(), {}, op.reserve));
   frozen.set_version(version);
   cache_.drop(id);
   LOAM_RETURN_IF_ERROR(finish_merge(frozen, op));
@@ -358,7 +358,16 @@ Status Tree::Impl::merge(TreeNodeId id) {
   return ok_status();
 }
 
-Status Tree::Impl::finish_merge(const Node& node, Op& op) {
+Status Tree::Impl::finish_merge(const Node& node, Op& whole) {
+  // What a merge begun leaves undone is in everybody's way, readers' too: it takes the room for removes, and makes
+  // some.
+  Op op{.reserve = std::max(whole.reserve, Reserve::kRemove)};
+  const Status finished = finish_row(node, op);
+  whole.trips += op.trips;
+  return finished;
+}
+
+Status Tree::Impl::finish_row(const Node& node, Op& op) {
   std::vector<Node> row{node};  // each is its predecessor's frozen neighbour on the left
   while (!row.empty()) {
     LOAM_ASSIGN_OR_RETURN(std::optional<Node> before, absorb(row.back(), op));
@@ -418,7 +427,7 @@ Result<std::optional<Node>> Tree::Impl::absorb(const Node& node, Op& op) {
     }
     ++op.trips;
     ++statistics_.base_writes;
-    const auto written = store_.replace(left.id(), left.version(), whole.base(), {});
+    const auto written = store_.replace(left.id(), left.version(), whole.base(), {}, op.reserve);
     if (written.ok()) {
       Env::probe(fits ? "tree.absorbed" : "tree.frozen_copied");
       cache_.drop(left.id());

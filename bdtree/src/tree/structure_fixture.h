@@ -38,19 +38,19 @@ class HookedStore final : public MemoryStore {
     if (!drops_deferred) MemoryStore::defer(std::move(work));
   }
 
-  Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta) override {
+  Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) override {
     if (at_insert) return std::exchange(at_insert, nullptr)(id);
-    auto answer = lossy([&] { return MemoryStore::insert(id, base, delta); });
+    auto answer = lossy([&] { return MemoryStore::insert(id, base, delta, reserve); });
     once(after_insert, id);
     return answer;
   }
-  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) override {
+  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) override {
     once(before_change, id);
-    return lossy([&] { return MemoryStore::replace(id, expected, base, delta); });
+    return lossy([&] { return MemoryStore::replace(id, expected, base, delta, reserve); });
   }
-  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta) override {
+  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) override {
     once(before_change, id);
-    return lossy([&] { return MemoryStore::replace_delta(id, expected, delta); });
+    return lossy([&] { return MemoryStore::replace_delta(id, expected, delta, reserve); });
   }
   Status remove(TreeNodeId id, Version expected) override {
     return lossy([&]() -> Result<Version> {

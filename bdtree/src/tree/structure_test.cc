@@ -55,6 +55,30 @@ TEST_F(StructureTest, ARowOfFrozenNodesIsFinishedOnASmallStack) {
   expect_whole();
 }
 
+// A merge was begun, and then memory was full: what is in everybody's way is finished all the same (R6).
+TEST_F(StructureTest, AMergeIsFinishedWhenMemoryIsFull) {
+  fill(100);
+  for (const Node& leaf : leaves()) {
+    if (leaf.id() != leaves()[3].id()) continue;
+    NodeFrame frame = leaf.frame();
+    frame.frozen = true;
+    put(leaf.id(), frame, leaf.entries().views);
+    nodes_.least = Reserve::kRemove;
+    EXPECT_EQ(*tree().find(leaf.entries().views[0].key), "payload");
+    EXPECT_FALSE(nodes_.records.contains(leaf.id().value));
+    break;
+  }
+  EXPECT_EQ(tree().range("", "", SIZE_MAX).value().size(), 100u);
+  const auto keep = [](auto) -> Result<Edit> { return Edit::put("another"); };
+  EXPECT_EQ(tree().update(key(1), keep), StatusCode::kNoSpace);
+  EXPECT_TRUE(tree().update(key(1), keep, Reserve::kRemove).ok());
+  nodes_.least = Reserve::kUndo;
+  EXPECT_EQ(tree().update(key(1), keep, Reserve::kRemove), StatusCode::kNoSpace);
+  EXPECT_TRUE(tree().update(key(2), keep, Reserve::kUndo).ok());
+  nodes_.least = Reserve::kWrite;
+  expect_whole();
+}
+
 // Another fiber erases the leaf's last key after this one has looked at it and before it freezes it.
 TEST_F(StructureTest, AMergeThatMetAChangeIsWantedAgain) {
   fill(200);

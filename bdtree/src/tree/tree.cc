@@ -39,7 +39,7 @@ Tree::~Tree() = default;
 
 Status Tree::create(Store& store) {
   const Buffer base = encode_base({.owner = store.owner()}, {});
-  return store.insert(kRoot, base, {}).status();
+  return store.insert(kRoot, base, {}, Reserve::kWrite).status();
 }
 
 std::unique_ptr<Tree> Tree::open(Store& store, const TreeOptions& options) {
@@ -61,9 +61,9 @@ Result<std::vector<std::optional<std::string>>> Tree::find(std::span<const std::
   return impl_->find_many(keys);
 }
 
-Status Tree::update(std::string_view key, const Change& change) {
+Status Tree::update(std::string_view key, const Change& change, Reserve reserve) {
   LOAM_RETURN_IF_ERROR(check_key(key));
-  return impl_->update(key, change);
+  return impl_->update(key, change, reserve);
 }
 
 Status Tree::insert(std::string_view key, std::string_view payload) {

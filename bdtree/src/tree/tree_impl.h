@@ -21,9 +21,10 @@
 
 namespace loam::bdtree {
 
-/// One operation's dependent round trips.
+/// One operation: its dependent round trips, and whose room its writes take.
 struct Op {
   uint32_t trips = 0;
+  Reserve reserve = Reserve::kWrite;
 };
 
 /// An entry's payload in an inner node.
@@ -52,7 +53,7 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
 
   // ---- changes (change.cc) --------------------------------------------------------------------------------------
 
-  Status update(std::string_view key, const Change& change);
+  Status update(std::string_view key, const Change& change, Reserve reserve);
 
   // ---- structure (structure.cc) ---------------------------------------------------------------------------------
 
@@ -130,6 +131,7 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   Status split_root(Node& node, size_t at, const EntryList& list, const std::string& separator, Op& op);
   /// Takes the frozen node out of the tree: its content goes to the left neighbour, or to a copy. Nothing: it is out;
   /// else the neighbour: it is frozen and has to go first.
+  Status finish_row(const Node& node, Op& op);
   Result<std::optional<Node>> absorb(const Node& node, Op& op);
   Status forget(const Node& node, Op& op);
   Result<Node> make_node(NodeFrame frame, const std::vector<EntryView>& entries, Op& op);

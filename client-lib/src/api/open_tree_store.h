@@ -22,7 +22,7 @@ inline Result<std::shared_ptr<TreeStore>> open_tree_store(Client& client, const 
 inline std::shared_ptr<TreeStore> tree_store_of(Client& client, const Index& index) {
   const Table nodes(std::make_shared<const Table::Description>(
       Table::Description{index.id(), index.name(), TableKind::kNonTransactional, wire::index_node_schema()}));
-  return std::make_shared<TreeStore>(client.impl().engine(), nodes, TreeStore::Terms{});
+  return std::make_shared<TreeStore>(client.impl().engine(), nodes, nullptr);
 }
 
 }  // namespace loam::client

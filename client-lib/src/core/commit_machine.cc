@@ -84,7 +84,12 @@ void CommitMachine::start() {
 
 void CommitMachine::send_undo_record() {
   phase_ = Phase::kUndoRecord;
-  push_undo_write(WriteKind::kInsert).row = undo_row_;
+  wire::PlainWrite::Operation& operation = push_undo_write(WriteKind::kInsert);
+  operation.row = undo_row_;
+  // What removes and nothing else makes room in a node that is full.
+  const bool removes =
+      std::ranges::all_of(items_, [](const Item& item) { return item.write->kind == WriteKind::kRemove; });
+  if (removes) operation.reserve = Reserve::kRemove;
 }
 
 void CommitMachine::send_writes() {

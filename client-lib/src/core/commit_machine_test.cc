@@ -52,6 +52,7 @@ class Peer {
   /// The undo record: version and state; version 0: there is none.
   uint64_t undo_version = 0;
   UndoState undo_state{};
+  Reserve reserve = Reserve::kWrite;  // of the undo record
   std::vector<bool> completed;  // outcomes that the CM was told
   bool cleared = false;
   bool has_index = false;  // the transaction changes one
@@ -96,8 +97,9 @@ class Peer {
  private:
   WriteResult apply_undo(const wire::PlainWrite::Operation& operation) {
     EXPECT_EQ(operation.record, (RecordId{wire::kTransactionTableId, Key(kId.value)}));
-    EXPECT_FALSE(operation.undo) << "a commit has no claim on the room for undo";
+    EXPECT_LT(operation.reserve, Reserve::kUndo) << "a commit has no claim on the room for undo";
     if (operation.kind == WriteKind::kInsert) {
+      reserve = operation.reserve;
       if (undo_version != 0) return {StatusCode::kAlreadyExists, Version(undo_version)};
     } else if (undo_version == 0) {
       return {StatusCode::kConflict, Version()};
@@ -384,6 +386,21 @@ TEST(CommitMachine, FullNodeLeavesNoTrace) {
     EXPECT_TRUE(run.peer.cleared);
     run.check({});
   }
+}
+
+TEST(CommitMachine, WhatOnlyRemovesHasTheRoomOfRemoves) {
+  const auto reserve = [](const WriteBuffer& writes) {
+    CommitRun run(writes);
+    Case::fill(run.peer);
+    run.go();
+    EXPECT_TRUE(run.machine.result()->ok());
+    return run.peer.reserve;
+  };
+  EXPECT_EQ(reserve(Case::writes()), Reserve::kWrite);
+  WriteBuffer removes;
+  EXPECT_TRUE(removes.remove(accounts(), Key(1)).ok());
+  EXPECT_TRUE(removes.remove(accounts(), Key(4)).ok());
+  EXPECT_EQ(reserve(removes), Reserve::kRemove);
 }
 
 TEST(CommitMachine, LostWriteGivesUpTheSession) {

@@ -78,7 +78,7 @@ void RecoveryMachine::insert() {
   index_changes_.clear();
   undo_row_ = UndoRecord{task_.session, UndoState::kAborted, {}, {}}.encode().value();
   wire::PlainWrite::Operation& operation = push_write(WriteKind::kInsert);
-  operation.undo = true;  // the one step of recovery that needs room: a node may be full
+  operation.reserve = Reserve::kUndo;  // the one step of recovery that needs room: a node may be full
   operation.row = undo_row_;
 }
 

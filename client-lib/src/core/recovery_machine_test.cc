@@ -140,7 +140,7 @@ class Peers {
 
   WriteResult apply_undo(const wire::PlainWrite::Operation& operation) {
     EXPECT_EQ(operation.record, (RecordId{wire::kTransactionTableId, Key(kId.value)}));
-    EXPECT_EQ(operation.undo, operation.kind == WriteKind::kInsert)
+    EXPECT_EQ(operation.reserve, operation.kind == WriteKind::kInsert ? Reserve::kUndo : Reserve::kWrite)
         << "room for undo is what recovery has when a node is full, and nothing else needs any";
     if (operation.kind == WriteKind::kInsert) {
       if (undo_.version != 0) return {StatusCode::kAlreadyExists, Version(undo_.version)};

@@ -216,7 +216,7 @@ Result<Version> PlainWriteOnce::write(Engine& engine, const Terms& terms, const 
   };
   if (kind == wire::WriteKind::kUpdate && table.projected()) kind = wire::WriteKind::kUpdateFields;
   wire::PlainWrite message;
-  message.operations.push_back({kind, terms.undo, {table.id(), key}, expected, row, table.projection()});
+  message.operations.push_back({kind, terms.reserve, {table.id(), key}, expected, row, table.projection()});
   const uint64_t deadline_ns = engine.request_deadline();
   const auto again = [&](StatusCode code) {
     return passing(engine, code) && (terms.session == nullptr || terms.session->status().ok());

@@ -90,8 +90,8 @@ class PlainWriteOnce final : private Asker {
     /// The only one that may write, so that nothing is written once it is fenced (then kFenced); null: the client's
     /// present one, whichever that is.
     std::shared_ptr<Session> session{};
-    /// It undoes something: it may use the room that is kept for that (R6).
-    bool undo = false;
+    /// Whose room it takes (R6): counts in indexes and the system's tables.
+    Reserve reserve = Reserve::kWrite;
   };
 
   /// `row` is of `table`; the update of a projection changes its fields. In a fiber; what was not sent is tried again

@@ -78,12 +78,12 @@ class Walk {
       for (const std::string& key : dead) {
         const auto record = keys.record_of(key);
         if (!record.ok()) return;
-        const Status swept = tree->tree->update(key, [&](auto payload) -> Result<bdtree::Edit> {
+        const auto collect = [&](auto payload) -> Result<bdtree::Edit> {
           LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, *record));
           if (!payload || !entries.collect(seen_by_all)) return bdtree::Edit::keep();
           return entries.empty() ? bdtree::Edit::erase() : bdtree::Edit::put(entries.encode());
-        });
-        if (!swept.ok()) return;
+        };
+        if (!tree->tree->update(key, collect, Reserve::kRemove).ok()) return;
       }
     };
     user_.engine.spawn_own(work, [] {});

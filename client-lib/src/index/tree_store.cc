@@ -26,11 +26,11 @@ Buffer copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
 
 }  // namespace
 
-TreeStore::TreeStore(Engine& engine, const Table& nodes, Terms terms)
+TreeStore::TreeStore(Engine& engine, const Table& nodes, std::shared_ptr<Session> session)
     : engine_(engine),
       nodes_(nodes),
       deltas_(nodes.project(std::array{Fields::kDelta}).value()),
-      terms_(std::move(terms)),
+      session_(std::move(session)),
       numbers_(engine, "tree " + std::to_string(nodes.id().value), kNumbers) {}
 
 Result<std::shared_ptr<TreeStore>> TreeStore::open(Engine& engine, const std::string& name) {
@@ -38,7 +38,7 @@ Result<std::shared_ptr<TreeStore>> TreeStore::open(Engine& engine, const std::st
                         engine.ask_manager<wire::TableCreated>(
                             wire::CreateTable{name, TableKind::kNonTransactional, wire::index_node_schema()}));
   LOAM_RETURN_IF_ERROR(engine.refresh_catalog());
-  auto store = std::make_shared<TreeStore>(engine, make_table(created.table), Terms{});
+  auto store = std::make_shared<TreeStore>(engine, make_table(created.table), nullptr);
   LOAM_RETURN_IF_ERROR(store->prepare());
   return store;
 }
@@ -54,9 +54,9 @@ std::vector<Result<StoredNode>> TreeStore::get(std::span<const TreeNodeId> ids) 
   std::vector<Key> keys;
   keys.reserve(ids.size());
   for (const TreeNodeId id : ids) keys.emplace_back(id.value);
-  const auto session = terms_.session != nullptr ? terms_.session : engine_.present();
+  const auto session = session_ != nullptr ? session_ : engine_.present();
   // On behalf of a transaction: entries that its snapshot sees may be gone when its session is over.
-  const auto under = terms_.session != nullptr ? PointReads::UnderSession::kOne : PointReads::UnderSession::kAny;
+  const auto under = session_ != nullptr ? PointReads::UnderSession::kOne : PointReads::UnderSession::kAny;
   auto reads = std::make_shared<PointReads>(engine_, session, nodes_, under);
   reads->start(keys);
   reads->wait();
@@ -74,29 +74,31 @@ std::vector<Result<StoredNode>> TreeStore::get(std::span<const TreeNodeId> ids) 
   return nodes;
 }
 
-Result<Version> TreeStore::write(wire::WriteKind kind, TreeNodeId id, Version expected, Bytes base, Bytes delta) {
+Result<Version> TreeStore::write(wire::WriteKind kind, TreeNodeId id, Version expected, Bytes base, Bytes delta,
+                                 Reserve reserve) {
   LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(nodes_, {Value::blob(base), Value::blob(delta)}));
-  return PlainWriteOnce::write(engine_, terms_, nodes_, Key(id.value), kind, expected, record.bytes());
+  return PlainWriteOnce::write(engine_, {session_, reserve}, nodes_, Key(id.value), kind, expected, record.bytes());
 }
 
-Result<Version> TreeStore::insert(TreeNodeId id, Bytes base, Bytes delta) {
-  const Result<Version> made = write(wire::WriteKind::kInsert, id, Version(), base, delta);
+Result<Version> TreeStore::insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) {
+  const Result<Version> made = write(wire::WriteKind::kInsert, id, Version(), base, delta, reserve);
   if (made.ok()) Env::pause_point("client.tree.node_made");
   return made;
 }
 
-Result<Version> TreeStore::replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) {
-  return write(wire::WriteKind::kUpdate, id, expected, base, delta);
+Result<Version> TreeStore::replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) {
+  return write(wire::WriteKind::kUpdate, id, expected, base, delta, reserve);
 }
 
-Result<Version> TreeStore::replace_delta(TreeNodeId id, Version expected, Bytes delta) {
+Result<Version> TreeStore::replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) {
   LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(deltas_, {Value::blob(delta)}));
-  return PlainWriteOnce::write(engine_, terms_, deltas_, Key(id.value), wire::WriteKind::kUpdate, expected,
+  return PlainWriteOnce::write(engine_, {session_, reserve}, deltas_, Key(id.value), wire::WriteKind::kUpdate, expected,
                                record.bytes());
 }
 
 Status TreeStore::remove(TreeNodeId id, Version expected) {
-  return PlainWriteOnce::write(engine_, terms_, nodes_, Key(id.value), wire::WriteKind::kRemove, expected, {}).status();
+  return PlainWriteOnce::write(engine_, {session_, {}}, nodes_, Key(id.value), wire::WriteKind::kRemove, expected, {})
+      .status();
 }
 
 Result<TreeNodeId> TreeStore::new_id() {
@@ -113,9 +115,7 @@ Result<TreeNodeId> TreeStore::new_id() {
   return Status(StatusCode::kMalformed, "the counter of its nodes was lost");
 }
 
-uint64_t TreeStore::owner() {
-  return terms_.session != nullptr ? terms_.session->id().value : engine_.session_id().value;
-}
+uint64_t TreeStore::owner() { return session_ != nullptr ? session_->id().value : engine_.session_id().value; }
 
 void TreeStore::defer(std::function<void()> work) {
   if (engine_.closing()) return;

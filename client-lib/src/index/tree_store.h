@@ -24,21 +24,19 @@ namespace loam::client {
 /// fibers of the engine's worker, which outlives it.
 class TreeStore final : public bdtree::Store, public std::enable_shared_from_this<TreeStore> {
  public:
-  /// On whose behalf it writes.
-  using Terms = PlainWriteOnce::Terms;
-
   /// The table of that name, made if it does not exist. kAlreadyExists: a table of another schema.
   static Result<std::shared_ptr<TreeStore>> open(Engine& engine, const std::string& name);
-  /// `nodes` has the schema of wire::index_node_schema().
-  TreeStore(Engine& engine, const Table& nodes, Terms terms);
+  /// `nodes` has the schema of wire::index_node_schema(). `session`: the only one that may write, and on whose
+  /// transactions' behalf it reads; null: the client's present one, whichever that is.
+  TreeStore(Engine& engine, const Table& nodes, std::shared_ptr<Session> session);
 
   /// Makes an empty tree in it, and the counter that its nodes' numbers come from, if there is none.
   Status prepare();
 
   std::vector<Result<bdtree::StoredNode>> get(std::span<const bdtree::TreeNodeId> ids) override;
-  Result<Version> insert(bdtree::TreeNodeId id, Bytes base, Bytes delta) override;
-  Result<Version> replace(bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta) override;
-  Result<Version> replace_delta(bdtree::TreeNodeId id, Version expected, Bytes delta) override;
+  Result<Version> insert(bdtree::TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) override;
+  Result<Version> replace(bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) override;
+  Result<Version> replace_delta(bdtree::TreeNodeId id, Version expected, Bytes delta, Reserve reserve) override;
   Status remove(bdtree::TreeNodeId id, Version expected) override;
   Result<bdtree::TreeNodeId> new_id() override;
   uint64_t owner() override;
@@ -46,12 +44,13 @@ class TreeStore final : public bdtree::Store, public std::enable_shared_from_thi
   void back_off(uint32_t attempt) override;
 
  private:
-  Result<Version> write(wire::WriteKind kind, bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta);
+  Result<Version> write(wire::WriteKind kind, bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta,
+                        Reserve reserve);
 
   Engine& engine_;
   const Table nodes_;
   const Table deltas_;  // the projection to what a small change replaces
-  const Terms terms_;
+  const std::shared_ptr<Session> session_;
   Counter::Impl numbers_;
   bool numbers_open_ = false;
 };

@@ -67,16 +67,15 @@ Status damaged_index(const std::string& name) {
   return of_index(name, {StatusCode::kMalformed, "it is damaged, and may lack what it should have"});
 }
 
-Result<std::shared_ptr<IndexTree>> Trees::open(const std::shared_ptr<Session>& session, TableId index, bool undo) {
+Result<std::shared_ptr<IndexTree>> Trees::open(const std::shared_ptr<Session>& session, TableId index) {
   if (session_ != session && session == engine_.present()) {
     trees_.clear();
     session_ = session;
   }
-  const std::pair place(index, undo);
-  if (const auto found = trees_.find(place); session_ == session && found != trees_.end()) return found->second;
-  LOAM_ASSIGN_OR_RETURN(std::shared_ptr<IndexTree> tree, make(session, index, undo));
+  if (const auto found = trees_.find(index); session_ == session && found != trees_.end()) return found->second;
+  LOAM_ASSIGN_OR_RETURN(std::shared_ptr<IndexTree> tree, make(session, index));
   if (session_ != session) return tree;  // an old session's last transactions
-  return trees_.try_emplace(place, std::move(tree)).first->second;
+  return trees_.try_emplace(index, std::move(tree)).first->second;
 }
 
 const bdtree::Collector* Trees::collector(TableId index) {
@@ -91,16 +90,15 @@ const bdtree::Collector* Trees::collector(TableId index) {
   return known.get();
 }
 
-Result<std::shared_ptr<IndexTree>> Trees::make(const std::shared_ptr<Session>& session, TableId index, bool undo) {
+Result<std::shared_ptr<IndexTree>> Trees::make(const std::shared_ptr<Session>& session, TableId index) {
   const ClientOptions& options = engine_.options();
-  // An undo does no more than it must: its writes take the room that is kept for it (R6).
   const bdtree::TreeOptions tree{.node_bytes = options.index_node_bytes,
                                  .delta_bytes = options.index_node_bytes / kDeltaPart,
                                  .cache_bytes = options.index_cache_bytes,
                                  .combine = options.index_combine,
-                                 .collector = undo ? nullptr : collector(index)};
+                                 .collector = collector(index)};
   if (all_ != nullptr) {
-    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> known, all_->open(session, index, undo));
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> known, all_->open(session, index));
     return std::make_shared<IndexTree>(known->store, tree);
   }
   const auto known = engine_.catalog().find(index);
@@ -108,7 +106,7 @@ Result<std::shared_ptr<IndexTree>> Trees::make(const std::shared_ptr<Session>& s
                             : Table(std::make_shared<const Table::Description>(
                                   Table::Description{index, "of index " + std::to_string(index.value),
                                                      TableKind::kNonTransactional, wire::index_node_schema()}));
-  auto store = std::make_shared<TreeStore>(engine_, nodes, TreeStore::Terms{session, undo});
+  auto store = std::make_shared<TreeStore>(engine_, nodes, session);
   // Of a finished index the root is there; if a storage node has lost it, an empty one must not take its place.
   if (state_of(*engine_.catalog().catalog(), index) == wire::IndexState::kBuilding) {
     LOAM_RETURN_IF_ERROR(store->prepare());
@@ -187,9 +185,12 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
     }
     return edit_of(entries, entries.entries() != before);
   };
+  // Whoever removes records of a node that is full ends their entries.
+  const bool takes = std::ranges::all_of(group, [](const IndexChange* change) { return change->take; });
+  const Reserve reserve = undo ? Reserve::kUndo : takes ? Reserve::kRemove : Reserve::kWrite;
   const auto make = [&]() -> Status {
-    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, open(session, first.index, undo));
-    return tree->tree->update(first.key, edit);
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, open(session, first.index));
+    return tree->tree->update(first.key, edit, reserve);
   };
   const Status made = make();
   if (made.ok() || made == StatusCode::kNoSuchTable) return ok_status();  // R30

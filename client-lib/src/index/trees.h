@@ -47,7 +47,7 @@ class Trees final : public IndexWriter {
   std::shared_ptr<Trees> of_transaction(TransactionId id);
 
   /// kNoSuchTable: the index was dropped.
-  Result<std::shared_ptr<IndexTree>> open(const std::shared_ptr<Session>& session, TableId index, bool undo = false);
+  Result<std::shared_ptr<IndexTree>> open(const std::shared_ptr<Session>& session, TableId index);
   Result<std::shared_ptr<const IndexKeys>> keys(const Index& index);
 
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
@@ -58,7 +58,7 @@ class Trees final : public IndexWriter {
 
   /// Of an index that the catalog knows, else nothing: its entries then go when their keys are changed.
   const bdtree::Collector* collector(TableId index);
-  Result<std::shared_ptr<IndexTree>> make(const std::shared_ptr<Session>& session, TableId index, bool undo);
+  Result<std::shared_ptr<IndexTree>> make(const std::shared_ptr<Session>& session, TableId index);
   /// Changes under one key of one tree: one swap.
   using Group = std::vector<const IndexChange*>;
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction, const Group& group,
@@ -68,7 +68,7 @@ class Trees final : public IndexWriter {
   Trees* const all_ = nullptr;                           // the client's, if these are one transaction's
   std::map<TransactionId, std::weak_ptr<Trees>> apart_;  // of those that have trees of their own
   std::shared_ptr<Session> session_;                     // of the trees below
-  std::map<std::pair<TableId, bool>, std::shared_ptr<IndexTree>> trees_;
+  std::map<TableId, std::shared_ptr<IndexTree>> trees_;
   std::map<TableId, std::shared_ptr<const IndexKeys>> keys_;
   /// Every open and later snapshot sees versions up to here: the newest that a transaction which changes entries was
   /// told at its begin (R13). True for ever, whoever's session has ended meanwhile.

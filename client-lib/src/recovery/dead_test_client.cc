@@ -165,7 +165,7 @@ void DeadTestClient::leave_open(TransactionId first, const std::vector<std::vect
   for (size_t i = 0; i < records.size(); ++i) {
     rows.push_back(UndoRecord{opened_.session, wire::UndoState::kPending, records[i], {}}.encode().value());
     const wire::RecordId record{wire::kTransactionTableId, Key(first.value + i)};
-    undo[owner(record)].operations.push_back({wire::WriteKind::kInsert, false, record, Version(), rows.back()});
+    undo[owner(record)].operations.push_back({wire::WriteKind::kInsert, {}, record, Version(), rows.back()});
   }
   for (const auto& [id, message] : undo) {
     for (const auto& result : ask<wire::PlainWriteReply>(node(id), message).results) {

@@ -26,7 +26,7 @@ Result<uint64_t> sweep(RecoveryEngine& engine, const std::shared_ptr<const wire:
     scan.start();
     LOAM_RETURN_IF_ERROR(scan.wait());
   }
-  RecoveryTreeStore store(engine, index.id, false);
+  RecoveryTreeStore store(engine, index.id);
   const auto tree = bdtree::Tree::open(store, kRecoveryTree);
   LOAM_ASSIGN_OR_RETURN(const std::vector<TreeNodeId> suspects, tree->without_parent(nodes));
   if (!suspects.empty()) Env::probe("recoverer.sweep.suspects");

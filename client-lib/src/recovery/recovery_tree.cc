@@ -122,9 +122,9 @@ std::vector<Result<StoredNode>> RecoveryTreeStore::get(std::span<const TreeNodeI
 }
 
 Result<Version> RecoveryTreeStore::write(wire::WriteKind kind, TreeNodeId id, Version expected, Bytes row,
-                                         FieldNumbers fields) {
+                                         Reserve reserve, FieldNumbers fields) {
   wire::PlainWrite message;
-  message.operations.push_back({kind, undo_, {nodes_, Key(id.value)}, expected, row, fields});
+  message.operations.push_back({kind, reserve, {nodes_, Key(id.value)}, expected, row, fields});
   RecoveryCall call(engine_);
   call.send(engine_.owner(nodes_, Key(id.value)), message);
   LOAM_RETURN_IF_ERROR(call.wait());
@@ -136,25 +136,25 @@ Result<Version> RecoveryTreeStore::write(wire::WriteKind kind, TreeNodeId id, Ve
   return Status(code, "a node of an index cannot be changed");
 }
 
-Result<Version> RecoveryTreeStore::insert(TreeNodeId id, Bytes base, Bytes delta) {
+Result<Version> RecoveryTreeStore::insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) {
   LOAM_ASSIGN_OR_RETURN(const Buffer row, row_of(wire::index_node_schema(), std::array{base, delta}));
-  return write(wire::WriteKind::kInsert, id, Version(), row);
+  return write(wire::WriteKind::kInsert, id, Version(), row, reserve);
 }
 
-Result<Version> RecoveryTreeStore::replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) {
+Result<Version> RecoveryTreeStore::replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) {
   LOAM_ASSIGN_OR_RETURN(const Buffer row, row_of(wire::index_node_schema(), std::array{base, delta}));
-  return write(wire::WriteKind::kUpdate, id, expected, row);
+  return write(wire::WriteKind::kUpdate, id, expected, row, reserve);
 }
 
-Result<Version> RecoveryTreeStore::replace_delta(TreeNodeId id, Version expected, Bytes delta) {
+Result<Version> RecoveryTreeStore::replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) {
   static const Schema schema = Schema::make({wire::index_node_schema().field(Fields::kDelta)}).value();
   static constexpr std::array<uint16_t, 1> kNumbers = {Fields::kDelta};
   LOAM_ASSIGN_OR_RETURN(const Buffer row, row_of(schema, std::array{delta}));
-  return write(wire::WriteKind::kUpdateFields, id, expected, row, FieldNumbers(kNumbers));
+  return write(wire::WriteKind::kUpdateFields, id, expected, row, reserve, FieldNumbers(kNumbers));
 }
 
 Status RecoveryTreeStore::remove(TreeNodeId id, Version expected) {
-  return write(wire::WriteKind::kRemove, id, expected, {}).status();
+  return write(wire::WriteKind::kRemove, id, expected, {}, Reserve::kRemove).status();
 }
 
 Result<TreeNodeId> RecoveryTreeStore::new_id() { return engine_.new_tree_node(); }
@@ -170,16 +170,19 @@ void RecoveryTreeStore::back_off(uint32_t attempt) { engine_.sleep_for(kBackOffN
 Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction, std::span<const IndexChange> changes) {
   using bdtree::Edit;
   for (const IndexChange& change : changes) {
-    RecoveryTreeStore store(engine, change.index, true);
+    RecoveryTreeStore store(engine, change.index);
     const std::optional<Key> record = change.shared ? std::nullopt : std::optional(change.record);
     const auto tree = bdtree::Tree::open(store, kRecoveryTree);
-    const Status undone = tree->update(change.key, [&](std::optional<std::string_view> payload) -> Result<Edit> {
-      LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, record));
-      const std::vector<IndexEntry> before = entries.entries();
-      entries.undo(change.record, transaction);
-      if (entries.entries() == before) return Edit::keep();
-      return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
-    });
+    const Status undone = tree->update(
+        change.key,
+        [&](std::optional<std::string_view> payload) -> Result<Edit> {
+          LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, record));
+          const std::vector<IndexEntry> before = entries.entries();
+          entries.undo(change.record, transaction);
+          if (entries.entries() == before) return Edit::keep();
+          return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
+        },
+        Reserve::kUndo);
     // R30; and a tree that nobody has made yet, or that a lost node has taken along, needs no undo: kMalformed.
     if (!undone.ok() && undone != StatusCode::kNoSuchTable && undone != StatusCode::kMalformed) return undone;
   }

@@ -56,13 +56,12 @@ class RecoveryCall final : public RecoveryWait, private NodeCaller {
 /// (RecoveryEngine::new_tree_node).
 class RecoveryTreeStore final : public bdtree::Store {
  public:
-  /// `undo`: its writes may use the room that is kept for undo (R6).
-  RecoveryTreeStore(RecoveryEngine& engine, TableId nodes, bool undo) : engine_(engine), nodes_(nodes), undo_(undo) {}
+  RecoveryTreeStore(RecoveryEngine& engine, TableId nodes) : engine_(engine), nodes_(nodes) {}
 
   std::vector<Result<bdtree::StoredNode>> get(std::span<const bdtree::TreeNodeId> ids) override;
-  Result<Version> insert(bdtree::TreeNodeId id, Bytes base, Bytes delta) override;
-  Result<Version> replace(bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta) override;
-  Result<Version> replace_delta(bdtree::TreeNodeId id, Version expected, Bytes delta) override;
+  Result<Version> insert(bdtree::TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) override;
+  Result<Version> replace(bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) override;
+  Result<Version> replace_delta(bdtree::TreeNodeId id, Version expected, Bytes delta, Reserve reserve) override;
   Status remove(bdtree::TreeNodeId id, Version expected) override;
   Result<bdtree::TreeNodeId> new_id() override;
   uint64_t owner() override;
@@ -70,12 +69,11 @@ class RecoveryTreeStore final : public bdtree::Store {
   void back_off(uint32_t attempt) override;
 
  private:
-  Result<Version> write(wire::WriteKind kind, bdtree::TreeNodeId id, Version expected, Bytes row,
+  Result<Version> write(wire::WriteKind kind, bdtree::TreeNodeId id, Version expected, Bytes row, Reserve reserve,
                         FieldNumbers fields = {});
 
   RecoveryEngine& engine_;
   const TableId nodes_;
-  const bool undo_;
 };
 
 /// Others with large nodes may leave one that is larger still, by a batch of changes or a merge. The recoverer makes

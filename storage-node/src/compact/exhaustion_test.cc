@@ -182,11 +182,11 @@ class PlainExhaustionTest : public ExhaustionTest {
   PlainExhaustionTest() : ExhaustionTest(TableKind::kNonTransactional) {}
 
   /// Inserts keys from 0 on until one is refused; their versions.
-  std::vector<Version> fill_plain(bool undo = false, uint64_t first = 0) {
+  std::vector<Version> fill_plain(Reserve reserve = Reserve::kWrite, uint64_t first = 0) {
     std::vector<Version> versions;
     for (uint64_t key = first;; ++key) {
       const EpochGuard guard(thread_);
-      const WriteOutcome outcome = table_.plain_put(me_, Key(key), {}, as_bytes(row_), undo);
+      const WriteOutcome outcome = table_.plain_put(me_, Key(key), {}, as_bytes(row_), reserve);
       if (outcome.code == StatusCode::kOk) {
         versions.push_back(outcome.version);
         continue;
@@ -209,7 +209,7 @@ TEST_F(PlainExhaustionTest, UndoRecordsHaveTheirReserve) {
   const EpochGuard guard(thread_);
   EXPECT_EQ(table_.plain_put(me_, Key(0), versions[0], as_bytes(row_)).code, StatusCode::kNoSpace);
   for (uint64_t key = 10'000; key < 10'020; ++key) {
-    const WriteOutcome aborted = table_.plain_put(me_, Key(key), {}, as_bytes(row_), true);
+    const WriteOutcome aborted = table_.plain_put(me_, Key(key), {}, as_bytes(row_), Reserve::kUndo);
     ASSERT_EQ(aborted.code, StatusCode::kOk) << "what the recoverer puts in for an id without undo record";
     ASSERT_EQ(table_.plain_remove(me_, Key(key), aborted.version).code, StatusCode::kOk);
   }
@@ -238,7 +238,8 @@ TEST_F(PlainExhaustionTest, EveryPendingTransactionCanCommitOrAbort) {
     }
   }
   ASSERT_GT(pending.size(), 100u);
-  for (uint64_t key = 1'000'000; table_.plain_put(me_, Key(key), {}, as_bytes(row_), true).version.value != 0; ++key) {
+  for (uint64_t key = 1'000'000; table_.plain_put(me_, Key(key), {}, as_bytes(row_), Reserve::kUndo).version.value != 0;
+       ++key) {
   }
   const uint64_t refused = table_.counters().no_space + records->counters().no_space;
 
@@ -272,9 +273,9 @@ TEST_F(PlainExhaustionTest, GarbageOfAFullPageComesFreeWhileTheCommitManagerIsAw
     });
   }
   step(200);  // it looks at the removals, and may not take the page
-  EXPECT_TRUE(fill_plain(false, 20'000).empty()) << "the page is full";
+  EXPECT_TRUE(fill_plain(Reserve::kWrite, 20'000).empty()) << "the page is full";
   step(200);
-  EXPECT_FALSE(fill_plain(false, 20'000).empty());
+  EXPECT_FALSE(fill_plain(Reserve::kWrite, 20'000).empty());
 }
 
 }  // namespace

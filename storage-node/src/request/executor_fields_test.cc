@@ -145,9 +145,9 @@ TEST_F(ExecutorFieldsTest, PlainUpdatesNameTheVersion) {
   const std::vector<uint16_t> numbers = {1};
   const Buffer part = loam::testing::build_row(only(numbers), {Value::text("Bob")});
   const Buffer ada = whole(7, "Ada");
-  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{WriteKind::kInsert, false, plain(1), {}, ada}}}));
+  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{WriteKind::kInsert, {}, plain(1), {}, ada}}}));
   const Version version = peer.answer<wire::PlainWriteReply>(1).results[0].version;
-  const wire::PlainWrite update{{{WriteKind::kUpdateFields, false, plain(1), version, part, FieldNumbers(numbers)}}};
+  const wire::PlainWrite update{{{WriteKind::kUpdateFields, {}, plain(1), version, part, FieldNumbers(numbers)}}};
   run(peer, std::pair(uint64_t{2}, update), std::pair(uint64_t{3}, update),
       std::pair(uint64_t{4}, wire::PlainRead{{plain(1)}, FieldNumbers(numbers)}),
       std::pair(uint64_t{5}, wire::PlainRead{{plain(1)}}));

@@ -14,7 +14,7 @@ class ExecutorSessionTest : public NodeFixture {
   }
   static wire::RecordId counter(uint64_t key) { return {kCounters, Key(key)}; }
   /// Executed a second time it would be a conflict.
-  wire::PlainWrite insert(uint64_t key) { return {{{wire::WriteKind::kInsert, false, counter(key), {}, bytes_}}}; }
+  wire::PlainWrite insert(uint64_t key) { return {{{wire::WriteKind::kInsert, {}, counter(key), {}, bytes_}}}; }
   void insert_as(RecordingPeer& who, uint64_t sequence, uint64_t key) { run(who, std::pair(sequence, insert(key))); }
   static StatusCode inserted(const RecordingPeer& who, uint64_t sequence) {
     return who.answer<wire::PlainWriteReply>(sequence).results.at(0).code;

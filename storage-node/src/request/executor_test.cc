@@ -73,13 +73,13 @@ TEST_F(ExecutorTest, ConflictRevertAndRepetition) {
 TEST_F(ExecutorTest, PlainTablesMatchVersionsExactly) {
   attach();
   const Buffer ten = row(10);
-  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{wire::WriteKind::kInsert, false, counter(1), {}, ten}}}));
+  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{wire::WriteKind::kInsert, {}, counter(1), {}, ten}}}));
   const Version version = peer.answer<wire::PlainWriteReply>(1).results[0].version;
   EXPECT_EQ(version.value >> VersionSource::kCountBits, kIncarnation.value);
   const Buffer twenty = row(20);
-  run(peer, std::pair(uint64_t{2}, wire::PlainWrite{{{wire::WriteKind::kUpdate, false, counter(1), version, twenty}}}),
-      std::pair(uint64_t{3}, wire::PlainWrite{{{wire::WriteKind::kUpdate, false, counter(1), version, ten}}}),
-      std::pair(uint64_t{4}, wire::PlainWrite{{{wire::WriteKind::kInsert, false, counter(1), {}, ten}}}),
+  run(peer, std::pair(uint64_t{2}, wire::PlainWrite{{{wire::WriteKind::kUpdate, {}, counter(1), version, twenty}}}),
+      std::pair(uint64_t{3}, wire::PlainWrite{{{wire::WriteKind::kUpdate, {}, counter(1), version, ten}}}),
+      std::pair(uint64_t{4}, wire::PlainWrite{{{wire::WriteKind::kInsert, {}, counter(1), {}, ten}}}),
       std::pair(uint64_t{5}, wire::PlainRead{{counter(1)}}));
   const Version newer = peer.answer<wire::PlainWriteReply>(2).results[0].version;
   EXPECT_EQ(peer.answer<wire::PlainWriteReply>(3).results[0].code, StatusCode::kConflict);
@@ -100,28 +100,41 @@ TEST_F(ExecutorTest, UndoOfIndexEntriesAndUndoRecordsHaveRoomWhenMemoryIsFull) {
   install({kIndex, "by_balance", TableKind::kNonTransactional, schema("value"), {kAccounts, {{0, false}}}});
   const Buffer bytes = row(1);
   uint64_t sequence = 0;
-  const auto write = [&](WriteKind kind, bool undo, wire::RecordId record, Version expected) {
+  const auto write = [&](WriteKind kind, Reserve reserve, wire::RecordId record, Version expected) {
     peer.sent.clear();
-    run(peer, std::pair(++sequence, wire::PlainWrite{{{kind, undo, record, expected, bytes}}}));
+    run(peer, std::pair(++sequence, wire::PlainWrite{{{kind, reserve, record, expected, bytes}}}));
     return peer.answer<wire::PlainWriteReply>(sequence).results[0];
   };
   std::map<TableId, Version> versions;
   for (const TableId table : {kOrdinary, kIndex, kCounters}) {
-    versions[table] = write(WriteKind::kInsert, false, {table, Key(0)}, {}).version;
+    versions[table] = write(WriteKind::kInsert, {}, {table, Key(0)}, {}).version;
   }
   // Every table's head page must be full, too.
   for (const TableId table : {kOrdinary, kIndex, kCounters}) {
     uint64_t key = 0;
-    while (write(WriteKind::kInsert, false, {table, Key(++key)}, {}).code == StatusCode::kOk) {
+    while (write(WriteKind::kInsert, {}, {table, Key(++key)}, {}).code == StatusCode::kOk) {
     }
   }
-  const auto update = [&](bool undo, TableId table) {
-    return write(WriteKind::kUpdate, undo, {table, Key(0)}, versions[table]).code;
+  const auto update = [&](Reserve reserve, TableId table) {
+    return write(WriteKind::kUpdate, reserve, {table, Key(0)}, versions[table]).code;
   };
-  for (const TableId table : {kOrdinary, kIndex, kCounters}) EXPECT_EQ(update(false, table), StatusCode::kNoSpace);
-  EXPECT_EQ(update(true, kOrdinary), StatusCode::kNoSpace) << "the room would be gone when an undo needs it";
-  EXPECT_EQ(update(true, kIndex), StatusCode::kOk);
-  EXPECT_EQ(update(true, kCounters), StatusCode::kOk);
+  for (const TableId table : {kOrdinary, kIndex, kCounters}) {
+    EXPECT_EQ(update(Reserve::kWrite, table), StatusCode::kNoSpace);
+  }
+  for (const Reserve reserve : {Reserve::kRemove, Reserve::kUndo}) {
+    EXPECT_EQ(update(reserve, kOrdinary), StatusCode::kNoSpace) << "the room would be gone when an undo needs it";
+  }
+  // Whoever ends index entries may fill as much as removes may, and an undo more.
+  uint64_t fits = 0;
+  for (;; ++fits) {
+    const wire::WriteResult result = write(WriteKind::kUpdate, Reserve::kRemove, {kIndex, Key(0)}, versions[kIndex]);
+    if (result.code != StatusCode::kOk) break;
+    versions[kIndex] = result.version;
+  }
+  EXPECT_GT(fits, 0u);
+  EXPECT_EQ(update(Reserve::kRemove, kIndex), StatusCode::kNoSpace);
+  EXPECT_EQ(update(Reserve::kUndo, kIndex), StatusCode::kOk);
+  EXPECT_EQ(update(Reserve::kUndo, kCounters), StatusCode::kOk);
 }
 
 TEST_F(ExecutorTest, UndoRecordsAreMarkedInPlace) {
@@ -142,20 +155,20 @@ TEST_F(ExecutorTest, UndoRecordsAreMarkedInPlace) {
   };
   const wire::RecordId other{transactions.id, Key(12)};
   const Buffer rows[] = {pending(5), pending(6)};
-  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{WriteKind::kInsert, false, undo, {}, rows[0]},
-                                                     {WriteKind::kInsert, false, other, {}, rows[1]}}}));
+  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{WriteKind::kInsert, {}, undo, {}, rows[0]},
+                                                     {WriteKind::kInsert, {}, other, {}, rows[1]}}}));
   const Version inserted = peer.answer<wire::PlainWriteReply>(1).results[0].version;
   const Version others = peer.answer<wire::PlainWriteReply>(1).results[1].version;
 
   constexpr auto kAborted = static_cast<uint8_t>(wire::UndoState::kAborted);
   constexpr auto kCommitted = static_cast<uint8_t>(wire::UndoState::kCommitted);
   run(peer,
-      std::pair(uint64_t{2}, wire::PlainWrite{{{WriteKind::kMark, false, undo, inserted, {}, {}, kAborted},
-                                               {WriteKind::kMark, false, undo, inserted, {}, {}, 2},
-                                               {WriteKind::kMark, false, undo, inserted, {}, {}, 0},
-                                               {WriteKind::kMark, false, counter(1), inserted, {}, {}, 2},
-                                               {WriteKind::kMark, false, account(1), inserted, {}, {}, 2},
-                                               {WriteKind::kMark, false, other, others, {}, {}, kCommitted}}}),
+      std::pair(uint64_t{2}, wire::PlainWrite{{{WriteKind::kMark, {}, undo, inserted, {}, {}, kAborted},
+                                               {WriteKind::kMark, {}, undo, inserted, {}, {}, 2},
+                                               {WriteKind::kMark, {}, undo, inserted, {}, {}, 0},
+                                               {WriteKind::kMark, {}, counter(1), inserted, {}, {}, 2},
+                                               {WriteKind::kMark, {}, account(1), inserted, {}, {}, 2},
+                                               {WriteKind::kMark, {}, other, others, {}, {}, kCommitted}}}),
       std::pair(uint64_t{3}, wire::PlainRead{{undo, other, undo}}));
   const auto marks = peer.answer<wire::PlainWriteReply>(2);
   EXPECT_EQ(marks.results[0].code, StatusCode::kOk);
@@ -185,8 +198,10 @@ TEST_F(ExecutorTest, UndoRecordsAreMarkedInPlace) {
     return loam::testing::build_row(Schema::make(fields).value(), {Value::int16(kCommitted)});
   }();
   const uint16_t numbers[] = {Fields::kState};
-  run(peer, std::pair(uint64_t{4}, wire::PlainWrite{{{WriteKind::kUpdateFields, false, undo, marks.results[0].version,
-                                                      state, FieldNumbers(numbers)}}}));
+  run(peer,
+      std::pair(uint64_t{4},
+                wire::PlainWrite{
+                    {{WriteKind::kUpdateFields, {}, undo, marks.results[0].version, state, FieldNumbers(numbers)}}}));
   const auto part = peer.answer<wire::PlainWriteReply>(4);
   EXPECT_EQ(part.results[0].code, StatusCode::kInvalidArgument) << "it would be made of the row before the mark";
   EXPECT_NE(part.detail.find("changes as a whole, or by a mark"), std::string_view::npos) << part.detail;

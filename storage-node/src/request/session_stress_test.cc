@@ -58,7 +58,7 @@ class SessionStressTest : public NodeFixture {
         wire::encode_message(wire::Attach{SessionId(5), 1, kIncarnation}, 1'000'000'000 + peer.id(), messages[0]);
         for (uint64_t q = 1; q <= kRequestsPerRound; ++q) {
           const uint64_t sequence = r * kRequestsPerRound + q;
-          const wire::PlainWrite insert{{{wire::WriteKind::kInsert, false, {kCounters, Key(sequence)}, {}, bytes}}};
+          const wire::PlainWrite insert{{{wire::WriteKind::kInsert, {}, {kCounters, Key(sequence)}, {}, bytes}}};
           wire::encode_message(insert, sequence, messages.emplace_back());
         }
         // As frames come: the first requests may stand in one batch with kAttach.

@@ -100,7 +100,7 @@ void run(ThreadContext& thread, PointOperation& op, Staged& staged) {
     case PointKind::kRevert:
       return take(op, table.revert_found(thread, found, op.transaction));
     case PointKind::kPlainPut:
-      return take(op, table.plain_put_found(thread, found, op.expected, {op.row, op.projection}, op.undo));
+      return take(op, table.plain_put_found(thread, found, op.expected, {op.row, op.projection}, op.reserve));
     case PointKind::kPlainRemove:
       return take(op, table.plain_remove_found(thread, found, op.expected));
     case PointKind::kPlainMark:

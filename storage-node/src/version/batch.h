@@ -35,9 +35,9 @@ enum class PointKind : uint8_t {
 /// One operation, and its outcome.
 struct PointOperation {
   PointKind kind = PointKind::kGet;
-  bool undo = false;       ///< kPlainPut: may use the reserve for undo
-  uint8_t mark = 0;        ///< kPlainMark: the new value; out, of kPlainGet: as in ReadOutcome
-  Table* table = nullptr;  ///< never null: the caller answers unknown tables itself
+  Reserve reserve = Reserve::kWrite;  ///< kPlainPut
+  uint8_t mark = 0;                   ///< kPlainMark: the new value; out, of kPlainGet: as in ReadOutcome
+  Table* table = nullptr;             ///< never null: the caller answers unknown tables itself
   Key key;
   const Snapshot* snapshot = nullptr;      ///< get and transactional writes; the caller's
   TransactionId transaction;               ///< transactional writes and revert
@@ -53,7 +53,7 @@ struct PointOperation {
 /// Takes memory of the class of normal writes, which garbage collection has to bring again.
 inline bool appends(const PointOperation& op) {
   return op.kind == PointKind::kInsert || op.kind == PointKind::kUpdate ||
-         (op.kind == PointKind::kPlainPut && !op.undo);
+         (op.kind == PointKind::kPlainPut && op.reserve == Reserve::kWrite);
 }
 
 /// Executes the operations, group by group, in stages: the keys are hashed and their slots fetched; the slots are

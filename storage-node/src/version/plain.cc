@@ -23,11 +23,10 @@ ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
 }
 
 WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
-                                    bool undo) {
+                                    Reserve reserve) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
   if (row.bytes.size() > max_row_bytes()) return {StatusCode::kInvalidArgument, {}};
   Counters& counters = counters_[thread.writer()];
-  const Reserve reserve = undo ? Reserve::kUndo : Reserve::kWrite;
   Chain chain(*index_, thread, found);
   Entry* entry = nullptr;  // appended, not linked
   const auto give_up = [&](StatusCode code, Version present) {

@@ -158,11 +158,11 @@ class Table {
   /// The newest version.
   ReadOutcome plain_get(ThreadContext& thread, Key key) { return plain_get_found(thread, index_->find(key)); }
   /// Writes the row if the newest version is exactly `expected` (0: if the record is absent), else kConflict with the
-  /// newest. `undo`: may use the reserve for undo (R6). With `projection`, `row` is a row of that projection, and the
+  /// newest. `reserve`: whose room it takes (R6). With `projection`, `row` is a row of that projection, and the
   /// other fields are those of the expected version (kNotFound if that is 0).
-  WriteOutcome plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, bool undo = false,
+  WriteOutcome plain_put(ThreadContext& thread, Key key, Version expected, Bytes row, Reserve reserve = Reserve::kWrite,
                          const Projection* projection = nullptr) {
-    return plain_put_found(thread, index_->find(key), expected, {row, projection}, undo);
+    return plain_put_found(thread, index_->find(key), expected, {row, projection}, reserve);
   }
   /// Removes the record if its version is exactly `expected`. Needs no memory.
   WriteOutcome plain_remove(ThreadContext& thread, Key key, Version expected) {
@@ -183,7 +183,7 @@ class Table {
   WriteOutcome revert_found(ThreadContext& thread, const Cursor& found, TransactionId transaction);
   ReadOutcome plain_get_found(ThreadContext& thread, const Cursor& found);
   WriteOutcome plain_put_found(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
-                               bool undo);
+                               Reserve reserve);
   WriteOutcome plain_remove_found(ThreadContext& thread, const Cursor& found, Version expected);
   WriteOutcome plain_mark_found(ThreadContext& thread, const Cursor& found, Version expected, uint8_t mark);
 

@@ -164,12 +164,12 @@ TEST_F(PlainUpdateFieldsTest, NamesTheExactVersion) {
   const std::vector<uint16_t> numbers = {2, 0};
   const Projection fields = projection(numbers);
   const Buffer change = part(numbers, {Value::text("a longer note"), Value::int64(1)});
-  EXPECT_EQ(table_.plain_put(me_, kKey, Version(), change, false, &fields).code, StatusCode::kNotFound);
+  EXPECT_EQ(table_.plain_put(me_, kKey, Version(), change, Reserve::kWrite, &fields).code, StatusCode::kNotFound);
   const Version inserted = table_.plain_put(me_, kKey, Version(), row(first_)).version;
-  EXPECT_EQ(table_.plain_put(me_, kKey, Version(), change, false, &fields).code, StatusCode::kConflict);
-  const WriteOutcome written = table_.plain_put(me_, kKey, inserted, change, false, &fields);
+  EXPECT_EQ(table_.plain_put(me_, kKey, Version(), change, Reserve::kWrite, &fields).code, StatusCode::kConflict);
+  const WriteOutcome written = table_.plain_put(me_, kKey, inserted, change, Reserve::kWrite, &fields);
   ASSERT_EQ(written.code, StatusCode::kOk);
-  const WriteOutcome late = table_.plain_put(me_, kKey, inserted, change, false, &fields);
+  const WriteOutcome late = table_.plain_put(me_, kKey, inserted, change, Reserve::kWrite, &fields);
   EXPECT_EQ(late.code, StatusCode::kConflict);
   EXPECT_EQ(late.version, written.version);
   std::vector<Value> expected = first_;
@@ -179,7 +179,8 @@ TEST_F(PlainUpdateFieldsTest, NamesTheExactVersion) {
   const std::vector<uint16_t> photo = {3};
   const Projection photos = projection(photo);
   const Buffer large = part(photo, {Value::blob(Buffer(table_.max_row_bytes() - schema_.fixed_size()))});
-  EXPECT_EQ(table_.plain_put(me_, kKey, written.version, large, false, &photos).code, StatusCode::kInvalidArgument);
+  EXPECT_EQ(table_.plain_put(me_, kKey, written.version, large, Reserve::kWrite, &photos).code,
+            StatusCode::kInvalidArgument);
 }
 
 }  // namespace

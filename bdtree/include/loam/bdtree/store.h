@@ -8,6 +8,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/ids.h"
+#include "common/base/reserve.h"
 #include "common/base/status.h"
 
 namespace loam::bdtree {
@@ -32,7 +33,8 @@ struct StoredNode {
 /// Owner and life: the tree's owner, outlives the tree. Threads: the tree's one. Every call may suspend the calling
 /// fiber, and others use the tree meanwhile. Each call is one round trip: what is asked in one get() travels together.
 ///
-/// A write that is not kOk and not kConflict (kUnknownOutcome, kUnavailable, …) may or may not have happened.
+/// A write that is not kOk and not kConflict (kUnknownOutcome, kUnavailable, …) may or may not have happened. It takes
+/// the room of `reserve` (R6); kNoSpace if there is none.
 class Store {
  public:
   Store() = default;
@@ -43,11 +45,11 @@ class Store {
   /// In the order of `ids`; kNotFound for those that have no record.
   virtual std::vector<Result<StoredNode>> get(std::span<const TreeNodeId> ids) = 0;
   /// kAlreadyExists.
-  virtual Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta) = 0;
+  virtual Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) = 0;
   /// kConflict: the record has another version than `expected`, or is gone.
-  virtual Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta) = 0;
+  virtual Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) = 0;
   /// The same of the second byte string alone.
-  virtual Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta) = 0;
+  virtual Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) = 0;
   virtual Status remove(TreeNodeId id, Version expected) = 0;
 
   /// A number that no node had or will have. Seldom a round trip.

@@ -138,8 +138,8 @@ class Tree {
   /// The same of many keys, in their order: their round trips are made together.
   Result<std::vector<std::optional<std::string>>> find(std::span<const std::string> keys);
 
-  /// Changes what belongs to the key.
-  Status update(std::string_view key, const Change& change);
+  /// Changes what belongs to the key, in the room of `reserve` (R6), or of whoever's change is written with it.
+  Status update(std::string_view key, const Change& change, Reserve reserve = Reserve::kWrite);
   /// kAlreadyExists if the key is there.
   Status insert(std::string_view key, std::string_view payload);
   /// kNotFound if it is not.
