@@ -168,7 +168,7 @@ void NodePeer::send_one(Channel& channel, const Operation& operation) {
   const Version expected = versions_[operation.record];
   plain_write_.operations.resize(1);
   plain_write_.operations[0] = {expected == Version() ? wire::WriteKind::kInsert : wire::WriteKind::kUpdate,
-                                false,
+                                {},
                                 {plain_table_.id, Key(operation.record)},
                                 expected,
                                 row_of(operation.record, operation.stamp)};

@@ -115,7 +115,7 @@ def check_config_file(program, folder):
     expect(printed.returncode == STOPPED and 'log-level = "warning"' in printed.stdout, f"the file counts: {printed}")
     expect('listen = "tcp://127.0.0.1:7998"' in printed.stdout, "the command line has precedence")
     as_json = json.loads(run(program, *arguments, "--json").stdout)
-    expect(as_json["log-level"] == "warning" and as_json["spin"] == "20us", f"--json: {as_json}")
+    expect(as_json["log-level"] == "warning" and as_json["spin"] == "100us", f"--json: {as_json}")
     path.write_text(printed.stdout)
     again = run(program, "--config", path, "--print-config")
     expect(again.stdout == printed.stdout, f"what is printed can be fed back: {again}")

@@ -25,7 +25,7 @@ struct Options {
   std::string page_size = "8MiB";
   unsigned network_threads = 1;
   unsigned scan_threads = 1;
-  uint64_t spin_us = 20;
+  uint64_t spin_us = 100;
   bool no_huge_pages = false;
   bool print_config = false;
 };

@@ -45,7 +45,7 @@ struct ClientOptions {
   size_t max_fibers = 4'096;
   size_t fiber_stack_bytes = 128 * 1024;
   /// The worker looks for events so long before it sleeps (TransportOptions::spin_ns).
-  uint64_t spin_ns = 20'000;
+  uint64_t spin_ns = 100'000;
   /// Of a node of an index's tree, 128 to 16,384: an insert reads one, and sends a part of one. The storage nodes'
   /// pages must be larger.
   size_t index_node_bytes = 4'096;

@@ -27,7 +27,7 @@ struct ManagerOptions {
   /// Instead of `data`: what holds the state and outlives the manager.
   Store* store = nullptr;
   /// How long the idle server thread looks for messages before it sleeps.
-  uint64_t spin_ns = 20'000;
+  uint64_t spin_ns = 100'000;
   /// Indexes are swept for what ended sessions have left half made (R31) when such a session is fenced, but not sooner
   /// after the last time.
   uint64_t sweep_interval_ns = 10'000'000'000;
