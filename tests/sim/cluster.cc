@@ -495,11 +495,12 @@ void Cluster::accept_loss(commit::Core& core, const commit::NodeStatus& node) {
     if (slot.node == nullptr || slot.node_id != node.info.id || !world_.alive(slot.process)) continue;
     const bool at_once = calm_ || std::exchange(slot.hurried, false);
     if (!at_once && world_.world_ns() < slot.started_ns + plan_.accept_loss_after_ns) continue;
-    const std::vector<size_t> losses = std::exchange(slot.losses, {});
-    for (const size_t loss : losses) oracle_.loss_accepted(loss);
-    core.accept_loss(node.info.id, [this, losses](const Status& status) {
+    for (const size_t loss : slot.losses) oracle_.loss_accepted(loss);
+    core.accept_loss(node.info.id, [this, &slot, losses = slot.losses](const Status& status) {
+      if (!status.ok()) return;  // another time
       for (const size_t loss : losses) {
-        if (status.ok()) oracle_.loss_told(loss);
+        oracle_.loss_told(loss);
+        std::erase(slot.losses, loss);
       }
     });
   }

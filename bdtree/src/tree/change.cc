@@ -10,7 +10,6 @@ namespace loam::bdtree {
 struct Tree::Impl::Request {
   std::string_view key;
   const Change* change = nullptr;
-  Reserve reserve = Reserve::kWrite;
   Op op{};
   std::optional<Status> outcome{};
   uint32_t joined_at = 0;  // Group::trips
@@ -30,12 +29,11 @@ struct Tree::Impl::Group {
 struct Tree::Impl::Batch {
   std::vector<std::pair<Request*, Status>> requests;
   bool changed = false;
-  Reserve reserve = Reserve::kWrite;  // the highest of those that change something
-  std::string_view greatest;          // key put
+  std::string_view greatest;  // key put
 };
 
 Status Tree::Impl::update(std::string_view key, const Change& change, Reserve reserve) {
-  Request own{.key = key, .change = &change, .reserve = reserve};
+  Request own{.key = key, .change = &change, .op = {.reserve = reserve}};
   if (!options_.combine) {
     Group alone;
     lead(alone, own);
@@ -65,7 +63,8 @@ Status Tree::Impl::update(std::string_view key, const Change& change, Reserve re
   return std::move(*own.outcome);
 }
 
-Tree::Impl::Batch Tree::Impl::apply(Node& leaf, Group& group, Request& own) {
+/// Nobody rides on a reserve that is not kept for it; with `alone` nobody rides at all. [R6]
+Tree::Impl::Batch Tree::Impl::apply(Node& leaf, Group& group, Request& own, bool alone) {
   Batch batch;
   const size_t enough = leaf.bytes() + options_.node_bytes / 2;
   const auto serve = [&](Request& request) {
@@ -81,12 +80,11 @@ Tree::Impl::Batch Tree::Impl::apply(Node& leaf, Group& group, Request& own) {
     }
     leaf.change(request.key, put ? std::optional<std::string_view>(edit->payload) : std::nullopt);
     batch.changed = true;
-    batch.reserve = std::max(batch.reserve, request.reserve);
     if (put) batch.greatest = std::max(batch.greatest, request.key);
   };
   serve(own);
-  for (auto next = group.waiting.begin(); next != group.waiting.end() && leaf.bytes() < enough;) {
-    if (leaf.frame().covers((*next)->key)) {
+  for (auto next = group.waiting.begin(); !alone && next != group.waiting.end() && leaf.bytes() < enough;) {
+    if ((*next)->op.reserve >= own.op.reserve && leaf.frame().covers((*next)->key)) {
       serve(**next);
       next = group.waiting.erase(next);
     } else {
@@ -100,8 +98,9 @@ void Tree::Impl::lead(Group& group, Request& own) {
   const auto back_to_waiting = [&](const Batch& batch) {
     for (size_t i = batch.requests.size(); i-- > 1;) group.waiting.push_front(batch.requests[i].first);
   };
+  bool alone = false;
   for (uint32_t attempt = 0; attempt < options_.attempts;) {
-    Op op;
+    Op op{.reserve = own.op.reserve};
     std::optional<Node> leaf = std::exchange(group.leaf, std::nullopt);
     const bool kept = leaf && leaf->frame().covers(own.key);
     if (!kept) {
@@ -115,7 +114,7 @@ void Tree::Impl::lead(Group& group, Request& own) {
       }
       leaf.emplace(std::move(found).value());
     }
-    Batch batch = apply(*leaf, group, own);
+    Batch batch = apply(*leaf, group, own, alone);
     if (!batch.changed) {
       back_to_waiting(batch);
       // What changes nothing must have been read after it was asked for: the others' may have come while this was read.
@@ -124,10 +123,12 @@ void Tree::Impl::lead(Group& group, Request& own) {
       return;
     }
     op.trips = 0;
-    op.reserve = batch.reserve;
     const Status written = write(*leaf, batch.greatest, op);
     group.trips += op.trips;
-    if (written.code() == StatusCode::kConflict) {
+    // What does not fit together may fit alone.
+    const bool crowded = written.code() == StatusCode::kNoSpace && batch.requests.size() > 1;
+    if (written.code() == StatusCode::kConflict || crowded) {
+      alone = crowded;
       back_to_waiting(batch);
       continue;
     }

@@ -46,6 +46,9 @@ std::string separator_between(std::string_view left, std::string_view right) {
   return std::string(right.substr(0, same + 1));
 }
 
+/// The write has not happened, for certain.
+bool refused(StatusCode code) { return code == StatusCode::kConflict || code == StatusCode::kNoSpace; }
+
 /// What an entry takes of a node whose keys have `prefix` bytes in common.
 size_t entry_bytes(const EntryView& entry, size_t prefix) {
   return 2 * sizeof(uint16_t) + entry.key.size() - prefix + entry.payload.size();
@@ -247,10 +250,8 @@ Status Tree::Impl::split(Node& node, std::string_view greatest, Op& op) {
   const auto written = store_.replace(node.id(), node.version(), node.base(), {}, op.reserve);
   if (!written.ok()) {
     // Nobody knows the new node, unless the write's outcome is unknown: then it stays for collect_orphans().
-    if (written.code() == StatusCode::kConflict) {
-      ++statistics_.conflicts;
-      defer_removal(right);
-    }
+    if (written.code() == StatusCode::kConflict) ++statistics_.conflicts;
+    if (refused(written.code())) defer_removal(right);
     return written.status();
   }
   node.set_version(*written);
@@ -268,7 +269,12 @@ Status Tree::Impl::split_root(Node& node, size_t at, const EntryList& list, cons
   frame.low.clear();
   frame.high = separator;
   frame.right = right.id();
-  LOAM_ASSIGN_OR_RETURN(const Node left, make_node(frame, {list.views.begin(), cut}, op));
+  const auto made = make_node(frame, {list.views.begin(), cut}, op);
+  if (!made.ok()) {
+    (void)store_.remove(right.id(), right.version());
+    return made.status();
+  }
+  const Node& left = *made;
   NodeFrame root = node.frame();
   ++root.level;
   const std::string left_child = child_payload(left.id());
@@ -278,8 +284,8 @@ Status Tree::Impl::split_root(Node& node, size_t at, const EntryList& list, cons
   ++statistics_.base_writes;
   const auto written = store_.replace(kRoot, node.version(), node.base(), {}, op.reserve);
   if (!written.ok()) {
-    if (written.code() == StatusCode::kConflict) {
-      ++statistics_.conflicts;
+    if (written.code() == StatusCode::kConflict) ++statistics_.conflicts;
+    if (refused(written.code())) {
       (void)store_.remove(left.id(), left.version());
       (void)store_.remove(right.id(), right.version());
     }
@@ -440,7 +446,8 @@ Result<std::optional<Node>> Tree::Impl::absorb(const Node& node, Op& op) {
       return leave(absorbed);
     }
     // It may have happened: then the copy is in the tree.
-    if (written.code() != StatusCode::kConflict) return written.status();
+    if (!refused(written.code())) return written.status();
+    if (written.code() != StatusCode::kConflict) return leave(written.status());
     ++statistics_.conflicts;
   }
   return leave(Status(StatusCode::kConflict, "the left neighbour of a frozen tree node kept changing; try again"));

@@ -72,9 +72,14 @@ TEST_F(StructureTest, AMergeIsFinishedWhenMemoryIsFull) {
   const auto keep = [](auto) -> Result<Edit> { return Edit::put("another"); };
   EXPECT_EQ(tree().update(key(1), keep), StatusCode::kNoSpace);
   EXPECT_TRUE(tree().update(key(1), keep, Reserve::kRemove).ok());
+  const Node left = leaves()[1];
+  NodeFrame frame = left.frame();
+  frame.frozen = true;
+  put(left.id(), frame, left.entries().views);
   nodes_.least = Reserve::kUndo;
-  EXPECT_EQ(tree().update(key(1), keep, Reserve::kRemove), StatusCode::kNoSpace);
-  EXPECT_TRUE(tree().update(key(2), keep, Reserve::kUndo).ok());
+  const std::string in_left(left.entries().views[0].key);
+  EXPECT_EQ(tree().update(in_left, keep, Reserve::kRemove), StatusCode::kNoSpace);
+  EXPECT_TRUE(tree().update(in_left, keep, Reserve::kUndo).ok()) << "an undo ends what it meets, too";
   nodes_.least = Reserve::kWrite;
   expect_whole();
 }

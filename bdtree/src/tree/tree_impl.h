@@ -107,7 +107,7 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   /// before the node does, so a part of the tree is lost.
   Status check_lost(TreeNodeId from, TreeNodeId missing, const Seek& seek, Op& op);
 
-  Batch apply(Node& leaf, Group& group, Request& own);
+  Batch apply(Node& leaf, Group& group, Request& own, bool alone);
   void lead(Group& group, Request& own);
 
   Status read_ahead(Walk& walk, std::string_view position, std::string_view to, size_t wanted);
@@ -129,9 +129,9 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
 
   Status split(Node& node, std::string_view greatest, Op& op);
   Status split_root(Node& node, size_t at, const EntryList& list, const std::string& separator, Op& op);
+  Status finish_row(const Node& node, Op& op);
   /// Takes the frozen node out of the tree: its content goes to the left neighbour, or to a copy. Nothing: it is out;
   /// else the neighbour: it is frozen and has to go first.
-  Status finish_row(const Node& node, Op& op);
   Result<std::optional<Node>> absorb(const Node& node, Op& op);
   Status forget(const Node& node, Op& op);
   Result<Node> make_node(NodeFrame frame, const std::vector<EntryView>& entries, Op& op);

@@ -31,13 +31,17 @@ Result<Record> read(Engine& engine, const Table& table, Key key) {
 
 }  // namespace
 
-Counter::Impl::Impl(Engine& engine, std::string name, uint64_t block_size)
-    : engine_(engine), table_(make_table(wire::system_tables()[1])), name_(std::move(name)), block_size_(block_size) {}
+Counter::Impl::Impl(Engine& engine, std::string name, uint64_t block_size, Reserve reserve)
+    : engine_(engine),
+      table_(make_table(wire::system_tables()[1])),
+      name_(std::move(name)),
+      block_size_(block_size),
+      reserve_(reserve) {}
 
 Result<Version> Counter::Impl::write(wire::WriteKind kind, Version expected, uint64_t next) {
   LOAM_ASSIGN_OR_RETURN(const Record record,
                         Record::make(table_, {Value::text(name_), Value::int64(static_cast<int64_t>(next))}));
-  return PlainWriteOnce::write(engine_, {}, table_, key_, kind, expected, record.bytes());
+  return PlainWriteOnce::write(engine_, {{}, reserve_}, table_, key_, kind, expected, record.bytes());
 }
 
 Status Counter::Impl::open(IfAbsent absent) {

@@ -21,7 +21,8 @@ inline constexpr uint32_t kMaxDraws = 64;
 /// Draws blocks from one record of loam.counters by exact-version writes. Worker's thread only.
 class Counter::Impl {
  public:
-  Impl(Engine& engine, std::string name, uint64_t block_size);
+  /// `reserve`: whose room its draws take (R6).
+  Impl(Engine& engine, std::string name, uint64_t block_size, Reserve reserve = Reserve::kWrite);
 
   enum class IfAbsent : uint8_t { kMake, kRefuse };
   /// Finds the counter's record, or makes it. kNotFound: there is none, and it is not to be made. In a fiber.
@@ -40,6 +41,7 @@ class Counter::Impl {
   const Table table_;
   const std::string name_;
   const uint64_t block_size_;
+  const Reserve reserve_;
   Key key_;
   uint64_t next_ = 0;  // of the block; next_ == end_: used up
   uint64_t end_ = 0;

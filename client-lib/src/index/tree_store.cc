@@ -17,7 +17,8 @@ using bdtree::StoredNode;
 using bdtree::TreeNodeId;
 using Fields = wire::IndexNodeFields;
 
-/// Numbers that one draw takes: a node is split far more seldom than it is changed.
+/// Numbers that one draw takes: a node is split far more seldom than it is changed. Whoever undoes or removes may have
+/// to, so draws take the room for undo: a few bytes.
 constexpr uint64_t kNumbers = 256;
 /// Others' swaps take a round trip.
 constexpr RetryOptions kSwapRetry{.max_attempts = 0, .initial_backoff_ns = 20'000, .max_backoff_ns = 2'000'000};
@@ -31,7 +32,7 @@ TreeStore::TreeStore(Engine& engine, const Table& nodes, std::shared_ptr<Session
       nodes_(nodes),
       deltas_(nodes.project(std::array{Fields::kDelta}).value()),
       session_(std::move(session)),
-      numbers_(engine, "tree " + std::to_string(nodes.id().value), kNumbers) {}
+      numbers_(engine, "tree " + std::to_string(nodes.id().value), kNumbers, Reserve::kUndo) {}
 
 Result<std::shared_ptr<TreeStore>> TreeStore::open(Engine& engine, const std::string& name) {
   LOAM_ASSIGN_OR_RETURN(const wire::TableCreated created,

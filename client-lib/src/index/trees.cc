@@ -141,13 +141,16 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
   }
   std::map<std::pair<TableId, std::string_view>, Group> groups;
   for (const IndexChange& change : changes) groups[{change.index, change.key}].push_back(&change);
+  // Whoever removes records of a node that is full ends their entries.
+  const bool takes = std::ranges::all_of(changes, &IndexChange::take);
+  const Reserve reserve = undo ? Reserve::kUndo : takes ? Reserve::kRemove : Reserve::kWrite;
   Status all;
   fiber::WaitGroup others;
   size_t left = groups.size();
   for (auto& [place, group] : groups) {
     // What is taken is free for others.
     std::ranges::stable_sort(group, std::ranges::greater(), [](const IndexChange* change) { return change->take; });
-    const auto work = [&, changed = &group] { merge(all, change(session, transaction, *changed, undo)); };
+    const auto work = [&, changed = &group] { merge(all, change(session, transaction, *changed, undo, reserve)); };
     if (--left == 0) {
       work();
       continue;
@@ -166,7 +169,7 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
 }
 
 Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
-                     const Group& group, bool undo) {
+                     const Group& group, bool undo, Reserve reserve) {
   const IndexChange& first = *group.front();
   const bool building = state_of(*transaction.catalog, first.index) == wire::IndexState::kBuilding;
   const auto edit = [&](std::optional<std::string_view> payload) -> Result<Edit> {
@@ -185,9 +188,6 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
     }
     return edit_of(entries, entries.entries() != before);
   };
-  // Whoever removes records of a node that is full ends their entries.
-  const bool takes = std::ranges::all_of(group, [](const IndexChange* change) { return change->take; });
-  const Reserve reserve = undo ? Reserve::kUndo : takes ? Reserve::kRemove : Reserve::kWrite;
   const auto make = [&]() -> Status {
     LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, open(session, first.index));
     return tree->tree->update(first.key, edit, reserve);

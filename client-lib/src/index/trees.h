@@ -62,7 +62,7 @@ class Trees final : public IndexWriter {
   /// Changes under one key of one tree: one swap.
   using Group = std::vector<const IndexChange*>;
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction, const Group& group,
-                bool undo);
+                bool undo, Reserve reserve);
 
   Engine& engine_;
   Trees* const all_ = nullptr;                           // the client's, if these are one transaction's

@@ -116,7 +116,7 @@ wire::WriteResult DeadTestClient::write_undo_record(TransactionId id, wire::Writ
   const wire::RecordId record{wire::kTransactionTableId, Key(id.value)};
   wire::PlainWrite message;
   const Bytes row = kind == wire::WriteKind::kInsert ? Bytes(undo.row) : Bytes();
-  message.operations.push_back({kind, false, record, undo.version, row, {}, static_cast<uint8_t>(undo.state)});
+  message.operations.push_back({kind, {}, record, undo.version, row, {}, static_cast<uint8_t>(undo.state)});
   const auto reply = ask<wire::PlainWriteReply>(node(owner(record)), message);
   LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "an undo record is refused");
   undo.version = reply.results[0].version;

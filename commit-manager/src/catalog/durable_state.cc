@@ -14,7 +14,7 @@ namespace loam::commit {
 namespace {
 
 constexpr std::string_view kMagic = "LOAMCMST";
-constexpr uint32_t kFormat = 3;
+constexpr uint32_t kFormat = 4;
 constexpr size_t kHeaderBytes = 8 + 4 + 8 + 8;
 
 Status damaged(const std::string& why) {

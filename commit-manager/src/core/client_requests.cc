@@ -104,6 +104,12 @@ Status Core::Impl::create(Session& session, ByteReader& reader, uint64_t sequenc
 Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::FinishIndex request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
+  // What was entered may be among the records that are gone: the acceptance drops it. Until then nobody can read it, so
+  // that a client whose catalog says that it is being built may make what its tree lacks.
+  if (catalog_.count(wire::NodeState::kLost) != 0 && catalog_.known_table(request.index)) {
+    refuse(session, sequence, {StatusCode::kUnavailable, "a storage node has lost its records; accept its loss first"});
+    return ok_status();
+  }
   Status status = catalog_.finish_index(request.index);
   if (status.ok()) {
     answer(session, sequence, wire::IndexFinished{catalog_.version()});

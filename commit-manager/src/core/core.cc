@@ -310,9 +310,10 @@ void Core::Impl::drop_table(const wire::DropTable& request, TableChanges::DropDo
   settle();
 }
 
-void Core::Impl::damage_indexes() {
+Status Core::Impl::damage_indexes() {
   changes_.damage_indexes();
   settle();
+  return durable_status_;
 }
 
 // ---- the public face -----------------------------------------------------------------------------------------------
@@ -331,7 +332,7 @@ void Core::drop_table(const wire::DropTable& request, std::function<void(Result<
   impl_->drop_table(request, std::move(done));
 }
 void Core::accept_loss(NodeId node, std::function<void(Status)> done) { impl_->accept_loss(node, std::move(done)); }
-void Core::damage_indexes() { impl_->damage_indexes(); }
+Status Core::damage_indexes() { return impl_->damage_indexes(); }
 SessionId Core::open_recoverer(uint64_t now_ns) { return impl_->open_recoverer(now_ns); }
 bool Core::recovery_scan_due() const { return impl_->recovery_scan_due(); }
 std::vector<RecoveryTask> Core::recovery_tasks(size_t max) const { return impl_->recovery_tasks(max); }

@@ -40,7 +40,7 @@ class Core::Impl final : public NodeChannel {
   uint64_t next_deadline_ns() const;
   void create_table(const wire::CreateTable& request, TableChanges::CreateDone done);
   void drop_table(const wire::DropTable& request, TableChanges::DropDone done);
-  void damage_indexes();
+  Status damage_indexes();
   void accept_loss(NodeId node, std::function<void(Status)> done);
   void set_admin_address(std::string address) { admin_address_ = std::move(address); }
   bool ready() const { return shards_known() && !restarting_; }

@@ -145,6 +145,7 @@ TEST(IndexRequests, AnUnfinishedOneGoesWithANodesRecords) {
   h.node("tcp://a:1");
   ASSERT_EQ(h.core.nodes()[0].info.state, wire::NodeState::kLost);
   EXPECT_NE(find(h.core.catalog(), "building"), nullptr);
+  EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{building}).error.code(), StatusCode::kUnavailable);
   h.core.accept_loss(NodeId(1), [](const Status&) {});
   EXPECT_EQ(find(h.core.catalog(), "building"), nullptr) << "half of what was entered may be gone";
   EXPECT_NE(find(h.core.catalog(), "finished"), nullptr);
@@ -181,7 +182,7 @@ TEST(IndexRequests, ALossDamagesThoseThatAreReadyForGood) {
   CoreHarness h(CoreHarness::open_at_once(), &durable, durable.state);
   EXPECT_EQ(find(h.core.catalog(), "before")->index.state(), wire::IndexState::kDamaged);
   EXPECT_EQ(find(h.core.catalog(), "since")->index.state(), wire::IndexState::kReady);
-  h.core.damage_indexes();  // as for an undo record that is given up
+  EXPECT_TRUE(h.core.damage_indexes().ok());  // as for an undo record that is given up
   EXPECT_EQ(find(h.core.catalog(), "since")->index.state(), wire::IndexState::kDamaged);
 }
 

@@ -284,7 +284,7 @@ Status RecoveryDriver::accept_unreadable(Core& core, TransactionId id) {
   }
   log_warning("recovery: an operator has given up the undo record of transaction " + std::to_string(id.value) +
               ", which cannot be read: the transaction counts as aborted, and what it has written stays");
-  core.damage_indexes();
+  LOAM_RETURN_IF_ERROR(core.damage_indexes());
   worker_->accept_unreadable(id);
   scan_ns_ = 0;  // a scan that this record held up is repeated at once
   check_wanted_ = true;

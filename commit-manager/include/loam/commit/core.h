@@ -297,8 +297,8 @@ class Core {
   void accept_loss(NodeId node, std::function<void(Status)> done);
 
   /// An operator gives a transaction up whose undo nobody can carry out: the indexes may lack some of what it wrote
-  /// from now on, and count as damaged. Before recovered() of its id.
-  void damage_indexes();
+  /// from now on, and count as damaged. Before recovered() of its id. An error: it could not be stored.
+  Status damage_indexes();
 
   /// A new session for the commit manager's own recoverer: without lease and connection, good for attaching to storage
   /// nodes. The one before is fenced, like a dead client's. SessionId(0) if it could not be stored.
