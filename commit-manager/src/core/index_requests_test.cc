@@ -172,6 +172,7 @@ TEST(IndexRequests, ALossDamagesThoseThatAreReadyForGood) {
     const auto told = h.take<wire::AcceptLoss>(node);
     ASSERT_TRUE(told.ok());
     EXPECT_FALSE(durable.state.empty());
+    h.deliver(node, CoreHarness::encoded(wire::LossAccepted{}, told.sequence));
     h.post(client, index_of(table, "since"));
     h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, h.newest<wire::InstallTable>(node).sequence));
     const TableId since = h.newest<TableCreated>(client)->table.id;
