@@ -72,7 +72,7 @@ class Servers {
     std::filesystem::path programs;  ///< the folder of loam-storage-node and loam-commit-manager; empty: this program's
     uint64_t memory_bytes = uint64_t{1280} << 20;  ///< of each server
     size_t connections = 16;                       ///< the most at one time
-    std::string spin = "100us";                     ///< of the storage node
+    std::string spin = "100us";                    ///< of the storage node
     /// memcached's -R: requests of a connection that it answers before it turns to another one.
     size_t requests_per_event = 1024;
   };

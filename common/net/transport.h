@@ -69,9 +69,9 @@ struct TransportOptions {
   size_t max_queued_bytes = kMaxQueuedBytes;
   size_t max_connections = kMaxConnections;
   uint64_t handshake_timeout_ns = kHandshakeTimeoutNs;
-  /// poll() looks again and again for so long before it sleeps. A sleep and its wake-up cost about 40 us of latency, and
-  /// whoever wakes it some 5 of its own time; spinning takes a core from others, but for those that it yields to at each
-  /// look. Only worth it while events come closer together than this: poll() learns whether they do.
+  /// poll() looks again and again for so long before it sleeps. A sleep and its wake-up cost about 40 us of latency,
+  /// and whoever wakes it some 5 of its own time; spinning takes a core from others, but for those that it yields to at
+  /// each look. Only worth it while events come closer together than this: poll() learns whether they do.
   uint64_t spin_ns = 100'000;
   /// tcp, rdma: a peer that acknowledges nothing for so long is taken for dead.
   uint64_t peer_timeout_ns = 15'000'000'000;

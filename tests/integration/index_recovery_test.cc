@@ -92,10 +92,12 @@ class IndexRecoveryTest : public ::testing::Test {
     const auto accepted = [&] {
       manager_->post([&](commit::Core& core) {
         for (const commit::NodeStatus& status : core.nodes()) {
-          if (status.memory_lost) core.accept_loss(status.info.id, [&](const Status& told) { done = told.ok(); });
+          if (status.memory_lost)
+            core.accept_loss(status.info.id,
+                             [&](const Status& told) { done.store(told.ok(), std::memory_order_release); });
         }
       });
-      return done.load();
+      return done.load(std::memory_order_acquire);  // release: the answer
     };
     ASSERT_TRUE(testing::eventually(accepted));
   }

@@ -487,8 +487,7 @@ const Planted kPlanted[] = {
     {"index-undamaged",
      [](Story& s) {
        s.index(900);
-       s.lose_odd();
-       s.index(900);  // still ready
+       s.lose_odd(), s.index(900);  // still ready
      }},
     {"index-gone",
      [](Story& s) {

@@ -7,7 +7,6 @@
 
 #include "common/base/env.h"
 #include "common/schema/row.h"
-#include "common/wire/system_tables.h"
 
 namespace loam::storage {
 
@@ -283,10 +282,7 @@ Status Executor::decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& re
 
 Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& reader) {
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, plain_write_));
-  for (const auto& write : plain_write_.operations) {
-    LOAM_RETURN_IF_ERROR(check_kind(write.kind, Opcode::kPlainWrite));
-    if (write.reserve > Reserve::kUndo) return {StatusCode::kMalformed, "kPlainWrite: unknown reserve"};
-  }
+  for (const auto& write : plain_write_.operations) LOAM_RETURN_IF_ERROR(check_kind(write.kind, Opcode::kPlainWrite));
   if (!admit(peer, sequence, plain_write_.operations.size())) return ok_status();
   Request& request = add_request(Opcode::kPlainWriteReply, sequence);
   for (const auto& write : plain_write_.operations) {
@@ -299,8 +295,7 @@ Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& r
     }
     const bool remove = write.kind == wire::WriteKind::kRemove;
     operation.kind = remove ? PointKind::kPlainRemove : mark ? PointKind::kPlainMark : PointKind::kPlainPut;
-    // Of nobody else's writes: the room would be gone when an undo needs it.
-    if (table->info.index || wire::is_system_name(table->info.name)) operation.reserve = write.reserve;
+    operation.reserve = table->granted(write.reserve);
     operation.table = table->table.get();
     operation.key = write.record.key;
     operation.expected = write.kind == wire::WriteKind::kInsert ? Version() : write.expected;

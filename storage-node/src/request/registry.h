@@ -1,6 +1,7 @@
 // What a storage node serves: its tables, the shard map and the newest publication, as every thread of it reads them.
 #pragma once
 
+#include <algorithm>
 #include <bitset>
 #include <cstdint>
 #include <memory>
@@ -9,12 +10,14 @@
 
 #include "common/base/env.h"
 #include "common/base/ids.h"
+#include "common/base/reserve.h"
 #include "common/base/status.h"
 #include "common/memory/epoch.h"
 #include "common/snapshot/publication.h"
 #include "common/wire/catalog.h"
 #include "common/wire/fence_set.h"
 #include "common/wire/manager.h"
+#include "common/wire/system_tables.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/version/table.h"
 
@@ -25,6 +28,12 @@ namespace loam::storage {
 struct ServedTable {
   wire::TableInfo info;
   std::shared_ptr<Table> table;  ///< the compactor holds it too: the storage goes with the last of all
+
+  /// Whose room a plain write may take that asks for this (R6). None is kept for an application's own tables: it would
+  /// be gone when an undo needs it.
+  Reserve granted(Reserve asked) const {
+    return info.index || wire::is_system_name(info.name) ? std::min(asked, Reserve::kUndo) : Reserve::kWrite;
+  }
 };
 
 /// One state of the registry. Immutable; valid as long as the reader's epoch guard.

@@ -25,7 +25,7 @@ struct NodeOptions {
   bool batch_prefetch = true;  ///< fetch what a group's operations will read and write ahead of them
   unsigned scan_threads = 1;
   uint64_t spin_ns = 100'000;  ///< how long an idle network thread polls before it sleeps
-  bool never_sleep = false;   ///< network threads poll without end, a core each
+  bool never_sleep = false;    ///< network threads poll without end, a core each
   /// Cores of the network threads, such as "2,4-7": the first one for the first thread, and so on, from the start again
   /// when there are fewer. Empty: where the system puts them.
   std::string network_cores{};
