@@ -44,7 +44,11 @@ TEST(FullNodeTest, RecordsWithIndexesAreReadAndRemoved) {
   for (int refused = 0; refused < 20;) {
     const Status status = insert(records);
     ASSERT_TRUE(status.ok() || status == StatusCode::kNoSpace) << status.to_string();
-    status.ok() ? records += kBatch : ++refused;
+    if (status.ok()) {
+      records += kBatch;
+    } else {
+      ++refused;
+    }
   }
   ASSERT_GT(records, 1'000u);
 

@@ -93,7 +93,7 @@ TEST_F(ExecutorTest, UndoOfIndexEntriesAndUndoRecordsHaveRoomWhenMemoryIsFull) {
   attach();
   constexpr TableId kOrdinary{77};
   constexpr TableId kIndex{78};
-  const auto install = [&](wire::TableInfo info) {
+  const auto install = [&](const wire::TableInfo& info) {
     ASSERT_TRUE(registry->install(*epoch_thread, info, catalog().shards).ok());
   };
   install({kOrdinary, "ordinary", TableKind::kNonTransactional, schema("value")});
