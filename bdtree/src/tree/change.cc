@@ -128,7 +128,7 @@ void Tree::Impl::lead(Group& group, Request& own) {
     // What does not fit together may fit alone.
     const bool crowded = written.code() == StatusCode::kNoSpace && batch.requests.size() > 1;
     if (written.code() == StatusCode::kConflict || crowded) {
-      alone = crowded;
+      alone = alone || crowded;
       back_to_waiting(batch);
       continue;
     }
