@@ -41,8 +41,10 @@ def _commands(tree):
     for entry in json.loads(database.read_text()):
         path = ours.get(entry["file"])
         if path and (path not in commands or "LOAM_ENV_SIM" in commands[path]["command"]):
-            # g++ warns, with -Werror; clang's own warnings on top would only ask for another dialect.
-            commands[path] = {**entry, "command": re.sub(r" -W(?!p,)\S+", "", entry["command"])}
+            # Without the precompiled header, so that a missing include is found. g++ warns, with -Werror; clang's own
+            # warnings on top would only ask for another dialect.
+            plain = re.sub(r" -include \S+/cmake_pch\.hxx| -fpch-preprocess", "", entry["command"])
+            commands[path] = {**entry, "command": re.sub(r" -W(?!p,)\S+", "", plain)}
     return commands
 
 
