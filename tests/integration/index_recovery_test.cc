@@ -16,6 +16,7 @@
 #include <loam/storage/node.h>
 
 #include "bdtree/src/node/node.h"
+#include "client-lib/src/api/cluster_test_fixture.h"
 #include "client-lib/src/api/open_tree_store.h"
 #include "client-lib/src/index/index_entries.h"
 #include "client-lib/src/index/index_keys.h"
@@ -37,7 +38,7 @@ class IndexRecoveryTest : public ::testing::Test {
     std::filesystem::remove_all(data_);
     start_manager("tcp://127.0.0.1:0");
     for (int i = 0; i < 2; ++i) {
-      nodes_.push_back(storage::StorageNode::start(node_options()).value());
+      nodes_.push_back(storage::StorageNode::start(small_node(manager_->address())).value());
     }
     client_ = Client::connect(manager_->address()).value();
     const Schema schema = Schema::make({{"name", FieldType::kText, false}}).value();
@@ -54,15 +55,6 @@ class IndexRecoveryTest : public ::testing::Test {
     std::filesystem::remove_all(data_);
   }
 
-  storage::NodeOptions node_options() {
-    storage::NodeOptions node;
-    node.manager = manager_->address();
-    node.admin_listen = "";
-    node.memory_bytes = uint64_t{96} << 20;
-    node.page_bytes = uint64_t{2} << 20;
-    node.huge_pages = false;
-    return node;
-  }
   void start_manager(const std::string& listen) {
     commit::ManagerOptions manager;
     manager.listen = listen;
@@ -85,7 +77,7 @@ class IndexRecoveryTest : public ::testing::Test {
     const std::string address = nodes_[which]->address();
     nodes_[which]->stop();
     nodes_[which].reset();
-    storage::NodeOptions node = node_options();
+    storage::NodeOptions node = small_node(manager_->address());
     node.listen = address;
     nodes_[which] = storage::StorageNode::start(node).value();
     std::atomic<bool> done{false};

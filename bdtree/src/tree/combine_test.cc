@@ -164,6 +164,37 @@ TEST_F(CombineTest, EachFiberHasItsOwnAnswer) {
   EXPECT_EQ(there, kFibers - 1);
 }
 
+// What asks for more of memory's reserves may be written with what asks for less, never the other way round; and where
+// the less is refused, the more is not refused with it. [R6]
+TEST_F(CombineTest, NobodyRidesOnAReserve) {
+  open({});
+  struct Asked {
+    Reserve reserve;
+    StatusCode outcome = StatusCode::kInternal;
+  };
+  const auto ask = [&](std::vector<Asked> all) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      spawn([&, i] {
+        const auto put = [](std::optional<std::string_view>) { return Result<Edit>(Edit::put("x")); };
+        all[i].outcome = tree_->update("key" + std::to_string(i), put, all[i].reserve).code();
+      });
+    }
+    run();
+    std::vector<StatusCode> outcomes;
+    for (const Asked& asked : all) outcomes.push_back(asked.outcome);
+    return outcomes;
+  };
+  using Outcomes = std::vector<StatusCode>;
+  constexpr StatusCode kOk = StatusCode::kOk;
+  constexpr StatusCode kNoSpace = StatusCode::kNoSpace;
+
+  EXPECT_EQ(ask({{Reserve::kWrite}, {Reserve::kRemove}, {Reserve::kUndo}}), Outcomes(3, kOk));
+  EXPECT_EQ(tree_->statistics().combined, 2u);
+  nodes_.least = Reserve::kUndo;
+  EXPECT_EQ(ask({{Reserve::kUndo}, {Reserve::kWrite}, {Reserve::kUndo}}), (Outcomes{kOk, kNoSpace, kOk}));
+  EXPECT_EQ(ask({{Reserve::kWrite}, {Reserve::kUndo}, {Reserve::kRemove}}), (Outcomes{kNoSpace, kOk, kNoSpace}));
+}
+
 // A leader hands on what it wrote last. Another process changes the leaf in between: who finds nothing to change in
 // that copy must look again.
 TEST_F(CombineTest, AnswersOfACopyAreChecked) {

@@ -39,7 +39,7 @@ class Bench(unittest.TestCase):
     def bench(self, *options):
         figures = self.folder / "figures"
         command = [BENCH, "tx", "--quick", "--only", "tpcb", "--branches", "20", "--accounts-of-a-branch", "100",
-                   "--json", str(figures), *options]
+                   "--tpcb-fibers", "64", "--json", str(figures), *options]
         result = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
         rows = figures.read_text().splitlines() if figures.exists() else []
         return result, {row["figure"]: row for row in map(json.loads, rows)}

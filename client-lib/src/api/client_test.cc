@@ -48,13 +48,7 @@ TEST(ClientConnect, WaitsForAClusterThatIsStarting) {
   std::optional<Result<std::unique_ptr<Client>>> client;
   std::thread connecting([&] { client.emplace(Client::connect(manager->address())); });
   EXPECT_TRUE(testing::eventually([&] { return manager->statistics().core.refused >= 2; }));
-  storage::NodeOptions node;
-  node.manager = manager->address();
-  node.admin_listen = "";
-  node.memory_bytes = uint64_t{96} << 20;
-  node.page_bytes = uint64_t{2} << 20;
-  node.huge_pages = false;
-  const auto started = storage::StorageNode::start(node).value();
+  const auto started = storage::StorageNode::start(small_node(manager->address())).value();
   connecting.join();
   EXPECT_TRUE(client->ok()) << client->status().to_string();
   client.reset();

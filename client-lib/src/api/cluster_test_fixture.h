@@ -18,6 +18,17 @@
 
 namespace loam::client {
 
+/// A storage node in a test's process: little memory, on a port that is free.
+inline storage::NodeOptions small_node(const std::string& manager, uint64_t bytes = uint64_t{96} << 20) {
+  storage::NodeOptions node;
+  node.manager = manager;
+  node.admin_listen = "";
+  node.memory_bytes = bytes;
+  node.page_bytes = uint64_t{2} << 20;  // a row of the largest size fits
+  node.huge_pages = false;
+  return node;
+}
+
 /// Started and stopped by its owner; clients must be gone before it.
 class TestCluster {
  public:
@@ -30,12 +41,7 @@ class TestCluster {
     LOAM_CHECK(started.ok(), "the commit manager does not start");
     manager_ = std::move(started).value();
     for (unsigned i = 0; i < nodes; ++i) {
-      storage::NodeOptions node;
-      node.manager = manager_->address();
-      node.admin_listen = "";
-      node.memory_bytes = node_bytes;
-      node.page_bytes = uint64_t{2} << 20;  // a row of the largest size fits
-      node.huge_pages = false;
+      storage::NodeOptions node = small_node(manager_->address(), node_bytes);
       node.scan_threads = scan_threads;
       auto running = storage::StorageNode::start(node);
       if (!running.ok()) std::fprintf(stderr, "%s\n", running.status().to_string().c_str());

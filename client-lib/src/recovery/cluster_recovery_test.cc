@@ -17,6 +17,7 @@
 #include <loam/commit/manager.h>
 #include <loam/storage/node.h>
 
+#include "client-lib/src/api/cluster_test_fixture.h"
 #include "client-lib/src/recovery/dead_test_client.h"
 #include "common/base/env.h"
 #include "common/testing/patience.h"
@@ -54,13 +55,7 @@ class RecoveredCluster : public ::testing::Test {
     std::filesystem::remove_all(data_);
     start_manager("tcp://127.0.0.1:0");
     for (int i = 0; i < 2; ++i) {
-      storage::NodeOptions node;
-      node.manager = manager_->address();
-      node.admin_listen = "";
-      node.memory_bytes = uint64_t{96} << 20;
-      node.page_bytes = uint64_t{2} << 20;
-      node.huge_pages = false;
-      nodes_.push_back(take(storage::StorageNode::start(node)));
+      nodes_.push_back(take(storage::StorageNode::start(small_node(manager_->address()))));
     }
     client_ = take(Client::connect(manager_->address()));
     const Schema schema = Schema::make({{"balance", FieldType::kInt64, false}}).value();
