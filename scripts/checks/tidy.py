@@ -1,7 +1,7 @@
 """Lint, by clang-tidy, remembering which contents were found clean.
 
 A source file is looked at again only if something that clang-tidy would see of ours has changed: the file itself, a
-header of the tree that it includes (also indirectly), its compile command, .clang-tidy, or clang-tidy's version.
+header of the tree that it includes (also indirectly), its compile command, a .clang-tidy, or clang-tidy's version.
 System headers do not count. What is remembered serves all clones of a user, as ccache's does: an empty file a content in
 $XDG_CACHE_HOME/loam/tidy (~/.cache/loam/tidy), forgotten after a month without use.
 """
@@ -123,7 +123,8 @@ def run(tree):
     place.mkdir(parents=True, exist_ok=True)
     (place / "compile_commands.json").write_text(json.dumps(list(commands.values())))
     version = subprocess.run(["clang-tidy-19", "--version"], capture_output=True, check=True).stdout
-    hasher = _Hasher(tree, version + (tree.text(".clang-tidy") or "").encode())
+    configs = sorted(p for p in tree.paths if p.endswith(".clang-tidy"))
+    hasher = _Hasher(tree, version + "".join(p + (tree.text(p) or "") for p in configs).encode())
     todo = {path: hasher.of(path, entry) for path, entry in sorted(commands.items())}
     for key in todo.values():
         if (clean / key).exists():
