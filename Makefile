@@ -23,7 +23,7 @@ SEED ?=
 FUZZ_SECONDS ?= 60
 LIVE_MESSAGES ?= 10000000
 
-.PHONY: help build demo setup test test-rdma bench-rdma check fuzz bench sim stress mutants prove-setup clean test-programs
+.PHONY: help build demo setup test test-rdma bench-rdma check lint fuzz bench sim stress mutants prove-setup clean test-programs
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,8 +85,11 @@ sim: setup ## simulate SEEDS (1000) clusters from FIRST_SEED on, or replay one: 
 	cmake --build --preset dev -j $(JOBS) --target loam-sim
 	build/dev/tests/sim/loam-sim --shrink $(if $(SEED),--seed $(SEED) --trace,--seeds $(SEEDS) --first-seed $(FIRST_SEED) --jobs $(JOBS))
 
-check: setup ## format, lint, names, lengths, links, spelling and the other rules of HACKING.md
+check: setup ## format, lint of what has changed, names, lengths, links, spelling and the other rules of HACKING.md
 	scripts/check
+
+lint: setup ## lint the whole tree, and record the commit: make check then looks only at what has changed since
+	scripts/check --record tidy
 
 fuzz: setup ## FUZZ_SECONDS (60) of every fuzz target, then LIVE_MESSAGES (10000000) mutated messages to living servers
 	cmake --preset fuzz

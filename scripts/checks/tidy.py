@@ -1,9 +1,13 @@
-"""Lint, by clang-tidy, remembering which contents were found clean.
+"""Lint, by clang-tidy, of what has changed since the whole tree was found clean.
 
-A source file is looked at again only if something that clang-tidy would see of ours has changed: the file itself, a
-header of the tree that it includes (also indirectly), its compile command, a .clang-tidy, or clang-tidy's version.
-System headers do not count. What is remembered serves all clones of a user, as ccache's does: an empty file a content in
-$XDG_CACHE_HOME/loam/tidy (~/.cache/loam/tidy), forgotten after a month without use.
+lint_clean.txt names the commit at which the whole tree was clean, and the version of clang-tidy that found it so. Only
+sources that differ from that commit, or that include a header which differs (also indirectly), are looked at. Everything
+is looked at if a .clang-tidy, this program or clang-tidy's version has changed, or if the commit is not in the history.
+`make lint` looks at the whole tree and moves the commit. A changed compile command alone is left to `make lint`.
+
+Beside that, contents that were found clean are remembered for all clones of a user, as ccache does: an empty file a
+content in $XDG_CACHE_HOME/loam/tidy (~/.cache/loam/tidy), removed after a month without use. A content is the source, the
+headers of the tree that it reaches, its compile command, every .clang-tidy and clang-tidy's version.
 """
 
 import concurrent.futures
@@ -27,6 +31,7 @@ _TEST_CHECKS = (
     "readability-identifier-naming,readability-function-size,google-explicit-constructor,bugprone-argument-comment,"
     "bugprone-dangling-handle,bugprone-suspicious-enum-usage,bugprone-suspicious-memset-usage,bugprone-unused-return-value"
 )
+_RECORD = "scripts/checks/lint_clean.txt"
 _FORGET_SECONDS = 30 * 24 * 3600
 _LINE = re.compile(r"^(/.*?):(\d+):\d+: (?:warning|error): (.*)$")
 
@@ -57,6 +62,10 @@ class _Hasher:
         self._headers = {p for p in tree.paths if p.endswith(".h")}
         self._public = {p.split("/include/", 1)[1]: p for p in self._headers if "/include/" in p}
 
+    def reach(self, path):
+        """The source and all headers of the tree that it includes, also indirectly."""
+        return self._reach(path, set())
+
     def _reach(self, path, seen):
         seen.add(path)
         folder = pathlib.PurePosixPath(path).parent
@@ -69,7 +78,7 @@ class _Hasher:
     def of(self, path, entry):
         digest = hashlib.sha256(self._config + _TEST_CHECKS.encode())
         digest.update(entry["command"].replace(str(self._tree.root), ".").encode())  # the same in every clone
-        for reached in sorted(self._reach(path, set())):
+        for reached in sorted(self.reach(path)):
             digest.update(reached.encode() + b"\0" + (self._tree.text(reached) or "").encode())
         return digest.hexdigest()
 
@@ -115,21 +124,22 @@ def _memory():
     return memory
 
 
-def run(tree):
-    _generate_sources(tree)
-    commands = _commands(tree)
-    clean = _memory()
-    place = tree.root / "build/tidy"
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "compile_commands.json").write_text(json.dumps(list(commands.values())))
-    version = subprocess.run(["clang-tidy-19", "--version"], capture_output=True, check=True).stdout
-    configs = sorted(p for p in tree.paths if p.endswith(".clang-tidy"))
-    hasher = _Hasher(tree, version + "".join(p + (tree.text(p) or "") for p in configs).encode())
-    todo = {path: hasher.of(path, entry) for path, entry in sorted(commands.items())}
-    for key in todo.values():
-        if (clean / key).exists():
-            (clean / key).touch()
-    todo = {path: key for path, key in todo.items() if not (clean / key).exists()}
+def _version():
+    told = subprocess.run(["clang-tidy-19", "--version"], capture_output=True, text=True, check=True).stdout
+    return re.search(r"LLVM version \S+", told).group()
+
+
+def _suspects(tree, sources, hasher, version):
+    """The sources that may not be clean: all of them, or those that what changed since the recorded commit can affect."""
+    commit, _, recorded_version = (tree.text(_RECORD) or "").strip().partition(" ")
+    changed = tree.changed_since(commit) if commit and recorded_version == version else None
+    if changed is None or any(p.endswith(".clang-tidy") or p == "scripts/checks/tidy.py" for p in changed):
+        return sources
+    return [path for path in sources if not changed.isdisjoint(hasher.reach(path))]
+
+
+def _lint_all(tree, todo, place, clean):
+    """Findings in the sources of `todo` (path → hash of its content), several at a time."""
     # The biggest first, so that no core is left waiting for one late giant.
     order = sorted(todo, key=lambda path: -len(tree.text(path) or ""))
     findings, done, lock, began = set(), 0, threading.Lock(), time.monotonic()
@@ -150,4 +160,39 @@ def run(tree):
         list(pool.map(lint, order))
     if order and sys.stderr.isatty():
         print(file=sys.stderr)
-    return list(findings)
+    return findings
+
+
+def run(tree, whole=False):
+    """Findings in what has changed since the recorded commit, or in the whole tree."""
+    _generate_sources(tree)
+    commands = _commands(tree)
+    clean = _memory()
+    place = tree.root / "build/tidy"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "compile_commands.json").write_text(json.dumps(list(commands.values())))
+    version = _version()
+    configs = sorted(p for p in tree.paths if p.endswith(".clang-tidy"))
+    hasher = _Hasher(tree, (version + "".join(p + (tree.text(p) or "") for p in configs)).encode())
+    suspects = sorted(commands) if whole else _suspects(tree, sorted(commands), hasher, version)
+    todo = {path: hasher.of(path, commands[path]) for path in suspects}
+    for key in todo.values():
+        if (clean / key).exists():
+            (clean / key).touch()
+    todo = {path: key for path, key in todo.items() if not (clean / key).exists()}
+    print(f"  tidy: {len(suspects)} of {len(commands)} sources may have changed, {len(todo)} are not known to be clean", flush=True)
+    return list(_lint_all(tree, todo, place, clean))
+
+
+def record(tree):
+    """Records the present commit as one at which the whole tree is clean; returns what was done."""
+    findings = run(tree, whole=True)
+    if findings:
+        for finding in sorted(findings):
+            print(f"{finding} [tidy]")
+        raise RuntimeError(f"{len(findings)} findings: the recorded commit stays")
+    if tree.git("status", "--porcelain") != "":
+        raise RuntimeError("the tree is clean, but it is no commit: commit what has changed, then run make lint again")
+    commit = tree.git("rev-parse", "HEAD").strip()
+    tree.write(_RECORD, f"{commit} {_version()}\n")
+    return f"the whole tree is clean at {commit}: commit {_RECORD}"

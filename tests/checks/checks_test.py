@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -61,7 +62,7 @@ class Planted(unittest.TestCase):
 
 class TextualChecks(Planted):
     def test_a_good_tree_is_clean(self):
-        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "spelling", "formatting"):
+        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "idioms", "spelling", "formatting"):
             with self.subTest(name):
                 self.assert_clean(name)
 
@@ -148,6 +149,28 @@ class TextualChecks(Planted):
                    "`CountTest.test_that`\n`README.md`, `ctest -R Counter.Guesses`\n")  # fmt: skip
         self.assert_found("links", ("docs/page.md", 2), ("docs/page.md", 3))
 
+    def test_idioms(self):
+        self.plant("common/base/riddle.cc", "// It was seen so\n" "// many times.\nint so_many = 0;\nint what" "ever = 0;\n")
+        self.plant("common/net/text.cc", 'const char* kText = "who' 'ever asks";\n')
+        self.plant("docs/riddle.md", "For wa" "nt of memory, no" "body writes.\n")
+        self.plant("scripts/checks/idioms_ceilings.txt", "common/base 0\ncommon/net 1\ndocs 3\n")
+        self.assert_found("idioms", ("common/base", 0), ("docs", 0))
+        found = {f.path: f.message for f in self.findings("idioms")}
+        self.assertIn("common/base/riddle.cc:1 'so" " many'", found["common/base"])
+        self.assertIn("fewer than the ceiling of 3", found["docs"])
+
+    def test_ceilings_of_idioms_only_fall(self):
+        idioms = importlib.import_module("checks.idioms")
+        ceilings = self.root / "scripts/checks/idioms_ceilings.txt"
+        self.plant("docs/riddle.md", "Who" "ever reads this, what" "ever it says.\n")
+        idioms.record(Tree(self.root))
+        self.assertEqual(ceilings.read_text(encoding="utf-8"), "docs 2\n")
+        self.plant("docs/riddle.md", "Who" "ever reads this.\n")
+        self.plant("common/base/riddle.cc", "// What" "ever.\n")
+        idioms.record(Tree(self.root))
+        self.assertEqual(ceilings.read_text(encoding="utf-8"), "docs 1\n")
+        self.assert_found("idioms", ("common/base", 0))
+
     def test_spelling(self):
         self.plant("docs/typo.md", "All is well.\nThis was rec" "ieved.\n")
         self.assert_found("spelling", ("docs/typo.md", 2))
@@ -157,7 +180,9 @@ class TextualChecks(Planted):
         self.assert_found("formatting", ("common/base/ugly.cc", 1))
 
 
-class Tidy(Planted):
+class Linted(Planted):
+    """A tree with compile commands, and a memory of clean contents of its own."""
+
     def setUp(self):
         super().setUp()
         self.remember_in(self.root / "build/cache")
@@ -179,6 +204,8 @@ class Tidy(Planted):
         ]
         self.plant("build/dev/compile_commands.json", json.dumps(entries))
 
+
+class Tidy(Linted):
     def test_finds_and_remembers(self):
         self.plant("common/base/name.h", "#pragma once\ninline int good_name() { return 1; }\n")
         self.plant("common/base/name.cc", '#include "common/base/name.h"\nint twice() { return 2 * good_name(); }\n')
@@ -223,6 +250,81 @@ class Tidy(Planted):
         self.plant("common/base/broken.cc", "int f() { return nowhere_declared; }\n")
         self.configure("common/base/broken.cc")
         self.assert_found("tidy", ("common/base/broken.cc", 1))
+
+
+class TidySinceACommit(Linted):
+    """Which sources are linted when a commit is recorded at which the whole tree was clean."""
+
+    def setUp(self):
+        super().setUp()
+        self.plant(".gitignore", "/build/\n")
+        self.plant("common/base/name.h", "int name();\n")
+        self.plant("common/base/user.h", '#include "common/base/name.h"\n')
+        self.plant("common/base/user.cc", '#include "common/base/user.h"\n')
+        self.plant("common/base/other.cc", "int other() { return 1; }\n")
+        self.sources = {"common/base/user.cc", "common/base/other.cc"}
+        self.configure(*sorted(self.sources))
+        self.git("init", "-q")
+        self.commit()
+        importlib.import_module("checks.tidy").record(Tree(self.root))
+        self.forget()
+
+    def git(self, *arguments):
+        identity = ("-c", "user.name=Test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", "-C", self.root, *identity, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    def commit(self):
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "change")
+
+    def forget(self):
+        """The memory of all clones must not decide these tests."""
+        for known in self.memory.iterdir():
+            known.unlink()
+
+    def looked_at(self):
+        self.forget()
+        with mock.patch("checks.tidy._lint", return_value=set()) as lint:
+            importlib.import_module("checks.tidy").run(Tree(self.root))
+        return {call.args[1] for call in lint.call_args_list}
+
+    def test_nothing_is_looked_at_when_nothing_has_changed(self):
+        self.assertEqual(self.looked_at(), set())
+        self.commit()  # the record itself
+        self.assertEqual(self.looked_at(), set())
+
+    def test_a_header_brings_the_sources_that_reach_it(self):
+        self.plant("common/base/name.h", "int name(int n);\n")
+        self.assertEqual(self.looked_at(), {"common/base/user.cc"})
+        self.commit()
+        self.assertEqual(self.looked_at(), {"common/base/user.cc"})
+
+    def test_a_new_source_is_looked_at(self):
+        self.plant("common/base/new.cc", "int fresh() { return 1; }\n")
+        self.configure("common/base/new.cc", *sorted(self.sources))
+        self.assertEqual(self.looked_at(), {"common/base/new.cc"})
+
+    def test_everything_is_looked_at_without_a_fitting_record(self):
+        record = self.root / "scripts/checks/lint_clean.txt"
+        right = record.read_text(encoding="utf-8")
+        for wrong in ("", "0" * 40 + right[40:], right.replace("LLVM version ", "LLVM version 0")):
+            record.write_text(wrong, encoding="utf-8")
+            self.assertEqual(self.looked_at(), self.sources)
+        record.write_text(right, encoding="utf-8")
+        self.assertEqual(self.looked_at(), set())
+        self.plant("common/.clang-tidy", "Checks: -*\n")
+        self.assertEqual(self.looked_at(), self.sources)
+
+    def test_what_differs_from_every_commit_is_not_recorded(self):
+        self.plant("common/base/other.cc", "int other() { return 2; }\n")
+        with self.assertRaisesRegex(RuntimeError, "commit what has changed"):
+            importlib.import_module("checks.tidy").record(Tree(self.root))
+
+    def test_findings_are_not_recorded(self):
+        self.plant("common/base/other.cc", "int BadName() { return 2; }\n")
+        self.commit()
+        with self.assertRaisesRegex(RuntimeError, "1 findings"):
+            importlib.import_module("checks.tidy").record(Tree(self.root))
 
 
 class Program(Planted):
