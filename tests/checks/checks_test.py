@@ -62,7 +62,7 @@ class Planted(unittest.TestCase):
 
 class TextualChecks(Planted):
     def test_a_good_tree_is_clean(self):
-        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "idioms", "spelling", "formatting"):
+        for name in ("names", "lengths", "words", "atomics", "sleeps", "layers", "links", "claims", "idioms", "spelling", "formatting"):
             with self.subTest(name):
                 self.assert_clean(name)
 
@@ -170,6 +170,27 @@ class TextualChecks(Planted):
         idioms.record(Tree(self.root))
         self.assertEqual(ceilings.read_text(encoding="utf-8"), "docs 1\n")
         self.assert_found("idioms", ("common/base", 0))
+
+    def test_claims(self):
+        self.plant("docs/page.md", "InfiniBand comes\nlater.\n\n* Indexes are\n  not yet built.\n* There is no SQL yet.\n\n"  # 1, 5, 6
+                   "| replay | later |\n| moves | partly: by hand |\n\n## Promised, and not yet\n\n"  # 8, 9, 11
+                   "Joins will be added.\n\nOne thread, for now.\n\nRoles are planned.\n\nJoins have yet to come.\n")  # 13 to 19
+        self.plant("docs/plain.md", "Every later snapshot; an epoch later.\nA node that comes later gets none.\n"
+                   "Nothing was sent yet. It prints `not yet built`. The open are not yet complete.\nNothing waits, yet it ends.\n\n"
+                   "```\nSQL comes later\n```\n")
+        for dated in ("CHANGELOG.md", "docs/decisions/0001-x.md", "docs/results/x.md", "common/base/notes.h"):
+            self.plant(dated, "// Scans come later.\n")
+        self.assert_found("claims", *(("docs/page.md", line) for line in (1, 5, 6, 8, 9, 11, 13, 15, 17, 19)))
+
+    def test_claims_that_have_become_false(self):
+        self.plant("common/base/sql.h", "// replicas, sharded\nclass SqlParser {};\nconst char* joined = \"Joins\";\n")
+        self.plant("docs/page.md", "SQL comes later. <!-- absent: SqlParser -->\n\n"  # 1: it is there
+                   "* Replicas and joins come later. <!-- absent: Replica* joins sharded sql/ common/base/sql.cc -->\n"
+                   "* There is no SQL yet. <!-- absent:\n  sql* -->\n"  # 4
+                   "| SQL | <!-- absent: docs/ common/base/sql.h --> |\n"  # 6, twice: a statement without such words
+                   "| moves | later <!-- absent: --> |\n")  # 7: names nothing
+        self.assert_found("claims", ("docs/page.md", 1), ("docs/page.md", 4), ("docs/page.md", 6), ("docs/page.md", 6),
+                          ("docs/page.md", 7))  # fmt: skip
 
     def test_spelling(self):
         self.plant("docs/typo.md", "All is well.\nThis was rec" "ieved.\n")
