@@ -76,7 +76,7 @@ struct CoreOptions {
   /// A new cluster's first ids; after a restart those above the stored bounds.
   TransactionId first_transaction{1};
   SessionId first_session{1};
-  /// The shard map is dealt out when so many nodes have registered, and then stays (moving shards comes later).
+  /// The shard map is dealt out when so many nodes have registered, and then stays: shards do not move.
   /// Sessions are refused with kUnavailable until then. 0: sessions are never refused, the first node gets all.
   uint32_t initial_nodes = 1;
   /// A publication goes out so long after a change (R13).

@@ -73,9 +73,9 @@ struct ManagerStatistics {
 /// A running commit manager.
 ///
 /// Owner and life: made by main(), `loam dev` or a test; start() brings up its threads (the server's, which polls the
-/// transport and runs the core, and gRPC's own, which only post to it); stop() or the destructor ends them. With a data
-/// folder the next one goes on where it ended, stopped or killed (R11). Threads: stop() and the destructor from one
-/// thread; the rest from any.
+/// transport and runs the core, the recoverer's, and gRPC's own, which only post to the server's); stop() or the
+/// destructor ends them. With a data folder the next one goes on where it ended, stopped or killed (R11). Threads:
+/// stop() and the destructor from one thread; the rest from any.
 class CommitManager {
  public:
   /// Opens the data folder or reads the store, listens on both addresses and serves. kInvalidArgument (an option, an
