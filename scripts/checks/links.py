@@ -1,4 +1,4 @@
-"""Links of the documents, and files and tests that documents and sources name."""
+"""Links of the documents, and files, tests, identifiers and options that documents and sources name."""
 
 import ast
 import re
@@ -6,7 +6,7 @@ import re
 from checks import cpp
 from checks.tree import CODE_ROOTS, Finding
 
-WHAT = "links, named files and named tests exist"
+WHAT = "links, and the files, tests, identifiers and options that documents name, exist"
 
 _FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
@@ -20,6 +20,13 @@ _FILE_SPAN = re.compile(
 )
 # `Suite.Case` of a C++ test, `Class.test_name` of a Python one.
 _TEST_SPAN = re.compile(r"`([A-Z]\w*\.(?:[A-Z]|test_)\w*)`")
+# Certainly names of the code inside a code span: kConstant, CamelCase, Scope::name, call(), and `Word` alone.
+_NAME = re.compile(
+    r"\bk[A-Z]\w+|\b[A-Z][a-z0-9]+[A-Z]\w*|\b[A-Z]\w*(?=::)|(?<=::)\w+|\b[a-z]\w*(?=\(\))|(?<=^)[A-Z][a-z]+(?=$)"
+)
+_OPTION = re.compile(r"(?<!\w)--([a-z][\w-]+)")
+# These name what the tree had on their day.
+_DATED = ("CHANGELOG.md", "docs/decisions/", "docs/results/")
 _CPP_TEST = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\s*\)", re.MULTILINE)
 
 
@@ -34,6 +41,26 @@ def _tests(tree):
                 if isinstance(part, ast.ClassDef):
                     names.update(f"{part.name}.{f.name}" for f in part.body if isinstance(f, ast.FunctionDef))
     return names
+
+
+def _known(tree):
+    """Every word of the tree's files but the documents; options count with and without their dashes."""
+    known = set()
+    for path, text in tree.texts():
+        if not path.endswith(".md"):
+            known.update(re.findall(r"[A-Za-z_]\w*", text))
+            known.update(re.findall(r"(?<![\w-])(?:--)?([a-z]\w*(?:-\w+)+)", text))
+    return known
+
+
+def _unknown_names(text, known):
+    """(match of the code span, name) of every identifier or option of our programs that the tree lacks."""
+    for span in _CODE_SPAN.finditer(_FENCE.sub(_spaces, text)):
+        code = span.group().strip("`")
+        names = _NAME.findall(code)
+        if code.startswith(("--", "loam")):
+            names += _OPTION.findall(code)
+        yield from ((span, name) for name in names if name not in known)
 
 
 def _spaces(match):
@@ -75,6 +102,7 @@ def _check_link(tree, page, target):
 def run(tree):
     findings = []
     tests = _tests(tree)
+    known = _known(tree)
     for path, text in tree.texts():
         named = []
         rest = text
@@ -91,6 +119,10 @@ def run(tree):
                 if match.group(1) not in tests:
                     problem = f"names the test '{match.group(1)}', which does not exist: mend the name or write it"
                     findings.append(Finding(path, cpp.line_of(text, match.start()), problem))
+            if not path.startswith(_DATED):
+                for span, name in _unknown_names(text, known):
+                    problem = f"names '{name}', which the code does not have: write today's name"
+                    findings.append(Finding(path, cpp.line_of(text, span.start()), problem))
         if path.endswith((".md", ".h", ".cc", ".cmake", "CMakeLists.txt", "Makefile")):
             named += _DOCUMENT.finditer(rest)
         for file, line in sorted({(m.group(1), cpp.line_of(text, m.start())) for m in named}):

@@ -149,6 +149,15 @@ class TextualChecks(Planted):
                    "`CountTest.test_that`\n`README.md`, `ctest -R Counter.Guesses`\n")  # fmt: skip
         self.assert_found("links", ("docs/page.md", 2), ("docs/page.md", 3))
 
+    def test_named_identifiers(self):
+        self.plant("common/base/gate.h", "class Gate {\n  void enter_by();\n  static constexpr int kMostWaiting = 1;\n};\n")
+        self.plant("common/base/gate.cc", 'options.number("most-waiting", 1); app.add_flag("--calm");\n')
+        self.plant("docs/page.md", "`Gate::enter_by`, `enter_by()`, `kMostWaiting`, `Gate`, `loam demo --calm --most-waiting 2`\n"
+                   "`Gate::leave`\n`leave_now()`\n`kMostInside`\n`Admission`\n`AdmissionGate`\n`--most-inside`\n"  # 2 to 7
+                   "`loam demo --quiet`\n`ctest --rerun-failed`, `make Nothing`, LostGate\n```\n`LostGate`\n```\n")  # 8
+        self.plant("docs/results/gates.md", "`AdmissionGate`\n")
+        self.assert_found("links", *(("docs/page.md", line) for line in range(2, 9)))
+
     def test_idioms(self):
         self.plant("common/base/riddle.cc", "// It was seen so\n" "// many times.\nint so_many = 0;\nint what" "ever = 0;\n")
         self.plant("common/net/text.cc", 'const char* kText = "who' 'ever asks";\n')
