@@ -5,7 +5,9 @@
 namespace loam {
 namespace {
 
-Status invalid(std::string message) { return {StatusCode::kInvalidArgument, "selection: " + std::move(message)}; }
+Status invalid_selection(std::string message) {
+  return {StatusCode::kInvalidArgument, "selection: " + std::move(message)};
+}
 
 bool is_text_op(PredicateOp op) {
   return op == PredicateOp::kPrefix || op == PredicateOp::kSuffix || op == PredicateOp::kContains;
@@ -15,33 +17,34 @@ bool takes_none(PredicateOp op) { return op == PredicateOp::kIsNull || op == Pre
 
 Status check_predicate(const Predicate& predicate, const Schema& schema) {
   if (predicate.field >= schema.size()) {
-    return invalid("no field " + std::to_string(predicate.field) + ", the table has " + std::to_string(schema.size()));
+    return invalid_selection("no field " + std::to_string(predicate.field) + ", the table has " +
+                             std::to_string(schema.size()));
   }
   const Field& field = schema.field(predicate.field);
   const std::string where = "'" + field.name + "' " + std::string(to_string(predicate.op));
   const size_t count = predicate.operands.size();
   if (takes_none(predicate.op)) {
-    return count == 0 ? ok_status() : invalid(where + " takes no operand");
+    return count == 0 ? ok_status() : invalid_selection(where + " takes no operand");
   }
   if (predicate.op == PredicateOp::kIn) {
     if (count == 0 || count > kMaxInOperands) {
-      return invalid(where + " takes 1 to " + std::to_string(kMaxInOperands) + " operands, not " +
-                     std::to_string(count));
+      return invalid_selection(where + " takes 1 to " + std::to_string(kMaxInOperands) + " operands, not " +
+                               std::to_string(count));
     }
   } else if (count != 1) {
-    return invalid(where + " takes one operand, not " + std::to_string(count));
+    return invalid_selection(where + " takes one operand, not " + std::to_string(count));
   }
   if (is_text_op(predicate.op) && field.type != FieldType::kText) {
-    return invalid(where + " is for text, the field is " + std::string(to_string(field.type)));
+    return invalid_selection(where + " is for text, the field is " + std::string(to_string(field.type)));
   }
   for (const Value& operand : predicate.operands) {
-    if (operand.is_null()) return invalid(where + " NULL is never true: use IS NULL or IS NOT NULL");
+    if (operand.is_null()) return invalid_selection(where + " NULL is never true: use IS NULL or IS NOT NULL");
     if (operand.type() != field.type) {
-      return invalid(where + ": the field is " + std::string(to_string(field.type)) + ", the operand " +
-                     std::string(to_string(operand.type())));
+      return invalid_selection(where + ": the field is " + std::string(to_string(field.type)) + ", the operand " +
+                               std::string(to_string(operand.type())));
     }
     if (operand.type() == FieldType::kText && !is_utf8(operand.as_text())) {
-      return invalid(where + ": the operand is text that is not UTF-8");
+      return invalid_selection(where + ": the operand is text that is not UTF-8");
     }
   }
   return ok_status();
@@ -112,14 +115,15 @@ Selection& Selection::where(uint16_t field, PredicateOp op, std::vector<Value> o
 
 Status Selection::check(const Schema& schema) const {
   if (all.size() > kMaxClauses) {
-    return invalid(std::to_string(all.size()) + " clauses, at most " + std::to_string(kMaxClauses) + " are allowed");
+    return invalid_selection(std::to_string(all.size()) + " clauses, at most " + std::to_string(kMaxClauses) +
+                             " are allowed");
   }
   size_t bytes = 0;
   for (const Clause& clause : all) {
-    if (clause.any.empty()) return invalid("a clause without predicates");
+    if (clause.any.empty()) return invalid_selection("a clause without predicates");
     if (clause.any.size() > kMaxPredicatesPerClause) {
-      return invalid(std::to_string(clause.any.size()) + " predicates in a clause, at most " +
-                     std::to_string(kMaxPredicatesPerClause) + " are allowed");
+      return invalid_selection(std::to_string(clause.any.size()) + " predicates in a clause, at most " +
+                               std::to_string(kMaxPredicatesPerClause) + " are allowed");
     }
     for (const Predicate& predicate : clause.any) {
       LOAM_RETURN_IF_ERROR(check_predicate(predicate, schema));
@@ -127,8 +131,8 @@ Status Selection::check(const Schema& schema) const {
     }
   }
   if (bytes > kMaxSelectionBytes) {
-    return invalid("operands of " + std::to_string(bytes) + " bytes, at most " + std::to_string(kMaxSelectionBytes) +
-                   " are allowed");
+    return invalid_selection("operands of " + std::to_string(bytes) + " bytes, at most " +
+                             std::to_string(kMaxSelectionBytes) + " are allowed");
   }
   return ok_status();
 }

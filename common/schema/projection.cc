@@ -8,7 +8,7 @@
 namespace loam {
 namespace {
 
-Status invalid(const std::string& message) { return {StatusCode::kInvalidArgument, "fields: " + message}; }
+Status invalid_projection(const std::string& message) { return {StatusCode::kInvalidArgument, "fields: " + message}; }
 
 uint32_t load_end(Bytes row, uint32_t offset) {
   uint32_t end;
@@ -41,9 +41,10 @@ Result<FieldNumbers> FieldNumbers::decode(ByteReader& in) {
 }
 
 Result<Projection> Projection::make(const Schema& schema, FieldNumbers numbers) {
-  if (numbers.empty()) return invalid("none is named");
+  if (numbers.empty()) return invalid_projection("none is named");
   if (numbers.size() > schema.size()) {
-    return invalid(std::to_string(numbers.size()) + " are named, and there are " + std::to_string(schema.size()));
+    return invalid_projection(std::to_string(numbers.size()) + " are named, and there are " +
+                              std::to_string(schema.size()));
   }
   std::bitset<kMaxFields> named;
   uint32_t eights = 0, fours = 0, variables = 0, twos = 0;
@@ -51,11 +52,11 @@ Result<Projection> Projection::make(const Schema& schema, FieldNumbers numbers) 
   for (size_t i = 0; i < numbers.size(); ++i) {
     const uint16_t number = numbers[i];
     if (number >= schema.size()) {
-      return invalid("none has number " + std::to_string(number) + ", they count from 0 to " +
-                     std::to_string(schema.size() - 1));
+      return invalid_projection("none has number " + std::to_string(number) + ", they count from 0 to " +
+                                std::to_string(schema.size() - 1));
     }
     const Field& field = schema.field(number);
-    if (named[number]) return invalid("'" + field.name + "' is named twice");
+    if (named[number]) return invalid_projection("'" + field.name + "' is named twice");
     named[number] = true;
     const size_t width = fixed_width(field.type);
     ++(width == 8 ? eights : width == 4 ? fours : width == 2 ? twos : variables);

@@ -5,17 +5,17 @@
 namespace loam {
 namespace {
 
-Status invalid(std::string message) { return {StatusCode::kInvalidArgument, "query: " + std::move(message)}; }
+Status invalid_query(std::string message) { return {StatusCode::kInvalidArgument, "query: " + std::move(message)}; }
 
 Status check_field(const Schema& schema, uint16_t field, const char* what) {
   if (field < schema.size()) return ok_status();
-  return invalid(std::string(what) + " names field " + std::to_string(field) + ", the table has " +
-                 std::to_string(schema.size()));
+  return invalid_query(std::string(what) + " names field " + std::to_string(field) + ", the table has " +
+                       std::to_string(schema.size()));
 }
 
 Status check_limit(size_t count, size_t limit, const char* what) {
   if (count <= limit) return ok_status();
-  return invalid(std::to_string(count) + " " + what + ", at most " + std::to_string(limit) + " are allowed");
+  return invalid_query(std::to_string(count) + " " + what + ", at most " + std::to_string(limit) + " are allowed");
 }
 
 bool is_numeric(FieldType type) { return is_integer(type) || is_float(type); }
@@ -25,8 +25,8 @@ Status check_aggregate(const Aggregate& aggregate, const Schema& schema) {
   LOAM_RETURN_IF_ERROR(check_field(schema, aggregate.field, "an aggregate"));
   const Field& field = schema.field(aggregate.field);
   if ((aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg) && !is_numeric(field.type)) {
-    return invalid(std::string(to_string(aggregate.op)) + " of '" + field.name + "', which is " +
-                   std::string(to_string(field.type)));
+    return invalid_query(std::string(to_string(aggregate.op)) + " of '" + field.name + "', which is " +
+                         std::string(to_string(field.type)));
   }
   return ok_status();
 }
@@ -108,18 +108,18 @@ Status Query::check(const Schema& schema) const {
   for (const Aggregate& aggregate : aggregates) LOAM_RETURN_IF_ERROR(check_aggregate(aggregate, schema));
   const bool projecting = !select.empty() || with_key || with_version;
   if (aggregating()) {
-    if (projecting) return invalid("a projection and aggregates exclude each other; name the fields in group-by");
-    if (top_k || limit != 0) return invalid("top-k and limit are for projections, not for aggregates");
+    if (projecting) return invalid_query("a projection and aggregates exclude each other; name the fields in group-by");
+    if (top_k || limit != 0) return invalid_query("top-k and limit are for projections, not for aggregates");
     return ok_status();
   }
-  if (!projecting) return invalid("asks for nothing: no field, no key, no version, no aggregate");
+  if (!projecting) return invalid_query("asks for nothing: no field, no key, no version, no aggregate");
   if (top_k) {
     LOAM_RETURN_IF_ERROR(check_field(schema, top_k->field, "top-k"));
     if (top_k->k == 0 || top_k->k > kMaxTopK) {
-      return invalid("top-k of " + std::to_string(top_k->k) + " rows, 1 to " + std::to_string(kMaxTopK) +
-                     " are allowed");
+      return invalid_query("top-k of " + std::to_string(top_k->k) + " rows, 1 to " + std::to_string(kMaxTopK) +
+                           " are allowed");
     }
-    if (limit != 0) return invalid("the k of a top-k is its limit; leave the other limit out");
+    if (limit != 0) return invalid_query("the k of a top-k is its limit; leave the other limit out");
   }
   return ok_status();
 }

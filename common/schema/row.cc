@@ -7,10 +7,10 @@ namespace loam {
 namespace {
 
 Status malformed(std::string message) { return {StatusCode::kMalformed, "row: " + std::move(message)}; }
-Status invalid(std::string message) { return {StatusCode::kInvalidArgument, "row: " + std::move(message)}; }
+Status invalid_row(std::string message) { return {StatusCode::kInvalidArgument, "row: " + std::move(message)}; }
 
 Status over_limit(size_t size) {
-  return invalid(std::to_string(size) + " bytes, at most " + std::to_string(kMaxRowBytes) + " are allowed");
+  return invalid_row(std::to_string(size) + " bytes, at most " + std::to_string(kMaxRowBytes) + " are allowed");
 }
 
 std::string quoted(const Field& field) { return "field '" + field.name + "'"; }
@@ -153,14 +153,14 @@ void RowBuilder::reset() {
 
 Status RowBuilder::check_field(size_t field, FieldType type) const {
   if (field >= schema_.size()) {
-    return invalid("no field " + std::to_string(field) + ", the schema has " + std::to_string(schema_.size()));
+    return invalid_row("no field " + std::to_string(field) + ", the schema has " + std::to_string(schema_.size()));
   }
   const Field& f = schema_.field(field);
   if (type != f.type && type != FieldType::kNull) {
-    return invalid(quoted(f) + " has type " + std::string(to_string(f.type)) + ", the value is " +
-                   std::string(to_string(type)));
+    return invalid_row(quoted(f) + " has type " + std::string(to_string(f.type)) + ", the value is " +
+                       std::string(to_string(type)));
   }
-  if (type == FieldType::kNull && !f.nullable) return invalid(quoted(f) + " cannot be NULL");
+  if (type == FieldType::kNull && !f.nullable) return invalid_row(quoted(f) + " cannot be NULL");
   return ok_status();
 }
 
@@ -186,7 +186,7 @@ Status RowBuilder::set_variable(size_t field, FieldType type, std::string_view v
   if (finished_) reset();
   LOAM_RETURN_IF_ERROR(check_field(field, type));
   if (value.size() > kMaxRowBytes) return over_limit(value.size());
-  if (type == FieldType::kText && !is_utf8(value)) return invalid(quoted(schema_.field(field)) + " is not UTF-8");
+  if (type == FieldType::kText && !is_utf8(value)) return invalid_row(quoted(schema_.field(field)) + " is not UTF-8");
   const Bytes bytes = as_bytes(value);
   variables_[schema_.layout(field).variable_index] = {pool_.size(), bytes.size()};
   pool_.insert(pool_.end(), bytes.begin(), bytes.end());
@@ -263,7 +263,7 @@ Result<Bytes> RowBuilder::finish() {
   if (finished_) reset();
   for (size_t field = 0; field < schema_.size(); ++field) {
     if (set_[field]) continue;
-    if (!schema_.field(field).nullable) return invalid(quoted(schema_.field(field)) + " is missing");
+    if (!schema_.field(field).nullable) return invalid_row(quoted(schema_.field(field)) + " is missing");
     LOAM_RETURN_IF_ERROR(set_null(field));
   }
   size_t end = schema_.fixed_size();

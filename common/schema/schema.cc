@@ -7,18 +7,18 @@
 namespace loam {
 namespace {
 
-Status invalid(std::string message) { return {StatusCode::kInvalidArgument, "schema: " + std::move(message)}; }
+Status invalid_schema(std::string message) { return {StatusCode::kInvalidArgument, "schema: " + std::move(message)}; }
 
 Status check_field(const Field& field, size_t number) {
   const std::string which = "field " + std::to_string(number);
-  if (field.name.empty()) return invalid(which + " has no name");
+  if (field.name.empty()) return invalid_schema(which + " has no name");
   if (field.name.size() > kMaxNameBytes) {
-    return invalid(which + ": the name has " + std::to_string(field.name.size()) + " bytes, at most " +
-                   std::to_string(kMaxNameBytes) + " are allowed");
+    return invalid_schema(which + ": the name has " + std::to_string(field.name.size()) + " bytes, at most " +
+                          std::to_string(kMaxNameBytes) + " are allowed");
   }
-  if (!is_utf8(field.name)) return invalid(which + ": the name is not UTF-8");
+  if (!is_utf8(field.name)) return invalid_schema(which + ": the name is not UTF-8");
   if (!is_field_type(field.type)) {
-    return invalid("field '" + field.name + "' has no type that a table can store");
+    return invalid_schema("field '" + field.name + "' has no type that a table can store");
   }
   return ok_status();
 }
@@ -36,9 +36,10 @@ std::string_view to_string(TableKind kind) {
 }
 
 Result<Schema> Schema::make(std::vector<Field> fields) {
-  if (fields.empty()) return invalid("a table needs at least one field");
+  if (fields.empty()) return invalid_schema("a table needs at least one field");
   if (fields.size() > kMaxFields) {
-    return invalid(std::to_string(fields.size()) + " fields, at most " + std::to_string(kMaxFields) + " are allowed");
+    return invalid_schema(std::to_string(fields.size()) + " fields, at most " + std::to_string(kMaxFields) +
+                          " are allowed");
   }
   for (size_t i = 0; i < fields.size(); ++i) LOAM_RETURN_IF_ERROR(check_field(fields[i], i));
   Schema schema;
@@ -49,7 +50,8 @@ Result<Schema> Schema::make(std::vector<Field> fields) {
             [&](uint16_t a, uint16_t b) { return schema.fields_[a].name < schema.fields_[b].name; });
   for (size_t i = 1; i < schema.size(); ++i) {
     const std::string& name = schema.fields_[schema.by_name_[i]].name;
-    if (name == schema.fields_[schema.by_name_[i - 1]].name) return invalid("two fields are named '" + name + "'");
+    if (name == schema.fields_[schema.by_name_[i - 1]].name)
+      return invalid_schema("two fields are named '" + name + "'");
   }
   schema.lay_out();
   return schema;

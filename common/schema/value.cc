@@ -20,10 +20,10 @@ constexpr std::array kTypeNames = {
     TypeName{FieldType::kBlob, "blob"},       TypeName{FieldType::kUint64, "uint64"},
 };
 
-Status invalid(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
+Status invalid_value(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }
 
 Status not_a(std::string_view text, FieldType type) {
-  return invalid("'" + std::string(text.substr(0, 64)) + "' is no value of type " + std::string(to_string(type)));
+  return invalid_value("'" + std::string(text.substr(0, 64)) + "' is no value of type " + std::string(to_string(type)));
 }
 
 bool fits(int64_t x, FieldType type) {
@@ -114,7 +114,7 @@ Result<FieldType> field_type_from(std::string_view name) {
     if (entry.name == name) return entry.type;
     known += (known.empty() ? "" : ", ") + std::string(entry.name);
   }
-  return invalid("no type is named '" + std::string(name) + "'; the types are " + known);
+  return invalid_value("no type is named '" + std::string(name) + "'; the types are " + known);
 }
 
 bool is_utf8(std::string_view text) {
@@ -197,7 +197,7 @@ Result<Value> Value::parse(std::string_view text, FieldType type) {
       return float64(x);
     }
     case FieldType::kText:
-      if (!is_utf8(text)) return invalid("text that is not UTF-8");
+      if (!is_utf8(text)) return invalid_value("text that is not UTF-8");
       return Value::text(text);
     case FieldType::kBlob: {
       Buffer bytes;
@@ -212,8 +212,8 @@ Result<Value> Value::parse(std::string_view text, FieldType type) {
 
 Result<Value> Value::convert(FieldType type) const {
   if (is_null() || type_ == type) return *this;
-  const Status refused = invalid(to_string() + " (" + std::string(loam::to_string(type_)) + ") is not exactly a " +
-                                 std::string(loam::to_string(type)));
+  const Status refused = invalid_value(to_string() + " (" + std::string(loam::to_string(type_)) +
+                                       ") is not exactly a " + std::string(loam::to_string(type)));
   const bool to_integer = is_integer(type) || type == FieldType::kUint64;
   if (is_integer(type_) || type_ == FieldType::kUint64) {
     const int64_t x = std::get<int64_t>(data_);

@@ -37,19 +37,19 @@ _LINE = re.compile(r"^(/.*?):(\d+):\d+: (?:warning|error): (.*)$")
 
 
 def _commands(tree):
-    """Source path → compile command from build/dev. Twins that are built for the simulator are looked at once."""
-    database = tree.root / "build/dev/compile_commands.json"
+    """Source path → compile command from build/lint, where every source is compiled alone and without precompiled headers.
+
+    Twins that are built for the simulator are looked at once."""
+    database = tree.root / "build/lint/compile_commands.json"
     if not database.exists():
-        raise RuntimeError("build/dev/compile_commands.json is missing: run cmake --preset dev first")
+        raise RuntimeError("build/lint/compile_commands.json is missing: run cmake --preset lint first")
     ours = {str(tree.root / p): p for p in tree.cpp() if p.endswith(".cc")}
     commands = {}
     for entry in json.loads(database.read_text()):
         path = ours.get(entry["file"])
         if path and (path not in commands or "LOAM_ENV_SIM" in commands[path]["command"]):
-            # Without the precompiled header, so that a missing include is found. g++ warns, with -Werror; clang's own
-            # warnings on top would only ask for another dialect.
-            plain = re.sub(r" -include \S+/cmake_pch\.hxx| -fpch-preprocess", "", entry["command"])
-            commands[path] = {**entry, "command": re.sub(r" -W(?!p,)\S+", "", plain)}
+            # g++ warns, with -Werror; clang's own warnings on top would only ask for another dialect.
+            commands[path] = {**entry, "command": re.sub(r" -W(?!p,)\S+", "", entry["command"])}
     return commands
 
 
@@ -85,7 +85,7 @@ class _Hasher:
 
 def _generate_sources(tree):
     """Builds the headers that sources include, such as protobuf's; nothing else needs to be built for a lint."""
-    build = tree.root / "build/dev"
+    build = tree.root / "build/lint"
     if not (build / "build.ninja").exists():
         return
     targets = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], capture_output=True, text=True, check=True)

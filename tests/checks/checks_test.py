@@ -232,7 +232,7 @@ class Linted(Planted):
             }
             for path in paths
         ]
-        self.plant("build/dev/compile_commands.json", json.dumps(entries))
+        self.plant("build/lint/compile_commands.json", json.dumps(entries))
 
 
 class Tidy(Linted):

@@ -69,8 +69,15 @@ def sources(build, program):
                     parts.pop()
                 else:
                     parts.append(part)
-            found[target].add("/".join(parts))
+            found[target] |= unpacked(build, "/".join(parts))
     return found
+
+
+def unpacked(build, source):
+    """The sources of a batch (LOAM_UNITY in cmake/loam.cmake), or the source itself."""
+    if "/batches/" not in source:
+        return {source}
+    return set(re.findall(r'#include "([^"]+)"', (build / source).read_text()))
 
 
 def generated(source):
@@ -120,7 +127,9 @@ def compile_commands(build, root):
         match = re.search(r"CMakeFiles/([^/ ]+)\.dir/", entry["command"])
         file = pathlib.Path(entry["file"])
         if match and file.is_relative_to(root):
-            commands[match[1], file.relative_to(root).as_posix()] = entry["command"]
+            place = build if file.is_relative_to(build) else root
+            for source in unpacked(build, file.relative_to(place).as_posix()):
+                commands[match[1], source] = entry["command"]
     return commands
 
 
