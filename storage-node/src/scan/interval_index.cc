@@ -41,6 +41,7 @@ size_t IntervalIndex::measure_of(const Aggregate& aggregate) {
   Measure& measure = found != measures_.end() ? *found : measures_.emplace_back();
   measure.field = aggregate.field;
   measure.type = schema_.field(aggregate.field).type;
+  measure.nullable = schema_.field(aggregate.field).nullable;
   measure.sum |= aggregate.op == AggregateOp::kSum || aggregate.op == AggregateOp::kAvg;
   measure.min |= aggregate.op == AggregateOp::kMin;
   measure.max |= aggregate.op == AggregateOp::kMax;
@@ -133,7 +134,7 @@ bool IntervalIndex::take_whole(BlockValues& values, const RowMask& rows) {
   counts_[at] += rows.count();
   for (Measure& measure : measures_) {
     const RowMask present = rows & values.present(measure.field);
-    if (!measure.nulls.empty()) measure.nulls[at] += rows.count() - present.count();
+    if (measure.nullable) measure.nulls[at] += rows.count() - present.count();
     if (measure.min || measure.max) {
       const int64_t* const by = values.keys(measure.field);
       if (measure.min) measure.lowest[at] = std::min(measure.lowest[at], kernels().min(by, present));
@@ -157,7 +158,7 @@ bool IntervalIndex::take_whole(BlockValues& values, const RowMask& rows) {
 
 void IntervalIndex::take_measure(Measure& measure, BlockValues& values, const RowMask& rows, const Intervals& at) {
   const size_t n = values.size();
-  if (!measure.nulls.empty()) {
+  if (measure.nullable) {
     (rows - values.present(measure.field)).for_each([&](size_t row) { ++measure.nulls[at[row]]; });
   }
   if (measure.min || measure.max) {
@@ -247,7 +248,7 @@ void IntervalIndex::give(const Entry& entry) const {
     uint64_t counted = rows;
     if (op != AggregateOp::kCountAll) {
       const Measure& measure = measures_[entry.measures[i]];
-      if (!measure.nulls.empty()) counted -= total(measure.nulls, uint64_t{0});
+      if (measure.nullable) counted -= total(measure.nulls, uint64_t{0});
       if (counted == 0) continue;
       if (op == AggregateOp::kMin) {
         take_extreme(op, measure.type, *std::min_element(measure.lowest.begin() + from, measure.lowest.begin() + to),
@@ -279,7 +280,7 @@ void IntervalIndex::reset() {
   cells_.assign(measures_.size() == 1 && measures_.front().plain_sum() ? size * kCellsEach : 0, 0);
   rows_in_cells_ = 0;
   for (Measure& measure : measures_) {
-    if (schema_.field(measure.field).nullable) measure.nulls.assign(size, 0);
+    if (measure.nullable) measure.nulls.assign(size, 0);
     if (measure.min) measure.lowest.assign(size, kHighest);
     if (measure.max) measure.highest.assign(size, kLowest);
     if (!measure.sum) continue;

@@ -55,15 +55,18 @@ class IntervalIndex {
   struct Measure {
     uint16_t field = 0;
     FieldType type{};
+    bool nullable = false;
     bool sum = false, min = false, max = false;
-    std::vector<uint64_t> nulls;  // rows where it is NULL; empty if it cannot be
+    std::vector<uint64_t> nulls;  // rows where it is NULL; of nullable fields
     std::vector<int64_t> sums;    // of integers
     std::vector<Int128> wide;     // what left `sums` so far
     std::vector<double> reals;    // sums of floats
     std::vector<int64_t> lowest;  // keys
     std::vector<int64_t> highest;
 
-    bool plain_sum() const { return sum && !min && !max && nulls.empty() && !is_float(type); }
+    /// The sum over an interval and the number of its rows are all that is asked for. Decided by the schema and the
+    /// queries alone, never by what has been counted so far.
+    bool plain_sum() const { return sum && !min && !max && !nullable && !is_float(type); }
   };
   struct Entry {
     RangeQuery query;

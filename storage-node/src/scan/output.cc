@@ -179,7 +179,10 @@ class Aggregation final : public Output {
         grouped_(!query.group_by.empty()),
         fields_(query.group_by),
         groups_(schema, query) {
-    for (const Aggregate& aggregate : aggregates_) fields_.push_back(aggregate.field);
+    for (const Aggregate& aggregate : aggregates_) {
+      // The field of a count of rows is ignored: it may be any number, also one that the schema does not have.
+      if (aggregate.op != AggregateOp::kCountAll) fields_.push_back(aggregate.field);
+    }
   }
 
   Result<size_t> take(BlockValues& values, RowMask& rows) override {

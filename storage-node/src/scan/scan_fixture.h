@@ -51,13 +51,13 @@ struct LogFixture {
   Entry* put(uint64_t key, uint64_t from, uint64_t to, const ResultRow& values) {
     return put(key, from, to, testing::build_row(*schema, values));
   }
-  /// Rewrites about every second page as a column page, their tombstones left out; pages whose versions are all live,
-  /// open and not above `seen_by_all` are all-visible. Nothing is put afterwards.
-  void to_columns(testing::Random& random, uint64_t seen_by_all) {
+  /// Rewrites one page in about `one_in` as a column page, their tombstones left out; pages whose versions are all
+  /// live, open and not above `seen_by_all` are all-visible. Nothing is put afterwards.
+  void to_columns(testing::Random& random, uint64_t seen_by_all, uint64_t one_in = 2) {
     const EpochGuard guard(epoch_thread);
     std::vector<Page*> sources, targets;
     for (Page* const page : log->pages().pages()) {
-      Page* const target = random.one_in(2) ? column_page(*page, seen_by_all) : nullptr;
+      Page* const target = random.one_in(one_in) && !page->has_columns() ? column_page(*page, seen_by_all) : nullptr;
       if (target == nullptr) continue;
       sources.push_back(page);
       targets.push_back(target);

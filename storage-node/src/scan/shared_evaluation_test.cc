@@ -15,6 +15,8 @@ namespace {
 
 constexpr testing::ValueRules kExact{.nan = true, .infinity = false, .extremes = true, .whole_floats = true};
 
+constexpr size_t kMaxBatch = 300;
+
 bool number(const Schema& schema, uint16_t field) { return !is_variable(schema.field(field).type); }
 
 uint16_t random_number_field(testing::Random& random, const Schema& schema) {
@@ -114,7 +116,7 @@ class Together {
   }
 
   LogFixture log;
-  ScanScheduler scans{{}};
+  ScanScheduler scans{{.max_queries = kMaxBatch}};
   uint64_t now = 0;
 
  private:
@@ -144,7 +146,7 @@ TEST(SharedEvaluation, ModelOfRangeAggregates) {
     const uint16_t fields[] = {random_number_field(random, schema), random_number_field(random, schema)};
     std::vector<Snapshot> snapshots;
     for (size_t n = random.one_in(2) ? 1 : 8; n != 0; --n) snapshots.push_back(random_snapshot(random));
-    for (size_t n = random.between(1, 40); n != 0; --n) {
+    for (size_t n = random.one_in(10) ? random.between(41, kMaxBatch) : random.between(1, 40); n != 0; --n) {
       const Query query = random.one_in(8) ? testing::random_query(random, schema, kExact)
                                            : range_query(random, schema, fields[random.below(2)]);
       const bool plain = random.one_in(20);
