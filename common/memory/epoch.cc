@@ -6,6 +6,8 @@
 
 namespace loam {
 
+EpochDomain::EpochDomain(size_t max_threads) : slots_(max_threads) {}
+
 EpochDomain::~EpochDomain() {
   for (const Slot& slot : slots_) LOAM_CHECK(!slot.taken, "threads unregister before their epoch domain ends");
   for (const Retired& retired : orphans_) retired.free(retired.object, retired.context);
@@ -62,7 +64,7 @@ size_t EpochDomain::pending() const {
 size_t EpochDomain::take_slot(std::string name) {
   const std::scoped_lock lock(mutex_);
   const auto free = std::find_if(slots_.begin(), slots_.end(), [](const Slot& s) { return !s.taken; });
-  LOAM_CHECK(free != slots_.end(), "more threads than EpochDomain::kMaxThreads: lower the thread counts");
+  LOAM_CHECK(free != slots_.end(), "more threads than this EpochDomain was made for: its owner counts them");
   free->taken = true;
   free->name = std::move(name);
   const auto slot = static_cast<size_t>(free - slots_.begin());

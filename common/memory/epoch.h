@@ -59,12 +59,14 @@ struct EpochStall {
 /// The epochs of one node. Owner: the node; outlives its EpochThreads and what they retired. Threads: any.
 class EpochDomain {
  public:
-  /// Registered threads at one time: network, scan, compactor and control threads of one node.
-  static constexpr size_t kMaxThreads = 128;
+  /// Threads that may be registered at one time, unless the owner says otherwise.
+  static constexpr size_t kDefaultThreads = 128;
   /// Epochs between an object's retirement and its freeing; see the argument above.
   static constexpr uint64_t kGrace = 3;
 
-  EpochDomain() = default;
+  /// `max_threads`: how many may be registered at one time. The owner counts its threads, and makes the domain for
+  /// them: one thread more is a programming error. 64 bytes each.
+  explicit EpochDomain(size_t max_threads = kDefaultThreads);
   /// Frees what is left. No thread may be registered any more.
   ~EpochDomain();
   EpochDomain(const EpochDomain&) = delete;
@@ -125,7 +127,7 @@ class EpochDomain {
   Env::Atomic<uint64_t> blocked_since_ns_{0};
   Env::Atomic<size_t> blocked_slot_{0};
   Env::Atomic<size_t> orphans_count_{0};  // written under mutex_; read without, as a hint
-  std::array<Slot, kMaxThreads> slots_;
+  std::vector<Slot> slots_;               // never resized
 
   mutable Mutex mutex_;
   std::vector<Retired> orphans_;  // guarded by mutex_: left by threads that unregistered
@@ -141,7 +143,7 @@ class EpochThread {
   /// An exit with a waiting limbo tries to advance the epoch once in so many.
   static constexpr unsigned kExitsPerAdvance = 4;
 
-  /// Registers. Asserts that fewer than kMaxThreads are registered: the number of threads is checked with the options.
+  /// Registers. Asserts that the domain has room for one thread more.
   EpochThread(EpochDomain& domain, std::string name);
   ~EpochThread();
   EpochThread(const EpochThread&) = delete;
@@ -166,8 +168,8 @@ class EpochThread {
   /// The most objects freed at the end of one guard: what one batch of requests paid for others.
   size_t most_frees() const { return most_frees_; }
   EpochDomain& domain() { return domain_; }
-  /// Its place among the threads that are registered now, below kMaxThreads. Whoever has it next sees what this thread
-  /// did.
+  /// Its place among the threads that are registered now, below the domain's number of threads. Whoever has it next
+  /// sees what this thread did.
   size_t number() const { return slot_; }
 
  private:

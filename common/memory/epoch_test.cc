@@ -184,10 +184,12 @@ TEST(Epoch, TheThreadThatStaysIsNamedWhenAnotherHeldItUpFirst) {
 }
 
 TEST(EpochDeathTest, TooManyThreads) {
-  EpochDomain domain;
-  std::vector<std::unique_ptr<EpochThread>> threads;
-  for (size_t i = 0; i < EpochDomain::kMaxThreads; ++i) threads.push_back(std::make_unique<EpochThread>(domain, "t"));
-  EXPECT_DEATH(EpochThread(domain, "one more"), "kMaxThreads");
+  for (const size_t most : {size_t{1}, EpochDomain::kDefaultThreads, EpochDomain::kDefaultThreads + 3}) {
+    EpochDomain domain(most);
+    std::vector<std::unique_ptr<EpochThread>> threads;
+    for (size_t i = 0; i < most; ++i) threads.push_back(std::make_unique<EpochThread>(domain, "t"));
+    EXPECT_DEATH(EpochThread(domain, "one more"), "more threads than this EpochDomain was made for");
+  }
 }
 
 // Threads swap a shared pointer and read through it: a freed object would be seen by its broken mark (and by a

@@ -65,10 +65,11 @@ void fill(const NodeStatistics& from, admin::StatisticsReply& to) {
 
 class Service final : public admin::NodeAdmin::Service {
  public:
-  explicit Service(std::function<NodeStatistics()> statistics) : statistics_(std::move(statistics)) {}
+  Service(std::function<NodeStatistics()> statistics, std::function<NodeStatistics()> health)
+      : statistics_(std::move(statistics)), health_(std::move(health)) {}
 
   grpc::Status Health(grpc::ServerContext*, const admin::HealthRequest*, admin::HealthReply* reply) override {
-    const NodeStatistics statistics = statistics_();
+    const NodeStatistics statistics = health_();
     reply->set_in_service(statistics.node != 0 && statistics.lease_holds && !statistics.memory_lost);
     reply->set_node(statistics.node);
     reply->set_incarnation(statistics.incarnation);
@@ -85,12 +86,14 @@ class Service final : public admin::NodeAdmin::Service {
 
  private:
   const std::function<NodeStatistics()> statistics_;
+  const std::function<NodeStatistics()> health_;
 };
 
 }  // namespace
 
 struct AdminServer::Impl {
-  explicit Impl(std::function<NodeStatistics()> statistics) : service(std::move(statistics)) {}
+  Impl(std::function<NodeStatistics()> statistics, std::function<NodeStatistics()> health_of_node)
+      : service(std::move(statistics), std::move(health_of_node)) {}
   ~Impl() {
     {
       const std::lock_guard lock(mutex);
@@ -116,8 +119,9 @@ struct AdminServer::Impl {
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address,
                                                         std::function<NodeStatistics()> statistics,
+                                                        std::function<NodeStatistics()> health,
                                                         std::function<bool()> serving) {
-  auto impl = std::make_unique<Impl>(std::move(statistics));
+  auto impl = std::make_unique<Impl>(std::move(statistics), std::move(health));
   LOAM_ASSIGN_OR_RETURN(impl->server, GrpcServer::start(address, impl->service));
   impl->health = std::thread([it = impl.get(), serving = std::move(serving)] { it->watch(serving); });
   pthread_setname_np(impl->health.native_handle(), "loam-health");

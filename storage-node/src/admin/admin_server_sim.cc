@@ -9,7 +9,7 @@ struct AdminServer::Impl {
 
 // NOLINTBEGIN(performance-unnecessary-value-param): as the real one takes them
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& address, std::function<NodeStatistics()>,
-                                                        std::function<bool()>) {
+                                                        std::function<NodeStatistics()>, std::function<bool()>) {
   return Status(StatusCode::kInvalidArgument,
                 "nothing is administered in the simulator, not at " + address + " either");
 }

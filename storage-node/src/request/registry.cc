@@ -1,5 +1,6 @@
 #include "storage-node/src/request/registry.h"
 
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -32,7 +33,8 @@ Registry::Registry(EpochDomain& epochs, PagePool& pool, Compactor& compactor, co
       compactor_(compactor),
       options_(options),
       view_(new RegistryView),
-      publication_(new Publication) {}
+      publication_(new Publication),
+      list_(std::make_shared<const TableList>()) {}
 
 Registry::~Registry() {
   // Relaxed: no other thread is left.
@@ -205,6 +207,14 @@ bool Registry::in_service() const { return self().value != 0; }
 NodeId Registry::self() const { return NodeId(self_.load(std::memory_order_relaxed)); }
 Incarnation Registry::incarnation() const { return Incarnation(incarnation_.load(std::memory_order_relaxed)); }
 
+// Relaxed: for people, and for those who ask again.
+bool Registry::memory_lost() const { return memory_lost_.load(std::memory_order_relaxed); }
+
+std::shared_ptr<const TableList> Registry::tables() const {
+  const std::scoped_lock lock(list_mutex_);
+  return list_;
+}
+
 const RegistryView& Registry::view() const {
   return *view_.load(std::memory_order_acquire);  // pairs with swap_view()
 }
@@ -239,6 +249,15 @@ std::unique_ptr<RegistryView> Registry::copy_view() const {
 }
 
 void Registry::swap_view(EpochThread& thread, std::unique_ptr<RegistryView> next) {
+  auto list = std::make_shared<TableList>();
+  list->reserve(next->tables.size());
+  for (const auto& [id, table] : next->tables) list->push_back(table);
+  memory_lost_.store(next->memory_lost, std::memory_order_relaxed);  // relaxed: see memory_lost()
+  std::shared_ptr<const TableList> before = std::move(list);
+  {
+    const std::scoped_lock lock(list_mutex_);
+    list_.swap(before);
+  }
   const EpochGuard guard(thread);
   const RegistryView* present = view_.load(std::memory_order_relaxed);  // relaxed: this thread wrote it
   // Release: pairs with the acquire in view().

@@ -12,6 +12,7 @@
 #include "common/base/ids.h"
 #include "common/base/reserve.h"
 #include "common/base/status.h"
+#include "common/base/thread.h"
 #include "common/memory/epoch.h"
 #include "common/snapshot/publication.h"
 #include "common/wire/catalog.h"
@@ -35,6 +36,9 @@ struct ServedTable {
     return info.index || wire::is_system_name(info.name) ? std::min(asked, Reserve::kUndo) : Reserve::kWrite;
   }
 };
+
+/// Tables that somebody keeps: their storage stays as long.
+using TableList = std::vector<std::shared_ptr<ServedTable>>;
 
 /// One state of the registry. Immutable; valid as long as the reader's epoch guard.
 struct RegistryView {
@@ -113,6 +117,11 @@ class Registry {
   /// 0 before enter_service().
   NodeId self() const;
   Incarnation incarnation() const;
+  /// The records of this node's shards are lost, and nobody has accepted that yet (R10).
+  bool memory_lost() const;
+  /// The tables of the last change, for threads that look at all of them: they need no guard for it, so a node with
+  /// many tables holds back no epoch. Takes a lock that the control thread holds for an instant a change.
+  std::shared_ptr<const TableList> tables() const;
   /// Caller holds an epoch guard.
   const RegistryView& view() const;
   const Publication& publication() const;
@@ -134,8 +143,11 @@ class Registry {
   Env::Atomic<uint64_t> incarnation_{0};
   Env::Atomic<uint64_t> lease_until_ns_{0};
   Env::Atomic<bool> left_{false};
+  Env::Atomic<bool> memory_lost_{false};
   Env::Atomic<const RegistryView*> view_;
   Env::Atomic<const Publication*> publication_;
+  mutable Mutex list_mutex_;
+  std::shared_ptr<const TableList> list_;  // guarded by list_mutex_
 };
 
 }  // namespace loam::storage

@@ -11,8 +11,6 @@
 #include "common/net/transport.h"
 #include "storage-node/src/admin/admin_server.h"
 #include "storage-node/src/compact/compactor.h"
-#include "storage-node/src/index/hash_index.h"
-#include "storage-node/src/log/page.h"
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/request/session_table.h"
 #include "storage-node/src/server/background_thread.h"
@@ -21,12 +19,16 @@
 #include "storage-node/src/server/cores.h"
 #include "storage-node/src/server/network_thread.h"
 #include "storage-node/src/server/scan_service.h"
+#include "storage-node/src/server/table_statistics.h"
 
 namespace loam::storage {
 namespace {
 
 constexpr unsigned kMaxNetworkThreads = 64;
 constexpr unsigned kMaxScanThreads = 64;
+/// Threads of a node that enter epochs besides network and scan threads: the background thread, the control thread, and
+/// the one that reads tables for all who ask for statistics.
+constexpr size_t kOwnEpochThreads = 3;
 /// Linux knows no lower priority.
 constexpr unsigned kMaxNice = 19;
 /// A poll that spins for longer only takes a core from the others.
@@ -43,29 +45,6 @@ std::optional<ColumnPolicy> policy_of(const std::string& columns) {
   if (columns == "scanned") return ColumnPolicy::kScanned;
   if (columns == "always") return ColumnPolicy::kAlways;
   return std::nullopt;
-}
-
-TableStatistics statistics_of(const ServedTable& served) {
-  Table& table = *served.table;
-  const TableCounters counters = table.counters();
-  TableStatistics s;
-  s.table = served.info.id.value;
-  s.name = served.info.name;
-  s.keys = table.keys();
-  for (const Page* page : table.pages().pages()) {
-    ++s.pages;
-    s.column_pages += page->has_columns() ? 1 : 0;
-    s.log_bytes += page->used_bytes();
-    s.garbage_bytes += page->garbage_bytes();
-  }
-  s.index_bytes = table.index().statistics().bytes;
-  s.gets = counters.gets;
-  s.hops = counters.hops;
-  s.writes = counters.writes;
-  s.reverts = counters.reverts;
-  s.conflicts = counters.conflicts;
-  s.no_space = counters.no_space;
-  return s;
 }
 
 }  // namespace
@@ -105,16 +84,21 @@ Status NodeOptions::check() const {
   return ok_status();
 }
 
-/// Parts in the order in which they depend on each other; stop() and the destructor take them down from the end.
+/// Parts in the order in which they depend on each other; stop() and the destructor take them down from the end. The
+/// options have been checked.
 struct StorageNode::Impl {
   Impl(const NodeOptions& o, std::function<void(const Status&)> ended)
-      : options(o), on_ended(std::move(ended)), started_ns(Env::now_ns()) {}
+      : options(o),
+        on_ended(std::move(ended)),
+        started_ns(Env::now_ns()),
+        epochs(size_t{o.network_threads} + o.scan_threads + kOwnEpochThreads) {}
   ~Impl() { stop(); }
 
   Status start();
   Status start_network();
   void stop();
   NodeStatistics statistics();
+  NodeStatistics health() const;
   std::string check_invariants();
 
   const NodeOptions options;
@@ -124,6 +108,7 @@ struct StorageNode::Impl {
   EpochDomain epochs;
   std::unique_ptr<Compactor> compactor;
   std::unique_ptr<Registry> registry;
+  std::unique_ptr<TableReader> tables;
   std::unique_ptr<SessionTable> sessions;
   std::unique_ptr<CompactionShare> share;
   std::vector<std::unique_ptr<NetworkThread>> network;
@@ -137,7 +122,6 @@ struct StorageNode::Impl {
 };
 
 Status StorageNode::Impl::start() {
-  LOAM_RETURN_IF_ERROR(options.check());
   PagePoolOptions pool_options;
   pool_options.limit_bytes = options.memory_bytes;
   pool_options.page_size_bytes = options.page_bytes;
@@ -151,6 +135,7 @@ Status StorageNode::Impl::start() {
   compactor = std::make_unique<Compactor>(compactor_options, *pool, epochs);
   const size_t background_writer = options.network_threads;
   registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{background_writer + 1, {}});
+  tables = std::make_unique<TableReader>(*registry, epochs);
   sessions = std::make_unique<SessionTable>([this](PeerId peer, Status status) {
     network[peer % network.size()]->post({.peer = peer, .close = std::move(status)});
   });
@@ -164,7 +149,9 @@ Status StorageNode::Impl::start() {
   control = std::make_unique<ControlThread>(*registry, *sessions, epochs, on_ended);
   if (!options.admin_listen.empty()) {
     const auto serving = [this] { return registry->in_service() && registry->lease_holds(Env::now_ns()); };
-    LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, [this] { return statistics(); }, serving));
+    LOAM_ASSIGN_OR_RETURN(
+        admin, AdminServer::start(
+                   options.admin_listen, [this] { return statistics(); }, [this] { return health(); }, serving));
     admin_address = admin->address();
   }
   return control->start(net::Address::parse(options.manager).value(),
@@ -214,12 +201,19 @@ void StorageNode::Impl::stop() {
   if (background) background->stop();
 }
 
-NodeStatistics StorageNode::Impl::statistics() {
+/// What the node is and whether it serves: enters no epoch and looks at no table.
+NodeStatistics StorageNode::Impl::health() const {
   NodeStatistics s;
   s.node = registry->self().value;
   s.incarnation = registry->incarnation().value;
   s.connected = control != nullptr && control->connected();
   s.lease_holds = registry->lease_holds(Env::now_ns());
+  s.memory_lost = registry->memory_lost();
+  return s;
+}
+
+NodeStatistics StorageNode::Impl::statistics() {
+  NodeStatistics s = health();
   s.sessions = sessions->size();
   s.reconnects = control != nullptr ? control->reconnects() : 0;
   s.uptime_ns = Env::now_ns() - started_ns;
@@ -254,32 +248,21 @@ NodeStatistics StorageNode::Impl::statistics() {
   const CompactorStatistics compaction = compactor->statistics();
   s.compacted_pages = compaction.pages_rewritten;
   s.freed_pages = compaction.pages_freed;
-  // A guard of its own slot for the length of this call: statistics are asked for rarely, from any thread.
-  EpochThread thread(epochs, "statistics");
-  const EpochGuard guard(thread);
-  s.memory_lost = registry->view().memory_lost;
-  const auto& tables = registry->view().tables;
-  for (const auto& [id, table] : tables) {
-    s.tables.push_back(statistics_of(*table));
-    const auto of = tables.find(table->info.index.table);
-    if (table->info.index && of != tables.end()) s.tables.back().index_of = of->second->info.name;
-  }
+  s.tables = tables->read();
   return s;
 }
 
 std::string StorageNode::Impl::check_invariants() {
   pool->check_invariants();
-  EpochThread thread(epochs, "check");
-  const EpochGuard guard(thread);
-  for (const auto& [id, table] : registry->view().tables) {
-    const std::string wrong = table->table->check_invariants();
-    if (!wrong.empty()) return "table " + table->info.name + ": " + wrong;
-  }
-  return {};
+  return tables->check([](const ServedTable& table) {
+    const std::string wrong = table.table->check_invariants();
+    return wrong.empty() ? wrong : "table " + table.info.name + ": " + wrong;
+  });
 }
 
 Result<std::unique_ptr<StorageNode>> StorageNode::start(const NodeOptions& options,
                                                         std::function<void(const Status&)> on_ended) {
+  LOAM_RETURN_IF_ERROR(options.check());
   auto impl = std::make_unique<Impl>(options, std::move(on_ended));
   LOAM_RETURN_IF_ERROR(impl->start());
   return std::unique_ptr<StorageNode>(new StorageNode(std::move(impl)));

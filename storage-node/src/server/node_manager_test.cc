@@ -1,10 +1,12 @@
 // A whole storage node over TCP against a commit manager that does what the test says: connections that are lost,
 // leases that run out, fences, being replaced, a stop with requests under way.
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -194,13 +196,14 @@ wire::PlainRead read() { return {{{TableId(2), Key(1)}}}; }
 
 class NodeManagerTest : public ::testing::Test {
  protected:
-  void start(unsigned network_threads = 1) {
+  void start(unsigned network_threads = 1, unsigned scan_threads = 1) {
     NodeOptions options;
     options.manager = manager.address();
     options.memory_bytes = 16u << 20;
     options.page_bytes = 256u << 10;
     options.huge_pages = false;
     options.network_threads = network_threads;
+    options.scan_threads = scan_threads;
     options.admin_listen.clear();  // gRPC is not built for ThreadSanitizer
     auto started = StorageNode::start(options, [this](const Status& status) {
       const std::lock_guard lock(mutex_);
@@ -238,6 +241,21 @@ TEST_F(NodeManagerTest, ALostConnectionIsFoundAgainByTheSameNode) {
   client.attach(5);
   client.send(2, read());
   EXPECT_EQ(client.wait(2), Opcode::kPlainReadReply);
+}
+
+// Each thread that enters epochs has a slot, and all callers of statistics share one.
+TEST_F(NodeManagerTest, WithAsManyThreadsAsOptionsAllowAnyNumberOfCallersGetStatistics) {
+  start(64, 64);
+  std::vector<std::jthread> callers;
+  callers.reserve(8);
+  std::atomic<size_t> tables{0};
+  for (size_t i = 0; i < 8; ++i) {
+    // Relaxed: a sum, read after the threads have ended.
+    callers.emplace_back([&] { tables.fetch_add(node->statistics().tables.size(), std::memory_order_relaxed); });
+  }
+  callers.clear();
+  EXPECT_EQ(tables.load(std::memory_order_relaxed), 8u);
+  EXPECT_EQ(node->check_invariants(), "");
 }
 
 TEST_F(NodeManagerTest, AReplacedNodeSaysSoAndServesNothing) {
