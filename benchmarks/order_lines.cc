@@ -320,7 +320,7 @@ class SumPass::Sink final : public storage::ScanSink {
           return ok_status();
         }) {}
 
-  void chunk(storage::ScanId, Bytes bytes) override {
+  void chunk(storage::ScanId, Bytes bytes, storage::ChunkMemory) override {
     auto chunk = Chunk::decode(bytes, merger_.partial_schema());
     LOAM_CHECK(chunk.ok() && merger_.add(*chunk).ok(), "a malformed chunk");
   }

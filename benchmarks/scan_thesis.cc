@@ -86,7 +86,7 @@ class CountingSink final : public storage::ScanSink {
  public:
   explicit CountingSink(ResultSchema schema) : schema_(std::move(schema)) {}
 
-  void chunk(storage::ScanId, Bytes bytes) override { returned.add(schema_, bytes); }
+  void chunk(storage::ScanId, Bytes bytes, storage::ChunkMemory) override { returned.add(schema_, bytes); }
   void progress(storage::ScanId, const wire::ScanStatistics&) override {}
   void done(storage::ScanId, const Status& status, const wire::ScanStatistics&) override {
     LOAM_CHECK(status.ok(), "a scan failed");

@@ -1,5 +1,6 @@
 #include "common/schema/aggregate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -95,8 +96,9 @@ void take_real(AggregateOp op, double value, Accumulator& into) {
 
 }  // namespace
 
-GroupTable::GroupTable(const Schema& schema, const Query& query, size_t max_groups, size_t max_bytes)
-    : schema_(schema), group_by_(query.group_by), max_groups_(max_groups), max_bytes_(max_bytes) {
+GroupTable::GroupTable(const Schema& schema, const Query& query, size_t max_groups, size_t max_bytes,
+                       MemoryAccount* account)
+    : schema_(schema), group_by_(query.group_by), max_groups_(max_groups), max_bytes_(max_bytes), account_(account) {
   for (const Aggregate& aggregate : query.aggregates) {
     const bool all = aggregate.op == AggregateOp::kCountAll;
     aggregates_.push_back({aggregate.op, aggregate.field, all ? FieldType::kNull : schema.field(aggregate.field).type});
@@ -107,7 +109,7 @@ GroupTable::GroupTable(const Schema& schema, const Query& query, size_t max_grou
 
 void GroupTable::clear() {
   groups_ = 0;
-  text_bytes_ = 0;
+  text_bytes_ = text_capacity_ = 0;
   keys_.clear();
   key_ends_.clear();
   accumulators_.clear();
@@ -128,7 +130,34 @@ Status GroupTable::over_limit() const {
                                             " bytes); group by fewer values or select fewer rows"};
 }
 
-void GroupTable::grow() {
+template <class T>
+Status GroupTable::reserve(std::vector<T>& items, size_t more) {
+  if (items.size() + more <= items.capacity()) return ok_status();
+  const size_t before = items.capacity() * sizeof(T);
+  const size_t capacity = std::max(items.size() + more, items.capacity() * 2);
+  // Until the items have moved, both are held.
+  if (account_ != nullptr) LOAM_RETURN_IF_ERROR(account_->take(capacity * sizeof(T)));
+  items.reserve(capacity);
+  if (account_ != nullptr) account_->give_back(before);
+  return ok_status();
+}
+
+Status GroupTable::make_room(size_t key_bytes) {
+  LOAM_RETURN_IF_ERROR(reserve(keys_, key_bytes));
+  LOAM_RETURN_IF_ERROR(reserve(key_ends_, 1));
+  return reserve(accumulators_, aggregates_.size());
+}
+
+Status GroupTable::check_texts() {
+  if (text_bytes_ > max_bytes_) return over_limit();
+  if (account_ == nullptr || text_capacity_ <= text_taken_) return ok_status();
+  const size_t more = text_capacity_ - std::exchange(text_taken_, text_capacity_);
+  return account_->take(more);
+}
+
+Status GroupTable::grow() {
+  const size_t before = slots_.size() * sizeof(uint32_t);
+  if (account_ != nullptr) LOAM_RETURN_IF_ERROR(account_->take(2 * before));
   std::vector<uint32_t> slots(slots_.size() * 2, 0);
   const size_t mask = slots.size() - 1;
   for (size_t group = 0; group < groups_; ++group) {
@@ -138,6 +167,8 @@ void GroupTable::grow() {
     slots[slot] = static_cast<uint32_t>(group + 1);
   }
   slots_ = std::move(slots);
+  if (account_ != nullptr) account_->give_back(before);
+  return ok_status();
 }
 
 Result<size_t> GroupTable::group_of(Bytes key) {
@@ -151,6 +182,7 @@ Result<size_t> GroupTable::group_of(Bytes key) {
   const size_t group_bytes = aggregates_.size() * sizeof(Accumulator) + sizeof(size_t) + 4 * sizeof(uint32_t);
   const size_t bytes = keys_.size() + key.size() + text_bytes_ + (groups_ + 1) * group_bytes;
   if (groups_ >= max_groups_ || bytes > max_bytes_) return over_limit();
+  LOAM_RETURN_IF_ERROR(make_room(key.size()));
   keys_.insert(keys_.end(), key.begin(), key.end());
   key_ends_.push_back(keys_.size());
   for (const Column& column : aggregates_) {
@@ -158,14 +190,16 @@ Result<size_t> GroupTable::group_of(Bytes key) {
     if (is_float(column.type)) accumulator.real = 0;
   }
   slots_[slot] = static_cast<uint32_t>(++groups_);
-  if (groups_ * 2 > slots_.size()) grow();
+  if (groups_ * 2 > slots_.size()) LOAM_RETURN_IF_ERROR(grow());
   return groups_ - 1;
 }
 
 void GroupTable::take_text(const Column& column, std::string_view value, Accumulator& into) {
   if (into.count != 0 && !better(column.op, value <=> std::string_view(into.text))) return;
   text_bytes_ = text_bytes_ - into.text.size() + value.size();
+  const size_t before = into.text.capacity();
   into.text = value;
+  text_capacity_ += into.text.capacity() - before;  // never negative: a text keeps its memory
 }
 
 void GroupTable::accumulate(const Column& column, const RowView& row, Accumulator& into) {
@@ -208,7 +242,7 @@ Status GroupTable::add(const RowView& row) {
   }
   Accumulator* const into = accumulators(group);
   for (size_t i = 0; i < aggregates_.size(); ++i) accumulate(aggregates_[i], row, into[i]);
-  return text_bytes_ > max_bytes_ ? over_limit() : ok_status();
+  return check_texts();
 }
 
 size_t GroupTable::merge_one(const Column& column, const ChunkView& partial, size_t at, size_t row, Accumulator& into) {
@@ -259,7 +293,7 @@ Status GroupTable::merge(const ChunkView& partial, size_t row) {
   Accumulator* const into = accumulators(group);
   size_t at = group_by_.size();
   for (size_t i = 0; i < aggregates_.size(); ++i) at = merge_one(aggregates_[i], partial, at, row, into[i]);
-  return text_bytes_ > max_bytes_ ? over_limit() : ok_status();
+  return check_texts();
 }
 
 size_t GroupTable::append_key(size_t group, ChunkBuilder& out) const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/bytes.h"
+#include "common/base/memory_account.h"
 #include "common/base/status.h"
 #include "common/schema/chunk.h"
 #include "common/schema/query.h"
@@ -39,15 +40,18 @@ struct Accumulator {
 /// equals NaN, -0 equals +0 (and comes back as 0).
 class GroupTable {
  public:
-  /// `query` was checked against `schema`. The limits are for tests; both are named above.
+  /// `query` was checked against `schema`. The limits are for tests; both are named above. `account`, which may be null
+  /// and outlives the table, is asked for the memory of groups before it is taken; nothing is given back to it when the
+  /// table ends.
   GroupTable(const Schema& schema, const Query& query, size_t max_groups = kMaxGroups,
-             size_t max_bytes = kMaxGroupBytes);
+             size_t max_bytes = kMaxGroupBytes, MemoryAccount* account = nullptr);
 
   size_t groups() const { return groups_; }
   /// The accumulators of a group, one for each aggregate of the query. Valid until the next group is added.
   Accumulator* accumulators(size_t group) { return accumulators_.data() + group * aggregates_.size(); }
 
-  /// Counts one selected row in. kInvalidArgument if it begins a group too many.
+  /// Counts one selected row in. kInvalidArgument if it begins a group too many; kOverloaded if the account has no
+  /// memory for it. After an error the table is of no more use.
   Status add(const RowView& row);
   /// Merges one row of a partial chunk in. Errors as add.
   Status merge(const ChunkView& partial, size_t row);
@@ -74,7 +78,13 @@ class GroupTable {
   size_t append_key(size_t group, ChunkBuilder& out) const;
   void append_extreme(const Column& column, const Accumulator& from, size_t at, ChunkBuilder& out) const;
   Status over_limit() const;
-  void grow();
+  /// Room for one group more, with this key.
+  Status make_room(size_t key_bytes);
+  template <class T>
+  Status reserve(std::vector<T>& items, size_t more);
+  /// The texts that the last row brought are within the limits.
+  Status check_texts();
+  Status grow();
 
   const Schema& schema_;
   const std::vector<uint16_t> group_by_;
@@ -82,9 +92,12 @@ class GroupTable {
   std::vector<std::string> names_;  // of the result's columns, for errors
   const size_t max_groups_;
   const size_t max_bytes_;
+  MemoryAccount* const account_;
 
   size_t groups_ = 0;
   size_t text_bytes_ = 0;
+  size_t text_capacity_ = 0;      // what the texts hold
+  size_t text_taken_ = 0;         // and what was taken from the account for them
   Buffer key_;                    // of the row at hand
   Buffer keys_;                   // of all groups, one behind the other
   std::vector<size_t> key_ends_;  // by group

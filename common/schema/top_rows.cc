@@ -19,6 +19,20 @@ size_t size_of(const TopRows::Row& row) {
 
 bool TopRows::wants(const Value& by) const { return rows_.size() < k_ || better(by, rows_.front().by); }
 
+/// Takes what the rows will hold at most while one more is put to them.
+Status TopRows::make_room(size_t row_bytes) {
+  if (account_ == nullptr) return ok_status();
+  size_t places = rows_.capacity();
+  if (rows_.size() == rows_.capacity()) {
+    places += std::max<size_t>(1, 2 * places);  // until the rows have moved, both are held
+  }
+  const size_t needed = bytes_ + row_bytes + places * sizeof(Row);
+  if (needed <= taken_) return ok_status();
+  LOAM_RETURN_IF_ERROR(account_->take(needed - taken_));
+  taken_ = needed;
+  return ok_status();
+}
+
 Status TopRows::add(Value by, std::vector<Value> row) {
   const auto before = [this](const Row& a, const Row& b) { return better(a.by, b.by); };
   if (rows_.size() == k_) {
@@ -26,8 +40,11 @@ Status TopRows::add(Value by, std::vector<Value> row) {
     bytes_ -= size_of(rows_.back());
     rows_.pop_back();
   }
-  rows_.push_back({std::move(by), std::move(row)});
-  bytes_ += size_of(rows_.back());
+  Row added{std::move(by), std::move(row)};
+  const size_t row_bytes = size_of(added);
+  LOAM_RETURN_IF_ERROR(make_room(row_bytes));
+  rows_.push_back(std::move(added));
+  bytes_ += row_bytes;
   std::push_heap(rows_.begin(), rows_.end(), before);
   if (bytes_ <= max_bytes_) return ok_status();
   return {StatusCode::kInvalidArgument, "query: the rows of the top-k take more than " + std::to_string(max_bytes_) +

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/base/memory_account.h"
 #include "common/base/status.h"
 #include "common/schema/query.h"
 #include "common/schema/value.h"
@@ -17,15 +18,16 @@ inline constexpr size_t kMaxTopBytes = 64 << 20;
 /// every value. Owned by one thread.
 class TopRows {
  public:
-  /// The limit is for tests; it is named above.
-  explicit TopRows(const TopK& top, size_t max_bytes = kMaxTopBytes)
-      : k_(static_cast<size_t>(top.k)), descending_(top.descending), max_bytes_(max_bytes) {}
+  /// The limit is for tests; it is named above. `account`, which may be null and outlives this, is asked for the memory
+  /// of rows before they are kept; nothing is given back to it.
+  explicit TopRows(const TopK& top, size_t max_bytes = kMaxTopBytes, MemoryAccount* account = nullptr)
+      : k_(static_cast<size_t>(top.k)), descending_(top.descending), max_bytes_(max_bytes), account_(account) {}
 
   size_t size() const { return rows_.size(); }
   /// A row with this value of the top-k's field belongs to the k best so far.
   bool wants(const Value& by) const;
   /// `row` holds the values of the result's columns. Call only if wanted. kInvalidArgument if the rows take too much
-  /// memory.
+  /// memory, kOverloaded if the account has none for them; then this is of no more use.
   Status add(Value by, std::vector<Value> row);
 
   struct Row {
@@ -42,10 +44,14 @@ class TopRows {
     return descending_ ? order > 0 : order < 0;
   }
 
+  Status make_room(size_t row_bytes);
+
   const size_t k_;
   const bool descending_;
   const size_t max_bytes_;
+  MemoryAccount* const account_;
   size_t bytes_ = 0;
+  size_t taken_ = 0;  // from the account
   std::vector<Row> rows_;
 };
 

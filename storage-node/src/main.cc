@@ -31,7 +31,9 @@ void declare(loam::program::OptionSet& options, NodeOptions& node) {
   options.text("advertise", node.advertise, "where clients reach it if not at --listen: behind a proxy or a NAT");
   options.text("manager", node.manager, "the commit manager, tcp://host:port");
   options.text("admin", node.admin_listen, "gRPC administration, host:port; empty for none");
-  options.size("memory", node.memory_bytes, "for records and indexes, taken at start");
+  options.size("memory", node.memory_bytes, "the node's limit: records and indexes, taken at start, and queries");
+  options.share("query-memory-share", node.query_memory_share,
+                "of the memory, for what all scan queries collect; a query beyond it is refused");
   options.size("page", node.page_bytes, "log page, a power of two; a row fits into one");
   options.flag("huge-pages", node.huge_pages, "ask for transparent huge pages");
   options.number("network-threads", node.network_threads, "threads that execute requests");

@@ -156,7 +156,9 @@ void Cluster::node_main(Role role) {
   options.listen = address(role);
   options.admin_listen.clear();
   options.manager = address(0);
-  options.memory_bytes = plan_.memory_bytes;
+  // The plan speaks of what records and indexes have; three times as much is for queries.
+  options.memory_bytes = 4 * plan_.memory_bytes;
+  options.query_memory_share = 0.75;
   options.page_bytes = plan_.page_bytes;
   options.huge_pages = false;
   if (plan_.columns) {

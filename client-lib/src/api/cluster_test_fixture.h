@@ -18,12 +18,13 @@
 
 namespace loam::client {
 
-/// A storage node in a test's process: little memory, on a port that is free.
+/// A storage node in a test's process: `bytes` for records and indexes, which is little, on a port that is free.
 inline storage::NodeOptions small_node(const std::string& manager, uint64_t bytes = uint64_t{96} << 20) {
   storage::NodeOptions node;
   node.manager = manager;
   node.admin_listen = "";
-  node.memory_bytes = bytes;
+  node.memory_bytes = 2 * bytes;  // one half for records and indexes
+  node.query_memory_share = 0.5;
   node.page_bytes = uint64_t{2} << 20;  // a row of the largest size fits
   node.huge_pages = false;
   return node;

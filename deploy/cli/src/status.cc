@@ -69,17 +69,20 @@ void print_nodes(const Json& nodes) {
                                {"incarnation", FieldType::kUint64},
                                {"shards", FieldType::kUint64},
                                {"memory", FieldType::kText},
+                               {"for queries", FieldType::kText},
                                {"address", FieldType::kText}},
                               std::cout);
   for (const Json& node : nodes) {
     const Json statistics = node.value("statistics", Json::object());
-    const std::string memory = statistics.empty()
-                                   ? ""
-                                   : fmt::format("{} of {}", bytes_for_people(number(statistics, "memory_used_bytes")),
-                                                 bytes_for_people(number(statistics, "memory_limit_bytes")));
+    const auto memory = [&](const std::string& what) {
+      if (statistics.empty()) return std::string();
+      return fmt::format("{} of {}", bytes_for_people(number(statistics, (what + "_used_bytes").c_str())),
+                         bytes_for_people(number(statistics, (what + "_limit_bytes").c_str())));
+    };
     printer->row(std::vector{Value::uint64(number(node, "id")), Value::text(text(node, "state")),
                              Value::uint64(number(node, "incarnation")), Value::uint64(number(node, "shards")),
-                             Value::text(memory), Value::text(text(node, "address"))});
+                             Value::text(memory("memory")), Value::text(memory("query_memory")),
+                             Value::text(text(node, "address"))});
   }
   printer->finish();
 }

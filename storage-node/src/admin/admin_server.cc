@@ -35,6 +35,9 @@ void fill(const NodeStatistics& from, admin::StatisticsReply& to) {
   to.set_uptime_ns(from.uptime_ns);
   to.set_memory_limit_bytes(from.memory_limit_bytes);
   to.set_memory_used_bytes(from.memory_used_bytes);
+  to.set_query_memory_limit_bytes(from.query_memory_limit_bytes);
+  to.set_query_memory_used_bytes(from.query_memory_used_bytes);
+  to.set_query_memory_refused(from.query_memory_refused);
   to.set_batches(from.batches);
   to.set_operations(from.operations);
   to.set_malformed(from.malformed);

@@ -132,8 +132,8 @@ class Projection final : public Output {
 /// Keeps the k best rows, and their columns as values.
 class TopOutput final : public Output {
  public:
-  TopOutput(const Schema& schema, const Query& query)
-      : Output(query.partial_schema(schema)), query_(query), top_(*query.top_k) {}
+  TopOutput(const Schema& schema, const Query& query, MemoryAccount& account)
+      : Output(query.partial_schema(schema)), query_(query), top_(*query.top_k, kMaxTopBytes, &account) {}
 
   Result<size_t> take(BlockValues& values, RowMask& rows) override {
     const Block& block = values.block();
@@ -172,13 +172,14 @@ class TopOutput final : public Output {
 /// Counts up, and puts the groups into chunks at the end.
 class Aggregation final : public Output {
  public:
-  Aggregation(const Schema& schema, const Query& query)
+  Aggregation(const Schema& schema, const Query& query, MemoryAccount& account)
       : Output(query.partial_schema(schema)),
         schema_(schema),
         aggregates_(query.aggregates),
         grouped_(!query.group_by.empty()),
         fields_(query.group_by),
-        groups_(schema, query) {
+        account_(account),
+        groups_(schema, query, kMaxGroups, kMaxGroupBytes, &account) {
     for (const Aggregate& aggregate : aggregates_) {
       // The field of a count of rows is ignored: it may be any number, also one that the schema does not have.
       if (aggregate.op != AggregateOp::kCountAll) fields_.push_back(aggregate.field);
@@ -195,6 +196,7 @@ class Aggregation final : public Output {
       for (size_t i = 0; i < aggregates_.size(); ++i) {
         accumulate(aggregates_[i], values, rows, groups_.accumulators(0)[i]);
       }
+      LOAM_RETURN_IF_ERROR(take_texts());
     }
     rows = {};
     return n;
@@ -228,6 +230,15 @@ class Aggregation final : public Output {
       }
     }
     into.count += n;
+  }
+
+  /// Takes what the one group's least and greatest texts have come to hold.
+  Status take_texts() {
+    size_t bytes = 0;
+    for (size_t i = 0; i < aggregates_.size(); ++i) bytes += groups_.accumulators(0)[i].text.capacity();
+    if (bytes <= text_bytes_) return ok_status();
+    const size_t more = bytes - std::exchange(text_bytes_, bytes);
+    return account_.take(more);
   }
 
   static void accumulate_text(const Aggregate& aggregate, const BlockValues& values, const RowMask& rows,
@@ -264,7 +275,9 @@ class Aggregation final : public Output {
   const std::vector<Aggregate> aggregates_;
   const bool grouped_;
   std::vector<uint16_t> fields_;  // that groups look at
+  MemoryAccount& account_;
   GroupTable groups_;
+  size_t text_bytes_ = 0;  // of the only group; taken from the account
   size_t next_ = 0;
 };
 
@@ -281,9 +294,9 @@ void take_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into
   }
 }
 
-std::unique_ptr<Output> Output::make(const Schema& schema, const Query& query) {
-  if (query.aggregating()) return std::make_unique<Aggregation>(schema, query);
-  if (query.top_k) return std::make_unique<TopOutput>(schema, query);
+std::unique_ptr<Output> Output::make(const Schema& schema, const Query& query, MemoryAccount& account) {
+  if (query.aggregating()) return std::make_unique<Aggregation>(schema, query, account);
+  if (query.top_k) return std::make_unique<TopOutput>(schema, query, account);
   return std::make_unique<Projection>(schema, query);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "common/base/env.h"
+#include "common/base/memory_account.h"
 #include "common/base/status.h"
 #include "common/schema/aggregate.h"
 #include "common/schema/chunk.h"
@@ -32,15 +33,16 @@ void take_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into
 /// slow costs the node one chunk, not a page's worth of them.
 class Output {
  public:
-  /// `query` was checked against `schema`.
-  static std::unique_ptr<Output> make(const Schema& schema, const Query& query);
+  /// `query` was checked against `schema`. The account is asked for what the rows that are kept take, but for the
+  /// chunk: that is for who sends it. It outlives the output.
+  static std::unique_ptr<Output> make(const Schema& schema, const Query& query, MemoryAccount& account);
   virtual ~Output() = default;
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
   /// Takes rows of the block, the lowest first, until the chunk is full or the limit is reached, and takes them off the
   /// set; returns how many. Never 0 unless full() or satisfied(). Errors: kInvalidArgument when a limit of groups or of
-  /// a top-k's memory is passed.
+  /// a top-k's memory is passed, kOverloaded when the account has no memory.
   virtual Result<size_t> take(BlockValues& values, RowMask& rows) = 0;
   /// Of aggregates without group-by: one for each, for whoever counts rows up elsewhere (interval_index.h). Else null.
   virtual Accumulator* accumulators() { return nullptr; }

@@ -4,20 +4,52 @@
 #include <limits>
 #include <utility>
 
+#include "common/base/env.h"
+
 namespace loam::storage {
-ScanQuery::ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns)
+namespace {
+
+/// What a map's node takes besides its value, and the allocator besides what it is asked for.
+constexpr size_t kMapNodeBytes = 48;
+/// The query itself, its selection compiled, and the copy that its output keeps.
+constexpr size_t kCopiesOfQuery = 3;
+
+size_t bytes_of(const Query& query) {
+  size_t bytes = sizeof(Query) + query.select.size() * sizeof(uint16_t) + query.aggregates.size() * sizeof(Aggregate);
+  for (const Clause& clause : query.where.all) {
+    bytes += sizeof(Clause) + clause.any.size() * sizeof(Predicate);
+    for (const Predicate& predicate : clause.any) {
+      for (const Value& operand : predicate.operands) {
+        bytes += sizeof(Value) + (is_variable(operand.type()) ? operand.as_text().size() : 0);
+      }
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+ScanQuery::ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns, QueryMemory* memory)
     : id_(id),
       spec_(std::move(spec)),
       sink_(sink),
       selection_(spec_.query.where, *spec_.schema),
       arrived_ns_(spec_.arrived_ns == 0 ? now_ns : spec_.arrived_ns),
-      output_(Output::make(*spec_.schema, spec_.query)),
+      memory_(memory),
+      chunks_on_their_way_(std::make_shared<ChunkMemory::Counter>(0)),
+      account_(memory),
+      output_(Output::make(*spec_.schema, spec_.query, account_)),
       credits_(spec_.credits),
       progress_due_ns_(now_ns + spec_.progress_interval_ns) {
   for (size_t i = spec_.part; i < spec_.pages->size(); i += spec_.parts) {
     pending_.emplace((*spec_.pages)[i]->number(), Pending{i, nullptr});
   }
   statistics_.pages_total = pending_.size();
+}
+
+Status ScanQuery::admit() {
+  const size_t pages = pending_.size() * (sizeof(*pending_.begin()) + kMapNodeBytes + sizeof(Page*));
+  return account_.take(sizeof(ScanQuery) + sizeof(Output) + pages + kCopiesOfQuery * bytes_of(spec_.query));
 }
 
 std::optional<KeyRange> ScanQuery::index_range(const Schema& schema, const Query& query,
@@ -46,10 +78,11 @@ bool ScanQuery::take(uint64_t number, BlockValues& values, RowMask rows, const E
     }
     const Result<size_t> took = output_->take(values, rows);
     if (!took.ok()) {
-      end(took.status());
+      end_without_memory(took.status());
       return false;
     }
     statistics_.rows += *took;
+    if (!hold_chunk()) return false;
   }
   if (output_->satisfied()) return false;
   if (!output_->full() || send_chunk()) return true;
@@ -91,17 +124,45 @@ void ScanQuery::finish_page(uint64_t number) {
   pending_.erase(found);
 }
 
+bool ScanQuery::hold_chunk() {
+  // A builder's buffers double as they grow, and stay for the next chunk.
+  const size_t bytes = 2 * output_->chunk().bytes();
+  if (bytes <= chunk_bytes_) return true;
+  if (Status status = account_.take(bytes - chunk_bytes_); !status.ok()) {
+    end_without_memory(std::move(status));
+    return false;
+  }
+  chunk_bytes_ = bytes;
+  return true;
+}
+
 bool ScanQuery::send_chunk() {
   if (credits_ == 0) return false;
-  bytes_.clear();
-  if (Status status = output_->chunk().finish(bytes_); !status.ok()) {
+  // Acquire: pairs with the release of the chunk that was the last on its way; its memory can be drawn then.
+  const bool others = chunks_on_their_way_->load(std::memory_order_acquire) != 0;
+  const size_t drawn = output_->chunk().bytes();
+  if (memory_ != nullptr && !memory_->draw(drawn)) {
+    account_.trim();  // what is drawn ahead may be enough
+    short_of_memory_ = !memory_->draw(drawn);
+  } else {
+    short_of_memory_ = false;
+  }
+  if (short_of_memory_) {
+    Env::probe("node.scan.chunk_without_memory");
+    if (!others) end_without_memory(memory_->exhausted());
+    return false;
+  }
+  ChunkMemory memory(memory_, drawn, chunks_on_their_way_);
+  Buffer bytes;
+  bytes.reserve(drawn);
+  if (Status status = output_->chunk().finish(bytes); !status.ok()) {
     end(std::move(status));
     return false;
   }
   --credits_;
   ++statistics_.chunks;
-  statistics_.bytes += bytes_.size();
-  sink_.chunk(id_, bytes_);
+  statistics_.bytes += bytes.size();
+  sink_.chunk(id_, bytes, std::move(memory));
   return true;
 }
 
@@ -110,11 +171,12 @@ void ScanQuery::advance(uint64_t now_ns) {
     if (!output_->full()) {
       if (more_rows()) break;
       drained_ = drained_ || output_->satisfied() || output_->drain();
+      if (!hold_chunk()) return;
     }
     if (drained_ && output_->chunk().rows() == 0) return end(ok_status());
     if (!send_chunk()) break;
   }
-  const bool waits = !ended_ && credits_ == 0 && (output_->full() || !more_rows());
+  const bool waits = !ended_ && (credits_ == 0 || short_of_memory_) && (output_->full() || !more_rows());
   if (waits && !waits_) waits_since_ns_ = now_ns;
   waits_ = waits;
 }
@@ -122,6 +184,14 @@ void ScanQuery::advance(uint64_t now_ns) {
 void ScanQuery::add_credits(uint32_t credits) {
   credits_ += credits;
   if (credits != 0) waits_ = false;  // its client reads: nobody may cancel it for having waited
+}
+
+void ScanQuery::end_without_memory(Status status) {
+  end(std::move(status));
+  // An interval index may still count into the accumulators of aggregates without groups, which take next to nothing.
+  if (output_->accumulators() != nullptr) return;
+  output_.reset();
+  account_.release();
 }
 
 void ScanQuery::end(Status status) {

@@ -22,6 +22,7 @@
 #include "storage-node/src/scan/filter.h"
 #include "storage-node/src/scan/interval_index.h"
 #include "storage-node/src/scan/output.h"
+#include "storage-node/src/scan/query_memory.h"
 
 namespace loam::storage {
 
@@ -33,8 +34,9 @@ using ScanId = uint64_t;
 class ScanSink {
  public:
   virtual ~ScanSink() = default;
-  /// One chunk of the query's partial schema; it used one credit. The bytes are valid during the call.
-  virtual void chunk(ScanId id, Bytes bytes) = 0;
+  /// One chunk of the query's partial schema; it used one credit. The bytes are valid during the call; whoever keeps a
+  /// copy keeps `memory` as long.
+  virtual void chunk(ScanId id, Bytes bytes, ChunkMemory memory) = 0;
   /// How far the query has come, if it asked to be told.
   virtual void progress(ScanId id, const wire::ScanStatistics& statistics) = 0;
   /// The query's end, after its last chunk: ok, or why it was cut short. It does not exist any more.
@@ -72,9 +74,15 @@ struct ScanSpec {
 /// 1. Each of its pages is pinned and pending, or has been walked to its fill mark and is unpinned. Of a page that it
 ///    left half done the place is kept.
 /// 2. It holds at most one chunk without a credit, and takes no row while it does.
+/// 3. Everything that it holds was drawn from the node's memory for queries first; if it cannot draw, it ends with
+///    kOverloaded. Only a chunk that is complete waits, as long as other chunks of this query are on their way: their
+///    memory comes back.
 class ScanQuery {
  public:
-  ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns);
+  /// `memory` may be null: no limit.
+  ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns, QueryMemory* memory);
+  /// To be called first. kOverloaded: the query may not run.
+  Status admit();
   ScanQuery(const ScanQuery&) = delete;
   ScanQuery& operator=(const ScanQuery&) = delete;
 
@@ -82,11 +90,13 @@ class ScanQuery {
   const ScanSpec& spec() const { return spec_; }
 
   /// Has pages to read, and room for what they give.
-  bool eligible() const { return !ended_ && more_rows() && !(output_->full() && credits_ == 0); }
+  bool eligible() const { return !ended_ && more_rows() && !(output_->full() && (credits_ == 0 || short_of_memory_)); }
   /// Has read everything that it needs, and not ended yet.
   bool complete() const { return !ended_ && !more_rows(); }
-  /// Has a chunk to send and no credit; known since the last advance().
+  /// Has a chunk to send, and no credit or no memory for it; known since the last advance().
   bool waits() const { return waits_; }
+  /// Waits for the network to take chunks of this query, which nobody tells.
+  bool short_of_memory() const { return short_of_memory_; }
   /// Since when; meaningful while it waits.
   uint64_t waits_since_ns() const { return waits_since_ns_; }
   bool ended() const { return ended_; }
@@ -148,8 +158,12 @@ class ScanQuery {
 
   void start(uint64_t now_ns);
   bool more_rows() const { return !pending_.empty() && !output_->satisfied(); }
-  /// False: no credit, or the chunk is too large and the query ended.
+  /// False: no credit or no memory yet, or the query ended.
   bool send_chunk();
+  /// False: there is no memory for what the chunk under construction has grown to, and the query ended.
+  bool hold_chunk();
+  /// Ends it for want of memory, and gives back what it holds at once: others of the same step may need it.
+  void end_without_memory(Status status);
 
   // Constant after construction.
   const ScanId id_;
@@ -157,12 +171,17 @@ class ScanQuery {
   ScanSink& sink_;
   const CompiledSelection selection_;
   const uint64_t arrived_ns_;
+  QueryMemory* const memory_;
+  const std::shared_ptr<ChunkMemory::Counter> chunks_on_their_way_;
   // The owner's thread.
-  std::unique_ptr<Output> output_;
+  QueryAccount account_;
+  std::unique_ptr<Output> output_;       // null once it has ended for want of memory
   std::map<uint64_t, Pending> pending_;  // by page number
   uint64_t credits_;
   bool waits_ = false;
   uint64_t waits_since_ns_ = 0;
+  size_t chunk_bytes_ = 0;  // taken for the chunk under construction
+  bool short_of_memory_ = false;
   bool drained_ = false;
   bool ended_ = false;
   Status status_;
@@ -170,7 +189,6 @@ class ScanQuery {
   uint64_t not_mine_ = 0;
   uint64_t progress_due_ns_;
   wire::ScanStatistics statistics_;
-  Buffer bytes_;  // of a chunk being sent
 };
 
 }  // namespace loam::storage

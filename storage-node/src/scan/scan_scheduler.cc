@@ -143,7 +143,8 @@ Status ScanScheduler::join(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t no
     return {StatusCode::kInvalidArgument, "scan: the id " + std::to_string(id) + " is in use"};
   }
   const TableId table = spec.table;
-  auto query = std::make_unique<ScanQuery>(id, std::move(spec), sink, now_ns);
+  auto query = std::make_unique<ScanQuery>(id, std::move(spec), sink, now_ns, options_.memory);
+  LOAM_RETURN_IF_ERROR(query->admit());
   by_id_.emplace(id, query.get());
   passes_.try_emplace(table, query->spec().schema).first->second.join(std::move(query));
   news_ = true;
@@ -209,6 +210,7 @@ void ScanScheduler::look_at_queries(uint64_t now_ns, const Publication& publicat
     }
     look_at_ns_ = std::min({look_at_ns_, spec.deadline_ns, query.tell_progress(now_ns)});
     if (query.waits()) look_at_ns_ = std::min(look_at_ns_, query.waits_since_ns() + options_.stall_limit_ns);
+    if (query.short_of_memory()) look_at_ns_ = now_ns;  // the network does not tell when it has taken a chunk
     return ok_status();
   });
   checked_epoch_ = publication.cm_epoch;

@@ -99,11 +99,14 @@ class ScanScheduler {
     size_t max_queries = 256;
     /// A query that waited so long for credits is ended with kTimeout (R25).
     uint64_t stall_limit_ns = 30'000'000'000;
+    /// What all queries of the node draw their memory from; null: no limit. Outlives the scheduler.
+    QueryMemory* memory = nullptr;
   };
 
   explicit ScanScheduler(const Options& options) : options_(options) {}
 
-  /// Takes a query up; sink.done() will be called exactly once. An error means that it was not taken: kOverloaded, or
+  /// Takes a query up; sink.done() will be called exactly once. An error means that it was not taken: kOverloaded (too
+  /// many queries, or no memory for one more), or
   /// kInvalidArgument for an id in use. The caller has checked the query and the snapshot (R14), and pinned the pages
   /// in the epoch guard in which it did.
   Status join(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns);

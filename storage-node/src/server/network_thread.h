@@ -16,6 +16,7 @@
 #include "storage-node/src/request/executor.h"
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/request/session_table.h"
+#include "storage-node/src/scan/query_memory.h"
 #include "storage-node/src/server/compaction_share.h"
 #include "storage-node/src/server/write_pace.h"
 
@@ -29,6 +30,7 @@ struct Outgoing {
   net::RemoteRegion region{};
   uint64_t offset = 0;
   std::optional<Status> close{};  ///< instead of a message: end the connection
+  ChunkMemory memory{};           ///< of the message and what is written, if they are a scan's chunk
 };
 
 /// Messages that may wait for one peer that does not read, bytes; beyond it the connection is ended with kOverloaded.

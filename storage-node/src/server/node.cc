@@ -13,6 +13,7 @@
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/request/session_table.h"
+#include "storage-node/src/scan/query_memory.h"
 #include "storage-node/src/server/background_thread.h"
 #include "storage-node/src/server/compaction_share.h"
 #include "storage-node/src/server/control_thread.h"
@@ -77,6 +78,7 @@ Status NodeOptions::check() const {
   if (!(compact_watermark > 0 && compact_watermark < 1)) return out_of_range("compact-watermark", "between 0 and 1");
   if (background_nice > kMaxNice) return out_of_range("background-nice", "0 to " + std::to_string(kMaxNice));
   if (scan_nice > kMaxNice) return out_of_range("scan-nice", "0 to " + std::to_string(kMaxNice));
+  if (!(query_memory_share > 0 && query_memory_share < 1)) return out_of_range("query-memory-share", "between 0 and 1");
   if (max_queries == 0) return out_of_range("max-queries", "at least 1");
   if (scan_stall_limit_ns < kLeastStallLimitNs || scan_stall_limit_ns > kMaxStallLimitNs) {
     return out_of_range("scan-stall-limit", "10 ms to 1 h");
@@ -91,6 +93,7 @@ struct StorageNode::Impl {
       : options(o),
         on_ended(std::move(ended)),
         started_ns(Env::now_ns()),
+        query_memory(static_cast<uint64_t>(static_cast<double>(o.memory_bytes) * o.query_memory_share)),
         epochs(size_t{o.network_threads} + o.scan_threads + kOwnEpochThreads) {}
   ~Impl() { stop(); }
 
@@ -104,6 +107,7 @@ struct StorageNode::Impl {
   const NodeOptions options;
   const std::function<void(const Status&)> on_ended;
   const uint64_t started_ns;
+  QueryMemory query_memory;
   std::unique_ptr<PagePool> pool;
   EpochDomain epochs;
   std::unique_ptr<Compactor> compactor;
@@ -123,11 +127,17 @@ struct StorageNode::Impl {
 
 Status StorageNode::Impl::start() {
   PagePoolOptions pool_options;
-  pool_options.limit_bytes = options.memory_bytes;
+  pool_options.limit_bytes = options.memory_bytes - query_memory.limit_bytes();
   pool_options.page_size_bytes = options.page_bytes;
   pool_options.huge_pages = options.huge_pages;
   pool_options.prefault = !Env::kSimulated;  // simulated nodes are many and short-lived
-  LOAM_ASSIGN_OR_RETURN(pool, PagePool::create(pool_options));
+  auto created = PagePool::create(pool_options);
+  if (!created.ok()) {
+    return {created.code(), std::string(created.status().message()) + " (of " + std::to_string(options.memory_bytes) +
+                                " bytes of memory, " + std::to_string(query_memory.limit_bytes()) +
+                                " are for queries: --query-memory-share)"};
+  }
+  pool = std::move(created).value();
   CompactorOptions compactor_options;
   compactor_options.dead_share = options.compact_dead_share;
   compactor_options.columns = *policy_of(options.columns);
@@ -182,6 +192,7 @@ Status StorageNode::Impl::start_network() {
                                         ScanService::Options{.threads = options.scan_threads,
                                                              .max_queries = options.max_queries,
                                                              .stall_limit_ns = options.scan_stall_limit_ns,
+                                                             .memory = &query_memory,
                                                              .nice = static_cast<int>(options.scan_nice)});
   scans->run();
   for (size_t i = 0; i < network.size(); ++i) {
@@ -220,6 +231,9 @@ NodeStatistics StorageNode::Impl::statistics() {
   const PagePoolStatistics memory = pool->statistics();
   s.memory_limit_bytes = memory.limit_bytes;
   s.memory_used_bytes = memory.used_bytes;
+  s.query_memory_limit_bytes = query_memory.limit_bytes();
+  s.query_memory_used_bytes = query_memory.used_bytes();
+  s.query_memory_refused = query_memory.refused();
   for (const auto& thread : network) {
     // Relaxed: numbers for people.
     if (const ExecutorCounters* counters = thread->counters(); counters != nullptr) {

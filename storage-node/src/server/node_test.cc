@@ -59,6 +59,11 @@ TEST(StorageNode, OptionsOutOfRangeAreNamed) {
     options.scan_stall_limit_ns = limit_ns;
     EXPECT_NE(start(options).message().find("scan-stall-limit"), std::string_view::npos);
   }
+  for (const double share : {0.0, 1.0}) {
+    options = small();
+    options.query_memory_share = share;
+    EXPECT_NE(start(options).message().find("query-memory-share"), std::string_view::npos);
+  }
   options = small();
   options.network_cores = "0-";
   EXPECT_NE(start(options).message().find("network-cores"), std::string_view::npos);
@@ -73,6 +78,13 @@ TEST(StorageNode, TooLittleMemoryIsAClearError) {
   const Status status = start(options);
   EXPECT_TRUE(status == StatusCode::kNoSpace) << status.to_string();
   EXPECT_FALSE(status.message().empty());
+  options = small();
+  options.memory_bytes = 4u << 20;  // 16 pages, and not enough of them for records
+  options.query_memory_share = 0.75;
+  const Status queries = start(options);
+  EXPECT_TRUE(queries == StatusCode::kNoSpace) << queries.to_string();
+  EXPECT_NE(queries.message().find("3145728 are for queries: --query-memory-share"), std::string_view::npos)
+      << queries.to_string();
   options = small();
   options.memory_bytes = uint64_t{1} << 42;  // 4 TiB
   EXPECT_TRUE(start(options) == StatusCode::kNoSpace) << start(options).to_string();

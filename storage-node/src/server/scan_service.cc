@@ -44,6 +44,7 @@ ScanService::ScanService(Registry& registry, EpochDomain& epochs, PagePool& pool
   ScanScheduler::Options scheduler;
   scheduler.max_queries = options.max_queries;
   scheduler.stall_limit_ns = options.stall_limit_ns;
+  scheduler.memory = options.memory;
   for (unsigned i = 0; i < options.threads; ++i) {
     workers_.push_back(std::make_unique<ScanWorker>(registry, epochs, pool, scheduler));
     sinks_.push_back(std::make_unique<PartSink>(*this, i));
@@ -209,8 +210,9 @@ void ScanService::cancel_parts(ScanId id, const Status& why) {
   }
 }
 
-void ScanService::send_chunk(ScanId id, size_t part, Bytes bytes) {
+void ScanService::send_chunk(ScanId id, size_t part, Bytes bytes, ChunkMemory memory) {
   Outgoing outgoing;
+  outgoing.memory = std::move(memory);
   outgoing.written.assign(bytes.begin(), bytes.end());
   const std::scoped_lock lock(mutex_);
   Active& active = active_.at(id);

@@ -37,6 +37,8 @@ class ScanService : public ScanPort, public PeerListener {
     uint32_t max_queries = 256;
     /// A query whose client takes no chunk for so long ends with kTimeout (R25).
     uint64_t stall_limit_ns = 30'000'000'000;
+    /// What the queries draw their memory from; null: no limit. Outlives the service and the outboxes.
+    QueryMemory* memory = nullptr;
     /// Priority below the network threads (0): they get a core first when both want it.
     int nice = 5;
   };
@@ -62,7 +64,9 @@ class ScanService : public ScanPort, public PeerListener {
   class PartSink : public ScanSink {
    public:
     PartSink(ScanService& service, size_t part) : service_(service), part_(part) {}
-    void chunk(ScanId id, Bytes bytes) override { service_.send_chunk(id, part_, bytes); }
+    void chunk(ScanId id, Bytes bytes, ChunkMemory memory) override {
+      service_.send_chunk(id, part_, bytes, std::move(memory));
+    }
     void progress(ScanId id, const wire::ScanStatistics& statistics) override {
       service_.part_progress(id, part_, statistics);
     }
@@ -95,7 +99,7 @@ class ScanService : public ScanPort, public PeerListener {
   Result<ScanSpec> make_spec(wire::Scan& scan) const;
   void cancel_parts(ScanId id, const Status& why);  // caller holds mutex_
   // Called by the scan threads.
-  void send_chunk(ScanId id, size_t part, Bytes bytes);
+  void send_chunk(ScanId id, size_t part, Bytes bytes, ChunkMemory memory);
   void part_progress(ScanId id, size_t part, const wire::ScanStatistics& statistics);
   void part_done(ScanId id, size_t part, const Status& status, const wire::ScanStatistics& statistics);
   template <class Message>

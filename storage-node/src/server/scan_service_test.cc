@@ -209,6 +209,46 @@ TEST_F(ScanServiceTest, RefusesWhatItCannotServe) {
   EXPECT_TRUE(start(scan) == StatusCode::kWrongShard);
 }
 
+// What a chunk takes is drawn until the network has it; then, and when its scan has ended, everything is given back.
+TEST_F(ScanServiceTest, QueryMemoryIsDrawnUntilTheNetworkHasTheChunks) {
+  fill();
+  QueryMemory memory(uint64_t{64} << 20);
+  start_kept({.threads = 1, .max_queries = 4, .memory = &memory});
+  wire::Scan scan = wide_scan();
+  scan.credits = 8;
+  EXPECT_TRUE(start(scan, 1).ok());
+  std::vector<Outgoing> on_their_way;
+  size_t bytes = 0;
+  for (bool done = false; !done;) {
+    auto outgoing = kept.take(testing::kPatience);
+    ASSERT_TRUE(outgoing.has_value()) << "no kScanDone";
+    const wire::Opcode opcode = RecordingOutbox::opcode(outgoing->message);
+    done = opcode == wire::Opcode::kScanDone;
+    if (opcode == wire::Opcode::kScanChunk) service->credit(peer, 1, 1);
+    bytes += done ? 0 : outgoing->message.size();
+    on_their_way.push_back(std::move(*outgoing));
+  }
+  EXPECT_GT(on_their_way.size(), 3u);
+  EXPECT_TRUE(testing::eventually([&] { return memory.used_bytes() < bytes + kScanChunkBytes; }));
+  EXPECT_GT(memory.used_bytes(), bytes - bytes / 8) << "chunks that wait for the network";
+  on_their_way.clear();
+  EXPECT_TRUE(testing::eventually([&] { return memory.used_bytes() == 0; })) << memory.used_bytes();
+}
+
+TEST_F(ScanServiceTest, AScanBeyondTheMemoryOfQueriesIsToldWhichLimitItMet) {
+  fill();
+  QueryMemory memory(uint64_t{64} << 10);
+  start_kept({.threads = 2, .max_queries = 4, .memory = &memory});
+  EXPECT_TRUE(start(wide_scan(), 1).ok());
+  EXPECT_TRUE(start(sum_scan(), 2).ok());
+  const auto ends = ends_of_scans(2, 1);
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_TRUE(ends.at(1) == StatusCode::kOverloaded) << ends.at(1).to_string();
+  EXPECT_NE(ends.at(1).message().find("--query-memory-share"), std::string_view::npos) << ends.at(1).to_string();
+  EXPECT_TRUE(ends.at(2).ok()) << ends.at(2).to_string();
+  EXPECT_TRUE(testing::eventually([&] { return memory.used_bytes() == 0; })) << memory.used_bytes();
+}
+
 TEST_F(ScanServiceTest, LimitsQueriesAndTellsSequencesApart) {
   start_service(1, 2);  // not running: queries stay under way
   EXPECT_TRUE(start(sum_scan(), 1).ok());

@@ -19,10 +19,11 @@ const std::vector<const char*> kManagerCounters = {"begins",   "commits", "abort
 const std::vector<const char*> kManagerLevels = {"epoch",         "sessions",  "open",
                                                  "orphaned_open", "uncleared", "open_snapshots"};
 const std::vector<const char*> kRecoveryCounters = {"committed", "aborted"};
-const std::vector<const char*> kNodeCounters = {"operations",  "batches",      "scans",
-                                                "scan_pages",  "scan_records", "compacted_pages",
-                                                "freed_pages", "bytes_in",     "bytes_out"};
-const std::vector<const char*> kNodeLevels = {"memory_used_bytes", "memory_limit_bytes"};
+const std::vector<const char*> kNodeCounters = {
+    "operations",      "batches",     "scans",    "scan_pages", "scan_records",
+    "compacted_pages", "freed_pages", "bytes_in", "bytes_out",  "query_memory_refused"};
+const std::vector<const char*> kNodeLevels = {"memory_used_bytes", "memory_limit_bytes", "query_memory_used_bytes",
+                                              "query_memory_limit_bytes"};
 
 uint64_t number(const Json& object, const char* name) { return object.value(name, uint64_t{0}); }
 

@@ -17,9 +17,12 @@ struct NodeOptions {
   std::string advertise{};  ///< where clients reach the data path, if not at `listen`: behind a proxy or a NAT
   std::string manager = "tcp://127.0.0.1:7400";  ///< the commit manager
   std::string admin_listen = "127.0.0.1:0";      ///< gRPC administration, host:port; empty for none
-  uint64_t memory_bytes = uint64_t{1} << 30;     ///< records and indexes together, mapped and faulted in at start
-  uint64_t page_bytes = uint64_t{8} << 20;       ///< log page; a power of two; a row must fit into one
-  bool huge_pages = true;                        ///< ask for transparent huge pages
+  uint64_t memory_bytes = uint64_t{1} << 30;     ///< the node's limit: records, indexes, and what queries collect
+  /// Of the memory, for all scan queries together: groups, rows of a top-k, results on their way. Taken as queries need
+  /// it; a query beyond it gets kOverloaded. The rest is for records and indexes, mapped and faulted in at start.
+  double query_memory_share = 0.125;
+  uint64_t page_bytes = uint64_t{8} << 20;  ///< log page; a power of two; a row must fit into one
+  bool huge_pages = true;                   ///< ask for transparent huge pages
   unsigned network_threads = 1;
   unsigned batch_group = 16;   ///< operations of a batch whose cache misses overlap; 1: one after another
   bool batch_prefetch = true;  ///< fetch what a group's operations will read and write ahead of them
@@ -72,19 +75,22 @@ struct NodeStatistics {
   bool lease_holds = false;  ///< requests are served (R9), unless memory_lost
   bool memory_lost = false;  ///< an operator must accept the loss before the shards are served (R10)
   uint64_t uptime_ns = 0;
-  uint64_t memory_limit_bytes = 0;
+  uint64_t memory_limit_bytes = 0;  ///< for records and indexes
   uint64_t memory_used_bytes = 0;
-  uint64_t batches = 0;       ///< frames executed
-  uint64_t operations = 0;    ///< point operations in them
-  uint64_t malformed = 0;     ///< connections ended for bytes that are no message
-  uint64_t sessions = 0;      ///< known now: with a connection, or with answers that are kept (R3)
-  uint64_t fenced = 0;        ///< requests refused because their session has ended (R7)
-  uint64_t refused = 0;       ///< requests refused for want of a lease or of the records, or while stopping
-  uint64_t repeated = 0;      ///< requests that came again and were not executed again (R3)
-  uint64_t reconnects = 0;    ///< times that the commit manager was found again
-  uint64_t scans = 0;         ///< queries finished
-  uint64_t scan_pages = 0;    ///< pages walked, each once for all queries that met there
-  uint64_t scan_records = 0;  ///< entries walked
+  uint64_t query_memory_limit_bytes = 0;  ///< for all queries together
+  uint64_t query_memory_used_bytes = 0;
+  uint64_t query_memory_refused = 0;  ///< times that a query could not have what it needed
+  uint64_t batches = 0;               ///< frames executed
+  uint64_t operations = 0;            ///< point operations in them
+  uint64_t malformed = 0;             ///< connections ended for bytes that are no message
+  uint64_t sessions = 0;              ///< known now: with a connection, or with answers that are kept (R3)
+  uint64_t fenced = 0;                ///< requests refused because their session has ended (R7)
+  uint64_t refused = 0;               ///< requests refused for want of a lease or of the records, or while stopping
+  uint64_t repeated = 0;              ///< requests that came again and were not executed again (R3)
+  uint64_t reconnects = 0;            ///< times that the commit manager was found again
+  uint64_t scans = 0;                 ///< queries finished
+  uint64_t scan_pages = 0;            ///< pages walked, each once for all queries that met there
+  uint64_t scan_records = 0;          ///< entries walked
   uint64_t compacted_pages = 0;
   uint64_t freed_pages = 0;
   uint64_t messages_in = 0, messages_out = 0;

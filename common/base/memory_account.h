@@ -1,0 +1,25 @@
+// Where a structure that grows asks for its memory before it takes it.
+#pragma once
+
+#include <cstddef>
+
+#include "common/base/status.h"
+
+namespace loam {
+
+/// The memory of one owner of growing structures, counted against a limit. The structures ask before they grow, so the
+/// limit is never exceeded; what they hold when they end is given back by whoever made the account. Threads: one.
+class MemoryAccount {
+ public:
+  MemoryAccount() = default;
+  virtual ~MemoryAccount() = default;
+  MemoryAccount(const MemoryAccount&) = delete;
+  MemoryAccount& operator=(const MemoryAccount&) = delete;
+
+  /// Takes so many bytes more. kOverloaded: the limit is reached, and nothing was taken.
+  virtual Status take(size_t bytes) = 0;
+  /// Gives back a part of what was taken.
+  virtual void give_back(size_t bytes) = 0;
+};
+
+}  // namespace loam
