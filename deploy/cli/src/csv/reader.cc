@@ -64,15 +64,50 @@ void CsvReader::skip_line() {
     if (!available(position_)) break;
     if (buffer_[position_++] == '\n') {
       ++line_;
-      break;
+      line_begin_ = position_;
+      return;
     }
   }
-  line_begin_ = position_;
 }
 
-void CsvReader::rewind_to_line_after(size_t begin, uint64_t line) {
-  position_ = begin;
-  line_ = line;
+CsvReader::Place CsvReader::next_place(Place place, char c, char delimiter) {
+  if (place == Place::kQuoted) return c == '"' ? Place::kAfterQuote : Place::kQuoted;
+  if (c == '"' && place != Place::kPlain) return Place::kQuoted;  // opens a field, or is the second of two quotes
+  return c == delimiter ? Place::kFieldStart : Place::kPlain;
+}
+
+void CsvReader::skip_row() {
+  Place place = place_;
+  uint64_t quote_line = line_;
+  bool can_go_back = true;
+  if (place == Place::kQuoted) {
+    row_begin_ = spans_.back().begin - 1;  // the quote
+    quote_line = spans_.back().line;
+  }
+  spans_.clear();
+  for (;;) {
+    const bool quoted = place == Place::kQuoted || place == Place::kAfterQuote;
+    if (quoted && position_ - row_begin_ > kMaxQuoteSearchBytes) can_go_back = false;
+    if (!quoted || !can_go_back) row_begin_ = position_;  // nothing of the skipped bytes is kept
+    if (!available(position_)) break;
+    const char c = buffer_[position_++];
+    if (c == '\n') {
+      ++line_;
+      line_begin_ = position_;
+      if (place != Place::kQuoted) return;
+      continue;
+    }
+    place = next_place(place, c, delimiter_);
+    if (place == Place::kQuoted && !quoted) {
+      row_begin_ = position_ - 1;
+      quote_line = line_;
+      can_go_back = true;
+    }
+  }
+  quote_left_open_ = place == Place::kQuoted;
+  if (!quote_left_open_ || !can_go_back || !source_status_.ok()) return;
+  position_ = line_begin_ = row_begin_;
+  line_ = quote_line;
   skip_line();
 }
 
@@ -84,7 +119,7 @@ Status CsvReader::parse_quoted() {
   spans_.push_back(span);  // so that refill() moves it along
   for (;;) {
     if (!available(position_) || position_ - row_begin_ > kMaxCsvRowBytes) {
-      rewind_ = true;
+      place_ = Place::kQuoted;
       if (position_ < filled_) {
         return error(line, at_column,
                      fmt::format("the quote that opens here is not closed within {} bytes", kMaxCsvRowBytes));
@@ -135,12 +170,14 @@ Status CsvReader::parse_plain() {
 
 Status CsvReader::end_field() {
   ended_row_ = true;
-  if (!available(position_)) return ok_status();
+  row_was_whole_ = available(position_);
+  if (!row_was_whole_) return ok_status();
   char c = buffer_[position_];
   if (c == delimiter_) {
     ++position_;
     ended_row_ = false;
     if (spans_.size() >= kMaxCsvFields) {
+      place_ = Place::kFieldStart;
       return error(line_, column(), fmt::format("the row has more than {} fields", kMaxCsvFields));
     }
     return ok_status();
@@ -192,20 +229,16 @@ Result<bool> CsvReader::next(CsvRow& row) {
     if (!source_status_.ok()) return source_status_;
     return false;
   }
-  const uint64_t first_line = line_;
-  row.line = first_line;
+  row.line = line_;
   ended_row_ = false;
-  rewind_ = false;
+  quote_left_open_ = false;
+  place_ = Place::kPlain;
   Status status;
   while (status.ok() && !ended_row_) status = parse_field();
   if (!source_status_.ok()) return source_status_;
   if (!status.ok()) {
-    if (rewind_) {
-      rewind_to_line_after(row_begin_, first_line);
-    } else {
-      skip_line();
-    }
-    return status;
+    skip_row();
+    return source_status_.ok() ? status : source_status_;
   }
   materialise(row);
   return true;

@@ -29,8 +29,11 @@ struct CsvRow {
   bool blank() const { return fields.size() == 1 && fields[0].text.empty() && !fields[0].quoted; }
 };
 
-/// Longest row, bytes. A quote that is never closed ends here and not at the end of memory.
+/// Longest row, bytes. A longer one is reported and left out, so that one row cannot take all memory.
 inline constexpr size_t kMaxCsvRowBytes = 4u << 20;
+/// Bytes that are kept behind the opening quote of a row that is left out. If the input ends within them, the quote was
+/// a mistake and reading goes on at the next line; beyond them everything up to the closing quote is left out.
+inline constexpr size_t kMaxQuoteSearchBytes = 8u << 20;
 /// Most fields of a row.
 inline constexpr size_t kMaxCsvFields = 4096;
 
@@ -38,10 +41,11 @@ inline constexpr size_t kMaxCsvFields = 4096;
 /// needs no end. Rows may have different numbers of fields; that is the caller's concern.
 ///
 /// An error is kMalformed with line and column, and belongs to one row: the reader then stands at the beginning of the
-/// next line, so that a caller may skip and go on. After a quote that was never closed, it goes on at the line after
-/// the one in which the row began. Errors of the source are final: every later call repeats them.
+/// next row, so that a caller may skip and go on. The rest of a bad row is read by the same rules of quoting, so that
+/// lines inside its quoted fields are never taken for rows. After a quote that the input never closes, the reader goes
+/// on at the line after the quote. Errors of the source are final: every later call repeats them.
 ///
-/// Owned and used by one thread. Memory: one row and one read buffer.
+/// Owned and used by one thread. Memory: one row, or kMaxQuoteSearchBytes of one that is left out, and one read buffer.
 class CsvReader {
  public:
   explicit CsvReader(ByteSource& source, char delimiter = ',');
@@ -51,6 +55,12 @@ class CsvReader {
 
   /// True after a Status that concerns the source and not one row.
   bool failed() const { return !source_status_.ok(); }
+  /// True after an error for a quote that the input does not close.
+  bool quote_left_open() const { return quote_left_open_; }
+  /// False if the last row ended with the input and not with its line, so that it may have been cut off.
+  bool row_was_whole() const { return row_was_whole_; }
+  /// Line on which the last row ended, bad or not.
+  uint64_t last_line() const { return position_ == line_begin_ ? line_ - 1 : line_; }
   /// Line on which the next row begins.
   uint64_t line() const { return line_; }
 
@@ -60,6 +70,9 @@ class CsvReader {
     bool quoted, has_escapes;
     uint64_t line, column;
   };
+
+  // Where the reader stands in a row.
+  enum class Place : uint8_t { kFieldStart, kPlain, kQuoted, kAfterQuote };
 
   // Makes the byte at `at` available; false at the end of the input.
   bool available(size_t at);
@@ -73,7 +86,9 @@ class CsvReader {
   Status end_field();
   Status error(uint64_t line, uint64_t column, std::string_view what) const;
   void skip_line();
-  void rewind_to_line_after(size_t begin, uint64_t line);
+  // Leaves out the rest of a row that has an error at place_.
+  void skip_row();
+  static Place next_place(Place place, char c, char delimiter);
   void materialise(CsvRow& row);
   uint64_t column() const { return position_ - line_begin_ + 1; }
 
@@ -88,7 +103,9 @@ class CsvReader {
   bool at_end_ = false;
   bool started_ = false;
   bool ended_row_ = false;
-  bool rewind_ = false;  // the last error wants the line after the row's first one
+  bool row_was_whole_ = true;
+  bool quote_left_open_ = false;
+  Place place_ = Place::kPlain;  // of the last error
   Status source_status_;
   std::vector<Span> spans_;
   std::string unescaped_;

@@ -1,5 +1,7 @@
 #include "deploy/cli/src/csv/reader.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "common/testing/random.h"
@@ -99,6 +101,82 @@ TEST(CsvReader, LimitsTheLengthOfARow) {
   const Outcome plain = read_all("a\n" + std::string(kMaxCsvRowBytes + 10, 'x') + "\nb\n");
   EXPECT_EQ(plain.errors, std::vector<std::string>{"line 2, column 4194306: the row is longer than 4194304 bytes"});
   EXPECT_EQ(plain.rows, (Table{{"a"}, {"b"}}));
+}
+
+TEST(CsvReader, LeavesOutARowThatIsTooLongAndNothingElse) {
+  std::string inside;
+  while (inside.size() <= kMaxCsvRowBytes) inside += "5,not a row\n";
+  const std::string rest = ",\"6,nor this\n7,nor this\n\"\n";
+  const struct {
+    std::string row, message;
+  } cases[] = {
+      {"1,\"" + inside + "a \"\"quoted\"\" word\"" + rest,
+       "line 2, column 3: the quote that opens here is not closed within 4194304 bytes"},
+      {"\"" + inside + "\"\"" + inside + "\"",
+       "line 2, column 1: the quote that opens here is not closed within 4194304 bytes"},
+      {std::string(kMaxCsvRowBytes, 'x') + "yy" + rest, "line 2, column 4194306: the row is longer than 4194304 bytes"},
+      {std::string(kMaxCsvFields, ',') + rest.substr(1), "line 2, column 4097: the row has more than 4096 fields"},
+  };
+  for (const auto& c : cases) {
+    const Outcome outcome = read_all("a,b\n" + c.row + "\n8,row\n");
+    EXPECT_EQ(outcome.errors, std::vector<std::string>{c.message});
+    ASSERT_FALSE(outcome.rows.empty());
+    EXPECT_EQ(outcome.rows.back(), (std::vector<std::string>{"8", "row"}));
+    EXPECT_LE(outcome.rows.size(), 3u) << "the header, perhaps an empty line, and the row behind";
+    EXPECT_EQ(outcome.lines.back(), static_cast<uint64_t>(2 + std::count(c.row.begin(), c.row.end(), '\n') + 1));
+  }
+}
+
+TEST(CsvReader, ReadsTheRestOfABadRowByItsQuotes) {
+  for (const std::string bad : {"1,x\"y,", "1,\"x\"y,", "1,x\ry,"}) {
+    for (const size_t step : {size_t{1}, size_t{3}, SIZE_MAX}) {
+      const Outcome outcome = read_all("a,b\n" + bad + "\"5,five\n6,six\n\",7\n8,eight\n", step);
+      EXPECT_EQ(outcome.rows, (Table{{"a", "b"}, {"8", "eight"}})) << bad;
+      EXPECT_EQ(outcome.errors.size(), 1u) << bad;
+      EXPECT_EQ(outcome.lines, (std::vector<uint64_t>{1, 5})) << bad;
+    }
+  }
+}
+
+TEST(CsvReader, GoesOnBehindTheLineOfAQuoteThatIsNeverClosed) {
+  const Outcome outcome = read_all("a,b\n\"1\n5,inside\n\",\"x\n2,y\n");
+  EXPECT_EQ(outcome.errors, std::vector<std::string>{"line 4, column 3: the quote that opens here is never closed"});
+  EXPECT_EQ(outcome.rows, (Table{{"a", "b"}, {"2", "y"}})) << "the field that is closed holds no rows";
+  EXPECT_EQ(outcome.lines, (std::vector<uint64_t>{1, 5}));
+}
+
+TEST(CsvReader, TakesNoLineForARowBehindAQuoteThatItCannotFindTheEndOf) {
+  std::string text = "a,b\n1,\"";
+  while (text.size() <= kMaxQuoteSearchBytes + 1'000) text += "5,not a row, with something to make it longer\n";
+  for (const bool closed : {false, true}) {
+    auto source = source_of_text(text + (closed ? "\"\n2,x\n" : ""));
+    CsvReader reader(*source);
+    CsvRow row;
+    ASSERT_TRUE(*reader.next(row));
+    ASSERT_FALSE(reader.next(row).ok());
+    EXPECT_EQ(reader.quote_left_open(), !closed);
+    ASSERT_EQ(reader.next(row).value(), closed);
+    if (closed) {
+      EXPECT_EQ(row.fields[1].text, "x");
+    }
+  }
+}
+
+TEST(CsvReader, TellsWhereARowEndedAndWhetherItWasWhole) {
+  auto source = source_of_text("a\n\"b\nb\"\nc\"\nx");
+  CsvReader reader(*source);
+  CsvRow row;
+  ASSERT_TRUE(*reader.next(row));
+  EXPECT_EQ(reader.last_line(), 1u);
+  ASSERT_TRUE(*reader.next(row));
+  EXPECT_EQ(reader.last_line(), 3u);
+  ASSERT_FALSE(reader.next(row).ok());
+  EXPECT_EQ(reader.last_line(), 4u);
+  ASSERT_TRUE(*reader.next(row));
+  EXPECT_EQ(reader.last_line(), 5u) << "without a line end";
+  EXPECT_FALSE(reader.row_was_whole());
+  ASSERT_FALSE(*reader.next(row));
+  EXPECT_EQ(reader.last_line(), 5u);
 }
 
 TEST(CsvReader, LimitsTheNumberOfFields) {
