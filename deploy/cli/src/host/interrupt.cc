@@ -1,7 +1,11 @@
 #include "deploy/cli/src/host/interrupt.h"
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 namespace loam::cli {
 namespace {
@@ -9,9 +13,16 @@ namespace {
 // Lock-free, so that a signal handler may write it; relaxed: it guards no other data.
 std::atomic<bool> caught{false};
 
+// Written before the handlers are set, and never closed: a handler may run at any time.
+int wake = -1;
+
 void note(int signal) {
+  const int error = errno;
   caught.store(true, std::memory_order_relaxed);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake, &one, sizeof one);
   std::signal(signal, SIG_DFL);
+  errno = error;
 }
 
 sigset_t both() {
@@ -25,11 +36,14 @@ sigset_t both() {
 }  // namespace
 
 void catch_interrupts() {
+  if (wake < 0) wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   std::signal(SIGINT, note);
   std::signal(SIGTERM, note);
 }
 
 bool interrupted() { return caught.load(std::memory_order_relaxed); }
+
+int interrupt_descriptor() { return wake; }
 
 void block_interrupts() {
   const sigset_t set = both();

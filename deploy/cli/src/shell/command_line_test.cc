@@ -1,0 +1,118 @@
+#include "deploy/cli/src/shell/command_line.h"
+
+#include <array>
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <gtest/gtest.h>
+
+#include "common/testing/random.h"
+
+namespace loam::cli {
+namespace {
+
+/// The words that a shell makes of a command line.
+std::vector<std::string> words_of(const std::string& line) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(("printf '%s\\0' " + line).c_str(), "r"), pclose);
+  std::string text;
+  std::array<char, 4096> buffer{};
+  while (const size_t got = fread(buffer.data(), 1, buffer.size(), pipe.get())) text.append(buffer.data(), got);
+  std::vector<std::string> words;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\0', at);
+    words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+/// A program with options of every kind.
+struct Program {
+  Program() : app("a program", "program") {
+    CLI::App* group = app.add_subcommand("table");
+    command = group->add_subcommand("load");
+    command->add_option("table", table)->required();
+    command->add_option("file", file)->required();
+    command->add_option("--null,-n", nulls);
+    command->add_option("--delimiter", delimiter);
+    command->add_option("--batch", batch);
+    command->add_flag("--json", json);
+    command->add_flag("--fast,!--slow", fast);
+  }
+
+  void parse(std::vector<std::string> words) {
+    words.erase(words.begin());
+    std::reverse(words.begin(), words.end());  // as the parser wants them
+    app.parse(words);
+  }
+
+  CLI::App app;
+  CLI::App* command;
+  std::string table, file, delimiter = ",";
+  std::vector<std::string> nulls;
+  int batch = 0;
+  bool json = false;
+  bool fast = true;
+};
+
+TEST(ShellWord, QuotesWhatAShellWouldChange) {
+  EXPECT_EQ(shell_word("plain/path-1.csv"), "plain/path-1.csv");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word("~"), "'~'");
+  EXPECT_EQ(shell_path("-rf"), "./-rf");
+  EXPECT_EQ(shell_path("a b"), "'a b'");
+}
+
+TEST(ShellWord, IsReadBackByAShell) {
+  const uint64_t seed = loam::testing::test_seed(1);
+  loam::testing::Random random(seed);
+  static constexpr std::string_view kBytes = "ab'\"\\$`!*?[]{}()<>|&;~# \t\n=-\xc3\xa9%";
+  std::vector<std::string> words;
+  std::string line;
+  for (int i = 0; i < 500; ++i) {
+    std::string word;
+    for (size_t length = random() % 8; word.size() < length;) word += kBytes[random() % kBytes.size()];
+    line += " " + shell_word(word);
+    words.push_back(std::move(word));
+  }
+  EXPECT_EQ(words_of(line), words);
+}
+
+TEST(RepeatCommand, GivesEveryOptionAgain) {
+  Program first;
+  first.parse({"program", "table", "load", "--null", "", "-n", "it's", "--null", "-", "--delimiter", "|", "--json",
+               "--slow", "--batch", "7", "--", "my table", "-odd name.csv"});
+  const std::string line = repeat_command(*first.command, "./my program", {});
+  EXPECT_EQ(line,
+            "'./my program' table load --null '' --null 'it'\\''s' --null - --delimiter '|' --batch 7 --json "
+            "--fast=false -- 'my table' '-odd name.csv'");
+  Program second;
+  second.parse(words_of(line));
+  EXPECT_EQ(second.table, "my table");
+  EXPECT_EQ(second.file, "-odd name.csv");
+  EXPECT_EQ(second.nulls, (std::vector<std::string>{"", "it's", "-"}));
+  EXPECT_EQ(second.delimiter, "|");
+  EXPECT_EQ(second.batch, 7);
+  EXPECT_TRUE(second.json);
+  EXPECT_FALSE(second.fast);
+}
+
+TEST(RepeatCommand, ChangesTheOptionsThatItIsTold) {
+  Program first;
+  first.parse({"program", "table", "load", "t", "f", "--null", "x", "--batch", "7"});
+  const std::vector<OptionValues> instead = {
+      {"file", {"-"}}, {"--null", {"a b", "c"}}, {"--batch", {}}, {"--delimiter", {"\\t"}}};
+  const std::string line = repeat_command(*first.command, "program", instead);
+  EXPECT_EQ(line, "program table load t - --null 'a b' --null c --delimiter '\\t'");
+  Program second;
+  second.parse(words_of(line));
+  EXPECT_EQ(second.file, "-");
+  EXPECT_EQ(second.nulls, (std::vector<std::string>{"a b", "c"}));
+  EXPECT_EQ(second.delimiter, "\\t");
+}
+
+}  // namespace
+}  // namespace loam::cli
