@@ -50,9 +50,21 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
+// A field for a message: its beginning, in UTF-8 whatever its bytes are.
 std::string shorten(std::string_view text) {
   constexpr size_t kShown = 40;
-  return text.size() <= kShown ? std::string(text) : std::string(text.substr(0, kShown)) + "…";
+  const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u; };
+  size_t shown = std::min(text.size(), kShown);
+  while (shown < text.size() && shown > 0 && continues(shown)) --shown;
+  std::string result(text.substr(0, shown));
+  if (!is_utf8(result)) {
+    result.clear();
+    for (const char c : text.substr(0, shown)) {
+      const auto byte = static_cast<unsigned char>(c);
+      result += byte < 0x80 ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return shown < text.size() ? result + "…" : result;
 }
 
 }  // namespace
@@ -66,8 +78,14 @@ Status field_error(const CsvField& field, std::string_view name, std::string_vie
                 fmt::format("line {}, column {} ({}): {}", field.line, field.column, name, what));
 }
 
-SchemaInference::SchemaInference(std::vector<std::string> names, NullWords nulls) : nulls_(std::move(nulls)) {
-  for (std::string& name : names) columns_.push_back({std::move(name)});
+SchemaInference::SchemaInference(std::vector<std::string> names, NullWords nulls,
+                                 const std::optional<std::string>& not_a_field)
+    : nulls_(std::move(nulls)) {
+  columns_.reserve(names.size());
+  for (std::string& name : names) {
+    const bool is_field = name != not_a_field;
+    columns_.push_back({.name = std::move(name), .is_field = is_field});
+  }
 }
 
 void SchemaInference::widen(Column& column, std::string_view text) {
@@ -105,6 +123,7 @@ void SchemaInference::add(const CsvRow& row) {
 Result<Schema> SchemaInference::schema(bool whole) const {
   std::vector<Field> fields;
   for (const Column& column : columns_) {
+    if (!column.is_field) continue;
     Field field{column.name, FieldType::kText, column.nullable || !whole};
     if (column.kind == Kind::kInt32) field.type = whole ? FieldType::kInt32 : FieldType::kInt64;
     if (column.kind == Kind::kInt64) field.type = FieldType::kInt64;
@@ -117,9 +136,15 @@ Result<Schema> SchemaInference::schema(bool whole) const {
 Result<std::vector<std::string>> header_names(const CsvRow& header) {
   std::vector<std::string> names;
   for (const CsvField& field : header.fields) {
+    const std::string number = fmt::format("header {}", names.size() + 1);
     if (field.text.empty()) {
-      return field_error(field, fmt::format("header {}", names.size() + 1),
-                         "the column has no name; the first line must name every column");
+      return field_error(field, number, "the column has no name; the first line must name every column");
+    }
+    if (!is_utf8(field.text)) return field_error(field, number, "the name is not UTF-8 text");
+    if (field.text.size() > kMaxNameBytes) {
+      return field_error(field, shorten(field.text),
+                         fmt::format("the name has {} bytes, and a field's name at most {}; shorten it in the header",
+                                     field.text.size(), kMaxNameBytes));
     }
     if (std::find(names.begin(), names.end(), field.text) != names.end()) {
       return field_error(field, field.text, "the header names this column twice");
@@ -200,7 +225,7 @@ Status RowConverter::set(const CsvField& text, const Column& column) {
     }
     status = builder_.set_null(index);
   } else if (field.type == FieldType::kText) {
-    status = builder_.set_text(index, text.text);
+    return set_text(text, column);
   } else if (field.type == FieldType::kBlob) {
     const auto value = Value::parse(text.text, FieldType::kBlob);
     status = value.ok() ? builder_.set(index, *value) : value.status();
@@ -209,6 +234,16 @@ Status RowConverter::set(const CsvField& text, const Column& column) {
   }
   if (!status.ok()) return field_error(text, column.name, status.message());
   return ok_status();
+}
+
+Status RowConverter::set_text(const CsvField& text, const Column& column) {
+  const Status status = builder_.set_text(*column.field, text.text);
+  if (status.ok()) return status;
+  if (!is_utf8(text.text)) {
+    encoding_ = eight_bit_encoding(text.text);
+    return field_error(text, column.name, fmt::format("'{}' is not UTF-8 text", shorten(text.text)));
+  }
+  return field_error(text, column.name, status.message());
 }
 
 Status RowConverter::set_number(const CsvField& text, uint16_t index) {

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/schema/row.h"
 #include "common/schema/schema.h"
+#include "deploy/cli/src/csv/encoding.h"
 #include "deploy/cli/src/csv/reader.h"
 
 namespace loam::cli {
@@ -30,19 +31,22 @@ struct NullWords {
 /// Widening is one-way: int32 → int64 → float64 → text; int64 values beyond 2^53 beside decimals make text.
 class SchemaInference {
  public:
-  explicit SchemaInference(std::vector<std::string> names, NullWords nulls = {});
+  /// `not_a_field`: the column, if any, that is no field of the table because it has the records' keys.
+  explicit SchemaInference(std::vector<std::string> names, NullWords nulls = {},
+                           const std::optional<std::string>& not_a_field = std::nullopt);
 
   /// Rows with another number of fields are ignored; the import reports them.
   void add(const CsvRow& row);
   uint64_t rows() const { return rows_; }
   /// `whole` says that every row was seen. After a sample, whole numbers become int64 and every field nullable.
-  /// kInvalidArgument for names that no schema can have.
+  /// kInvalidArgument for names that no schema can have, or too many of them.
   Result<Schema> schema(bool whole) const;
 
  private:
   enum class Kind : uint8_t { kNothing, kInt32, kInt64, kFloat64, kText };
   struct Column {
     std::string name;
+    bool is_field = true;
     Kind kind = Kind::kNothing;
     bool nullable = false;
     bool beyond_double = false;  // a whole number that float64 would change
@@ -54,7 +58,8 @@ class SchemaInference {
   uint64_t rows_ = 0;
 };
 
-/// The header's names; kMalformed with line and column for empty, repeated or missing ones.
+/// The header's names; kMalformed with line and column for names that are empty, repeated, longer than kMaxNameBytes or
+/// not UTF-8.
 Result<std::vector<std::string>> header_names(const CsvRow& header);
 
 /// Makes table rows out of CSV rows. Columns are matched with fields by name, in any order.
@@ -75,6 +80,8 @@ class RowConverter {
   /// kMalformed with line and column: another number of fields, a value that is none of the type, NULL where there can
   /// be none, a row over the limit, a key that is no whole number from 0 to 2^64 - 1.
   Result<Record> convert(const CsvRow& row);
+  /// The likely encoding of the last text that was not UTF-8; nothing if all were.
+  const std::optional<Conversion>& encoding() const { return encoding_; }
 
  private:
   struct Column {
@@ -84,12 +91,14 @@ class RowConverter {
   };
   RowConverter(const Schema& schema, NullWords nulls) : schema_(&schema), builder_(schema), nulls_(std::move(nulls)) {}
   Status set(const CsvField& text, const Column& column);
+  Status set_text(const CsvField& text, const Column& column);
   Status set_number(const CsvField& text, uint16_t field);
 
   const Schema* schema_;
   RowBuilder builder_;
   NullWords nulls_;
   std::vector<Column> columns_;
+  std::optional<Conversion> encoding_;
 };
 
 /// kMalformed: "line 7, column 12 (dep_delay): …".

@@ -68,6 +68,26 @@ TEST(HeaderNames, MustBeThereAndDiffer) {
   EXPECT_EQ(header_error("a,b,a"), "kMalformed: line 1, column 5 (a): the header names this column twice");
 }
 
+TEST(HeaderNames, MustBeNamesOfFields) {
+  const std::string longest(kMaxNameBytes, 'x');
+  EXPECT_EQ(header_error("a," + longest), "kOk");
+  EXPECT_EQ(header_error("a," + longest + "y"),
+            "kMalformed: line 1, column 3 (" + std::string(40, 'x') +
+                "…): the name has 256 bytes, and a field's name at most 255; shorten it in the header");
+  EXPECT_EQ(header_error("a,caf\xe9"), "kMalformed: line 1, column 3 (header 2): the name is not UTF-8 text");
+}
+
+TEST(SchemaInference, LeavesOutAColumnThatIsNoField) {
+  auto source = source_of_text("_key,a\n1,2\n");
+  CsvReader reader(*source);
+  CsvRow row;
+  ASSERT_TRUE(*reader.next(row));
+  SchemaInference inference(header_names(row).value(), {}, "_key");
+  ASSERT_TRUE(*reader.next(row));
+  inference.add(row);
+  EXPECT_EQ(inference.schema(true)->to_string(), "(a int32)");
+}
+
 class RowConverterTest : public ::testing::Test {
  protected:
   /// Converts the one row after the header, "key: value, value".
@@ -131,6 +151,24 @@ TEST_F(RowConverterTest, ReportsEachBadFieldByLineAndColumn) {
   EXPECT_EQ(convert("id,n\n\"\",1\n"), "line 2, column 1 (id): '' is not int16");
   EXPECT_NE(convert("id,t\n1,\xff\n").find("line 2, column 3 (t): "), std::string::npos);
   EXPECT_NE(convert("id,b\n1,zz\n").find("line 2, column 3 (b): "), std::string::npos);
+}
+
+TEST_F(RowConverterTest, ShowsBytesThatAreNotUtf8AndGuessesTheirEncoding) {
+  EXPECT_EQ(convert("id,t\n1,caf\xe9\n"), "line 2, column 3 (t): 'caf\\xe9' is not UTF-8 text");
+  EXPECT_EQ(convert("id,n\n1,caf\xe9\n"), "line 2, column 3 (n): 'caf\\xe9' is not int32");
+  EXPECT_EQ(convert("id,n\n1," + std::string(39, 'x') + "\xc3\xa9t\xc3\xa9\n"),
+            "line 2, column 3 (n): '" + std::string(39, 'x') + "…' is not int32")
+      << "no character is cut";
+  auto source = source_of_text("id,t\n1,caf\xe9\n");
+  CsvReader reader(*source);
+  CsvRow row;
+  ASSERT_TRUE(*reader.next(row));
+  auto converter = RowConverter::make(schema_, header_names(row).value(), std::nullopt).value();
+  EXPECT_FALSE(converter.encoding());
+  ASSERT_TRUE(*reader.next(row));
+  EXPECT_FALSE(converter.convert(row).ok());
+  ASSERT_TRUE(converter.encoding());
+  EXPECT_EQ(converter.encoding()->content, "ISO-8859-1 text");
 }
 
 TEST_F(RowConverterTest, RefusesARowOverTheLimitByItsLine) {

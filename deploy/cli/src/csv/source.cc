@@ -1,48 +1,145 @@
 #include "deploy/cli/src/csv/source.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include "common/base/env.h"
+
 namespace loam::cli {
 namespace {
 
-/// zlib's own buffer; 128 KiB halves the system calls of its default.
-constexpr unsigned kGzipBufferBytes = 128 * 1024;
+/// Bytes of one read() of compressed input; 128 KiB halves the system calls of 64 KiB.
+constexpr size_t kGzipBufferBytes = 128 * 1024;
+constexpr std::string_view kGzipMagic = "\x1f\x8b";
 
-class FileSource final : public ByteSource {
+Status unreadable(const std::string& name, std::string_view reason) {
+  return {StatusCode::kMalformed, fmt::format("{} cannot be read: {}", name, reason)};
+}
+
+/// The bytes of a descriptor, which it owns.
+class DescriptorSource final : public ByteSource {
  public:
-  FileSource(gzFile file, std::string name, uint64_t total) : file_(file), name_(std::move(name)), total_(total) {}
-  ~FileSource() override { gzclose(file_); }
+  DescriptorSource(int descriptor, std::string name, uint64_t total, const Waiting* waiting)
+      : descriptor_(descriptor), name_(std::move(name)), total_(total), waiting_(waiting) {}
+  ~DescriptorSource() override { close(descriptor_); }
+  DescriptorSource(const DescriptorSource&) = delete;
+  DescriptorSource& operator=(const DescriptorSource&) = delete;
 
   Result<size_t> read(std::span<char> into) override {
-    const auto want = static_cast<unsigned>(std::min<size_t>(into.size(), 1u << 30));
-    const int got = gzread(file_, into.data(), want);
-    if (got > 0) return static_cast<size_t>(got);
-    int code = Z_OK;
-    const char* reason = gzerror(file_, &code);
-    if (got == 0 && code == Z_OK) return size_t{0};
-    if (code == Z_ERRNO) reason = std::strerror(errno);
-    if (code == Z_BUF_ERROR) reason = "the compressed data ends too early; the file is truncated";
-    return Status(StatusCode::kMalformed, fmt::format("{} cannot be read: {}", name_, reason));
+    for (;;) {
+      LOAM_RETURN_IF_ERROR(wait());
+      const ssize_t got = ::read(descriptor_, into.data(), into.size());
+      if (got >= 0) {
+        taken_ += static_cast<uint64_t>(got);
+        return static_cast<size_t>(got);
+      }
+      if (errno != EINTR && errno != EAGAIN) return unreadable(name_, std::strerror(errno));
+    }
   }
-  uint64_t taken_bytes() const override {
-    const auto at = gzoffset(file_);
-    return at < 0 ? 0 : static_cast<uint64_t>(at);
-  }
+  uint64_t taken_bytes() const override { return taken_; }
   uint64_t total_bytes() const override { return total_; }
   const std::string& name() const override { return name_; }
 
  private:
-  gzFile file_;
-  std::string name_;
-  uint64_t total_;
+  // Until there is something to read, the end of the input included.
+  Status wait() const {
+    for (;;) {
+      const uint64_t due_ns = waiting_ != nullptr && waiting_->due_ns ? waiting_->due_ns() : 0;
+      const uint64_t now_ns = due_ns == 0 ? 0 : Env::now_ns();
+      if (due_ns != 0 && due_ns <= now_ns) {
+        LOAM_RETURN_IF_ERROR(waiting_->on_due());
+        continue;
+      }
+      std::array<pollfd, 2> polled = {
+          pollfd{descriptor_, POLLIN, 0},
+          pollfd{waiting_ == nullptr ? -1 : waiting_->stop, POLLIN, 0},
+      };
+      const int ready = poll(polled.data(), polled.size(), due_ns == 0 ? -1 : milliseconds(due_ns - now_ns));
+      if (polled[1].revents != 0) return {StatusCode::kCancelled, fmt::format("reading {} was interrupted", name_)};
+      if (polled[0].revents != 0 || (ready < 0 && errno != EINTR)) return ok_status();
+    }
+  }
+
+  static int milliseconds(uint64_t ns) {
+    constexpr uint64_t kNsPerMs = 1'000'000;
+    return static_cast<int>(std::min<uint64_t>((ns + kNsPerMs - 1) / kNsPerMs, INT_MAX));
+  }
+
+  const int descriptor_;
+  const std::string name_;
+  const uint64_t total_;
+  const Waiting* const waiting_;
+  uint64_t taken_ = 0;
+};
+
+/// What `compressed` holds, one gzip member after another. Bytes behind the last one are ignored, as gzip does.
+class GzipSource final : public ByteSource {
+ public:
+  explicit GzipSource(std::unique_ptr<ByteSource> compressed)
+      : compressed_(std::move(compressed)), buffer_(kGzipBufferBytes) {}
+  ~GzipSource() override { inflateEnd(&stream_); }
+  GzipSource(const GzipSource&) = delete;
+  GzipSource& operator=(const GzipSource&) = delete;
+
+  /// False without memory.
+  bool begin() {
+    constexpr int kGzipOnly = 16;
+    return inflateInit2(&stream_, MAX_WBITS + kGzipOnly) == Z_OK;
+  }
+
+  Result<size_t> read(std::span<char> into) override {
+    const auto want = static_cast<unsigned>(std::min<size_t>(into.size(), 1u << 30));
+    stream_.next_out = reinterpret_cast<Bytef*>(into.data());
+    stream_.avail_out = want;
+    while (stream_.avail_out == want && !ended_) LOAM_RETURN_IF_ERROR(step());
+    return size_t{want - stream_.avail_out};
+  }
+  uint64_t taken_bytes() const override { return compressed_->taken_bytes(); }
+  uint64_t total_bytes() const override { return compressed_->total_bytes(); }
+  const std::string& name() const override { return compressed_->name(); }
+
+ private:
+  Status step() {
+    if (stream_.avail_in == 0) {
+      LOAM_ASSIGN_OR_RETURN(const size_t got, compressed_->read(buffer_));
+      if (got == 0 && in_member_)
+        return unreadable(name(), "the compressed data ends too early; the file is truncated");
+      ended_ = got == 0;
+      stream_.next_in = reinterpret_cast<Bytef*>(buffer_.data());
+      stream_.avail_in = static_cast<unsigned>(got);
+      if (ended_) return ok_status();
+    }
+    if (!in_member_ && *stream_.next_in != static_cast<Bytef>(kGzipMagic[0])) {
+      ended_ = true;
+      return ok_status();
+    }
+    in_member_ = true;
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    if (code == Z_STREAM_END) {
+      in_member_ = false;
+      inflateReset(&stream_);
+    } else if (code != Z_OK && code != Z_BUF_ERROR) {
+      return unreadable(name(), stream_.msg == nullptr ? "the compressed data is damaged" : stream_.msg);
+    }
+    return ok_status();
+  }
+
+  std::unique_ptr<ByteSource> compressed_;
+  std::vector<char> buffer_;
+  z_stream stream_{};
+  bool in_member_ = false;
+  bool ended_ = false;
 };
 
 class TextSource final : public ByteSource {
@@ -94,10 +191,12 @@ std::unique_ptr<ByteSource> prepend(std::string text, std::unique_ptr<ByteSource
   return std::make_unique<PrependedSource>(std::move(text), std::move(rest));
 }
 
-Result<std::unique_ptr<ByteSource>> open_source(const std::string& path) {
+Result<std::unique_ptr<ByteSource>> open_source(const std::string& path, const Waiting* waiting) {
   const bool standard_input = path == "-";
   const std::string name = standard_input ? "the standard input" : path;
-  const int descriptor = standard_input ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: to open a FIFO must not wait for its writer, because nothing could interrupt that.
+  const int descriptor =
+      standard_input ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0) : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     return Status(StatusCode::kNotFound, fmt::format("{} cannot be opened: {}", name, std::strerror(errno)));
   }
@@ -106,14 +205,23 @@ Result<std::unique_ptr<ByteSource>> open_source(const std::string& path) {
     close(descriptor);
     return Status(StatusCode::kNotFound, fmt::format("{} is a directory, not a file", name));
   }
-  gzFile file = gzdopen(descriptor, "rb");
-  if (file == nullptr) {
-    close(descriptor);
-    return Status(StatusCode::kInternal, fmt::format("{}: no memory for the decompressor", name));
-  }
-  gzbuffer(file, kGzipBufferBytes);
   const uint64_t total = S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : 0;
-  return std::unique_ptr<ByteSource>(std::make_unique<FileSource>(file, name, total));
+  std::unique_ptr<ByteSource> source = std::make_unique<DescriptorSource>(descriptor, name, total, waiting);
+
+  std::string head(kGzipBufferBytes, '\0');
+  size_t filled = 0;
+  while (filled < kGzipMagic.size()) {
+    LOAM_ASSIGN_OR_RETURN(const size_t got, source->read(std::span(head).subspan(filled)));
+    if (got == 0) break;
+    filled += got;
+  }
+  head.resize(filled);
+  const bool compressed = head.starts_with(kGzipMagic);
+  source = prepend(std::move(head), std::move(source));
+  if (!compressed) return source;
+  auto gzip = std::make_unique<GzipSource>(std::move(source));
+  if (!gzip->begin()) return Status(StatusCode::kInternal, fmt::format("{}: no memory for the decompressor", name));
+  return std::unique_ptr<ByteSource>(std::move(gzip));
 }
 
 std::unique_ptr<ByteSource> source_of_text(std::string text, size_t step) {

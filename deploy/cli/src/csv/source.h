@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,11 +27,19 @@ class ByteSource {
   virtual const std::string& name() const = 0;
 };
 
-/// Opens `path`; "-" is the standard input. gzip is recognised by its content, not by the name. A file that cannot be
-/// opened is kNotFound, with the system's reason.
-Result<std::unique_ptr<ByteSource>> open_source(const std::string& path);
+/// What a source does while its input has nothing to give; a pipe may be silent for hours.
+struct Waiting {
+  int stop = -1;                     ///< a descriptor; once it is readable, read() ends with kCancelled; -1: none
+  std::function<uint64_t()> due_ns;  ///< when on_due() is to be called, as Env::now_ns() counts; 0: never
+  std::function<Status()> on_due;    ///< called by read(); its error ends that read(), and a later one may go on
+};
 
-/// What was read of `rest` already, and then the rest of it.
+/// Opens `path`; "-" is the standard input. gzip is recognised by its content, not by the name. read() gives what is
+/// there and waits only for the first byte. A file that cannot be opened is kNotFound, with the system's reason.
+/// `waiting` may be null, else it outlives the source.
+Result<std::unique_ptr<ByteSource>> open_source(const std::string& path, const Waiting* waiting = nullptr);
+
+/// A source that first gives `text`, which was read from `rest` before, and then the rest.
 std::unique_ptr<ByteSource> prepend(std::string text, std::unique_ptr<ByteSource> rest);
 
 /// Text in memory, for tests; gives at most `step` bytes at a time.

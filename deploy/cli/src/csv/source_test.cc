@@ -1,12 +1,19 @@
 #include "deploy/cli/src/csv/source.h"
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
+
+#include "common/base/env.h"
 
 namespace loam::cli {
 namespace {
@@ -61,6 +68,111 @@ TEST_F(SourceTest, ReadsPlainAndCompressedFilesWhateverTheirName) {
   EXPECT_EQ(read(write("plain.csv.gz", text)).value(), text);
   EXPECT_EQ(read(write_gzip("compressed.csv", text)).value(), text);
   EXPECT_EQ(read(write("empty.csv", "")).value(), "");
+}
+
+TEST_F(SourceTest, ReadsGzipMembersOneAfterAnother) {
+  const std::string text = noise(50'000);
+  const auto bytes_of = [](const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string first = bytes_of(write_gzip("first", text));
+  const std::string second = bytes_of(write_gzip("second", "more"));
+  const std::string empty = bytes_of(write_gzip("empty", ""));
+  EXPECT_EQ(read(write("both", first + empty + second)).value(), text + "more");
+  EXPECT_EQ(read(write("only_empty", empty)).value(), "");
+}
+
+/// A pipe, whose reading end is opened by its path.
+class PipeTest : public SourceTest {
+ protected:
+  PipeTest() {
+    EXPECT_EQ(pipe2(ends_.data(), O_CLOEXEC), 0);
+    EXPECT_EQ(pipe2(stop_.data(), O_CLOEXEC), 0);
+    waiting_.stop = stop_[0];
+  }
+  ~PipeTest() override {
+    for (const int end : {ends_[0], ends_[1], stop_[0], stop_[1]}) {
+      if (end >= 0) close(end);
+    }
+  }
+  void put(std::string_view text) {
+    ASSERT_EQ(::write(ends_[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  void put_end() { close(std::exchange(ends_[1], -1)); }
+  Result<std::unique_ptr<ByteSource>> open() { return open_source("/dev/fd/" + std::to_string(ends_[0]), &waiting_); }
+  static Result<std::string> read_once(ByteSource& source) {
+    std::string text(1'000, 0);
+    LOAM_ASSIGN_OR_RETURN(const size_t got, source.read(text));
+    return text.substr(0, got);
+  }
+
+  std::array<int, 2> ends_{-1, -1};
+  std::array<int, 2> stop_{-1, -1};
+  Waiting waiting_;
+};
+
+TEST_F(PipeTest, GivesWhatIsThereWithoutWaitingForMore) {
+  put("abc");
+  const auto source = open().value();
+  EXPECT_EQ(read_once(*source).value(), "abc");
+  put("de");
+  EXPECT_EQ(read_once(*source).value(), "de");
+  put_end();
+  EXPECT_EQ(read_once(*source).value(), "");
+}
+
+TEST_F(PipeTest, GivesWhatIsThereOfCompressedDataToo) {
+  z_stream stream{};
+  ASSERT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  const auto put_compressed = [&](std::string text, int flush) {
+    std::string out(1'000, 0);
+    stream.next_in = reinterpret_cast<Bytef*>(text.data());
+    stream.avail_in = static_cast<unsigned>(text.size());
+    stream.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream.avail_out = static_cast<unsigned>(out.size());
+    deflate(&stream, flush);
+    put(out.substr(0, out.size() - stream.avail_out));
+  };
+  put_compressed("a,b\n1,2\n", Z_SYNC_FLUSH);
+  const auto source = open().value();
+  EXPECT_EQ(read_once(*source).value(), "a,b\n1,2\n");
+  put_compressed("3,4\n", Z_FINISH);
+  deflateEnd(&stream);
+  EXPECT_EQ(read_once(*source).value(), "3,4\n");
+  put_end();
+  EXPECT_EQ(read_once(*source).value(), "");
+}
+
+TEST_F(PipeTest, IsStoppedWhileItWaits) {
+  put("abc");
+  const auto source = open().value();
+  EXPECT_EQ(read_once(*source).value(), "abc");
+  ASSERT_EQ(::write(stop_[1], "x", 1), 1);
+  EXPECT_EQ(read_once(*source).code(), StatusCode::kCancelled);
+  EXPECT_EQ(open().code(), StatusCode::kCancelled) << "nor does it wait for the first bytes";
+}
+
+TEST_F(PipeTest, IsStoppedWhileAFifoHasNoWriter) {
+  const std::string path = directory_ + "/fifo";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  ASSERT_EQ(::write(stop_[1], "x", 1), 1);
+  EXPECT_EQ(open_source(path, &waiting_).code(), StatusCode::kCancelled);
+}
+
+TEST_F(PipeTest, CallsWhenItIsDueWhileItWaits) {
+  put("abc");
+  const auto source = open().value();
+  EXPECT_EQ(read_once(*source).value(), "abc");
+  int calls = 0;
+  const uint64_t later_ns = Env::now_ns() + 20'000'000;
+  waiting_.due_ns = [&] { return calls < 2 ? 1 : later_ns; };
+  waiting_.on_due = [&] { return ++calls < 3 ? ok_status() : Status(StatusCode::kTimeout, "enough"); };
+  EXPECT_EQ(read_once(*source).code(), StatusCode::kTimeout);
+  EXPECT_EQ(calls, 3);
+  put("de");
+  waiting_.due_ns = nullptr;
+  EXPECT_EQ(read_once(*source).value(), "de") << "a later read goes on";
 }
 
 TEST_F(SourceTest, GivesWhatWasReadAheadOnceMore) {
