@@ -10,6 +10,7 @@
 #include "deploy/cli/src/index/handles.h"
 #include "deploy/cli/src/index/index_reader.h"
 #include "deploy/cli/src/index/index_text.h"
+#include "deploy/cli/src/query/fields.h"
 
 namespace loam::cli {
 namespace {
@@ -44,8 +45,9 @@ class RecordPrinter {
  public:
   RecordPrinter(const Context& context, const Options& options, const client::Table& shown)
       : version_(options.version), shown_(shown) {
-    std::vector<OutputColumn> columns = {{"_key", FieldType::kUint64}};
-    if (version_) columns.push_back({"_version", FieldType::kUint64});
+    const client::Table whole = shown.whole();
+    std::vector<OutputColumn> columns = {{column_name_beside(kKeyColumn, whole.schema()), FieldType::kUint64}};
+    if (version_) columns.push_back({column_name_beside(kVersionColumn, whole.schema()), FieldType::kUint64});
     for (const Field& field : shown.schema().fields()) columns.push_back({field.name, field.type});
     printer_ = make_printer(context.format(), std::move(columns), std::cout);
   }

@@ -144,9 +144,9 @@ class CsvPrinter final : public RowPrinter {
   void finish() override {}
 
  private:
-  // Quotes what would otherwise be read as something else: NULL words among it.
+  // Quotes what would otherwise be read as something else: NULL words, and what an import may take for a delimiter.
   static std::string field(std::string_view text) {
-    if (!text.empty() && text != "NA" && text.find_first_of(",\"\r\n") == std::string_view::npos) {
+    if (!text.empty() && text != "NA" && text.find_first_of(",;\t|\"\r\n") == std::string_view::npos) {
       return std::string(text);
     }
     std::string quoted = "\"";

@@ -1,10 +1,36 @@
 #include "deploy/cli/src/query/fields.h"
 
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
 
 namespace loam::cli {
+namespace {
+
+constexpr std::string_view kSeparators = ", \t\r\n";
+
+/// Appends the name in double quotes at text[at] to `into`, and moves `at` behind the closing one; false without one.
+bool take_quoted(std::string_view text, size_t& at, std::string& into) {
+  for (++at; at < text.size(); ++at) {
+    if (text[at] == '"' && !text.substr(at + 1).starts_with('"')) {
+      ++at;
+      return true;
+    }
+    at += text[at] == '"' ? 1 : 0;  // the first of two
+    into += text[at];
+  }
+  return false;
+}
+
+std::string quoted_if_needed(const std::string& name) {
+  if (!name.starts_with('"') && name.find_first_of(kSeparators) == std::string::npos) return name;
+  std::string quoted = "\"";
+  for (const char c : name) quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
 
 Result<Field> parse_field(std::string_view text) {
   const size_t colon = text.rfind(':');
@@ -38,11 +64,16 @@ Result<Schema> parse_fields(std::span<const std::string> texts) {
 }
 
 Result<Schema> parse_fields(std::string_view text) {
-  constexpr std::string_view kSeparators = ", \t\r\n";
   std::vector<std::string> texts;
   for (size_t at = 0; (at = text.find_first_not_of(kSeparators, at)) != std::string_view::npos;) {
+    const size_t begin = at;
+    std::string& field = texts.emplace_back();
+    if (text[at] == '"' && !take_quoted(text, at, field)) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("'{}' has a double quote that is not closed", text.substr(begin)));
+    }
     const size_t end = std::min(text.find_first_of(kSeparators, at), text.size());
-    texts.emplace_back(text.substr(at, end - at));
+    field += text.substr(at, end - at);
     at = end;
   }
   return parse_fields(std::span<const std::string>(texts));
@@ -54,8 +85,23 @@ std::string format_field(const Field& field) {
 
 std::string format_fields(const Schema& schema) {
   std::string text;
-  for (const Field& field : schema.fields()) text += (text.empty() ? "" : ",") + format_field(field);
+  for (Field field : schema.fields()) {
+    field.name = quoted_if_needed(field.name);
+    text += (text.empty() ? "" : ",") + format_field(field);
+  }
   return text;
+}
+
+std::string column_name_beside(std::string_view name, std::span<const std::string> others) {
+  std::string result(name);
+  while (std::ranges::find(others, result) != others.end()) result.insert(0, 1, '_');
+  return result;
+}
+
+std::string column_name_beside(std::string_view name, const Schema& schema) {
+  std::string result(name);
+  while (schema.find(result)) result.insert(0, 1, '_');
+  return result;
 }
 
 }  // namespace loam::cli

@@ -11,6 +11,24 @@ TEST(Fields, ReadBackAsWritten) {
   EXPECT_EQ(format_fields(parse_fields("  id:int64\n\nnote:text? ,\n").value()), "id:int64,note:text?");
 }
 
+TEST(Fields, HaveAnyNameInDoubleQuotes) {
+  const std::string text = "\"first name\":text?,plain:int64,\"a,b:c\":int16,\"\"\"x\"\"\":blob,5\"pipe:float64";
+  const Schema schema = parse_fields(text).value();
+  EXPECT_EQ(schema.field(0).name, "first name");
+  EXPECT_EQ(schema.field(2).name, "a,b:c");
+  EXPECT_EQ(schema.field(3).name, "\"x\"");
+  EXPECT_EQ(schema.field(4).name, "5\"pipe");
+  EXPECT_EQ(format_fields(schema), text);
+  EXPECT_EQ(parse_fields("a:int16,\"b c:text").status().message(),
+            "'\"b c:text' has a double quote that is not closed");
+}
+
+TEST(Fields, LeaveTheNameOfTheKeyColumnUnique) {
+  EXPECT_EQ(column_name_beside(kKeyColumn, parse_fields("a:int64").value()), "_key");
+  EXPECT_EQ(column_name_beside(kKeyColumn, parse_fields("a:int64,_key:text").value()), "__key");
+  EXPECT_EQ(column_name_beside(kKeyColumn, std::vector<std::string>{"__key", "_key", "_version"}), "___key");
+}
+
 TEST(Fields, SayWhatIsWrong) {
   const auto message = [](std::string_view text) { return std::string(parse_fields(text).status().message()); };
   EXPECT_EQ(message("id"), "'id' is no field: write name:type, or name:type? if it may be NULL");

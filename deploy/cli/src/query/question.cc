@@ -6,13 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "deploy/cli/src/query/fields.h"
 #include "deploy/cli/src/query/lexer.h"
 #include "deploy/cli/src/query/where.h"
 
 namespace loam::cli {
 namespace {
-
-constexpr std::string_view kKeyName = "_key";
 
 Status expect_name(TokenStream& tokens, std::string_view what, Token& token) {
   token = tokens.peek();
@@ -30,7 +29,8 @@ Result<uint16_t> find_field(const TokenStream& tokens, const Schema& schema, con
 
 class QuestionParser {
  public:
-  QuestionParser(const QuestionText& text, const Schema& schema) : text_(text), schema_(schema) {}
+  QuestionParser(const QuestionText& text, const Schema& schema)
+      : text_(text), schema_(schema), key_name_(column_name_beside(kKeyColumn, schema)) {}
 
   Result<Question> run() {
     const bool aggregating = !text_.aggregate.empty() || !text_.group_by.empty();
@@ -57,7 +57,7 @@ class QuestionParser {
  private:
   Status projection() {
     question_.query.with_key = text_.with_key;
-    if (text_.with_key) LOAM_RETURN_IF_ERROR(add_name(std::string(kKeyName), nullptr, nullptr));
+    if (text_.with_key) LOAM_RETURN_IF_ERROR(add_name(key_name_, nullptr, nullptr));
     if (text_.select.empty()) return select_all(nullptr);
     LOAM_ASSIGN_OR_RETURN(TokenStream tokens, TokenStream::open(text_.select, "--select"));
     do {
@@ -68,9 +68,9 @@ class QuestionParser {
       }
       Token name;
       LOAM_RETURN_IF_ERROR(expect_name(tokens, "a field or '*'", name));
-      if (name.text == kKeyName && !schema_.find(kKeyName)) {
+      if (name.text == key_name_) {
         if (question_.query.with_key || !question_.query.select.empty()) {
-          return tokens.error(name, "_key is the first column, once");
+          return tokens.error(name, fmt::format("{} is the first column, once", key_name_));
         }
         question_.query.with_key = true;
       } else {
@@ -216,6 +216,7 @@ class QuestionParser {
 
   const QuestionText& text_;
   const Schema& schema_;
+  const std::string key_name_;
   Question question_;
 };
 

@@ -46,6 +46,8 @@ struct Question {
 ///     --group-by  field {, …}
 ///     --order-by  column [ASC|DESC] {, …}              a column of the result by its name
 ///
+/// In a table with a field "_key" the record's key is "__key", and so on: see column_name_beside().
+///
 /// A projection ordered by one selected field with a limit becomes a top-k of the cluster. Errors are kInvalidArgument
 /// with the text and a caret.
 Result<Question> parse_question(const QuestionText& text, const Schema& schema);

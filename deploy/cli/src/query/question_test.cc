@@ -64,6 +64,19 @@ TEST_F(QuestionTest, OrdersByColumnsOfTheResult) {
   EXPECT_EQ(question.sort, (std::vector<SortColumn>{{1, true}, {2, false}, {0, false}}));
 }
 
+TEST_F(QuestionTest, TellsTheKeyFromAFieldOfItsName) {
+  const Schema schema = Schema::make({{"_key", FieldType::kText, true}, {"a", FieldType::kInt32, false}}).value();
+  const Question all = parse_question({.with_key = true}, schema).value();
+  EXPECT_TRUE(all.query.with_key);
+  EXPECT_EQ(all.names, (Names{"__key", "_key", "a"}));
+  const Question field = parse_question({.select = "a, _key"}, schema).value();
+  EXPECT_FALSE(field.query.with_key);
+  EXPECT_EQ(field.query.select, (std::vector<uint16_t>{1, 0}));
+  const Question key = parse_question({.select = "__key, _key"}, schema).value();
+  EXPECT_TRUE(key.query.with_key);
+  EXPECT_EQ(key.query.select, (std::vector<uint16_t>{0}));
+}
+
 TEST_F(QuestionTest, MakesATopKWhereTheClusterCan) {
   const Question top =
       parse_question({.select = "carrier, distance", .order_by = "distance desc", .limit = 5}, schema_).value();
