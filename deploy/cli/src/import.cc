@@ -1,5 +1,7 @@
+#include <cerrno>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,10 +11,12 @@
 #include "common/base/env.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/host/interrupt.h"
+#include "deploy/cli/src/import/advice.h"
 #include "deploy/cli/src/import/importer.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/output/progress.h"
+#include "deploy/cli/src/shell/command_line.h"
 
 namespace loam::cli {
 namespace {
@@ -25,7 +29,7 @@ struct Options {
   std::string key;
   std::string kind = "transactional";
   std::string on_error = "stop";
-  std::string delimiter = ",";
+  std::string delimiter = "auto";
   std::vector<std::string> nulls;
   std::vector<std::string> lines;
 };
@@ -41,12 +45,14 @@ ExitCode exit_code_of(const Options& options, const ImportReport& report) {
   return options.on_error == "skip" ? kExitPartly : kExitBadData;
 }
 
-void print_json(const Options& options, const ImportReport& report, double seconds, ExitCode code) {
+void print_json(const ImportOptions& options, const ImportReport& report, double seconds, ExitCode code) {
   const LoadOutcome& outcome = report.outcome;
-  nlohmann::ordered_json object = {{"table", options.import.table},
+  nlohmann::ordered_json object = {{"table", options.table},
                                    {"imported", outcome.imported},
                                    {"bad", outcome.bad},
                                    {"created_table", report.created_table},
+                                   {"dropped_table", report.dropped_table},
+                                   {"delimiter", std::string(1, report.delimiter)},
                                    {"finished", report.finished},
                                    {"lines_imported", outcome.imported_lines.to_string()},
                                    {"lines_left", report.left.to_string()},
@@ -56,13 +62,15 @@ void print_json(const Options& options, const ImportReport& report, double secon
                                    {"exit_code", static_cast<int>(code)}};
   for (const BadRow& row : outcome.bad_rows)
     object["bad_rows"].push_back({{"line", row.line}, {"message", row.message}});
+  if (!report.left.empty()) object["go_on"] = go_on_command(options, report);
+  if (!report.wider_schema.empty()) object["wider_schema"] = report.wider_schema;
   if (!outcome.fatal.ok()) object["error"] = {{"message", outcome.fatal.to_string()}};
   std::cout << json_line(object) << "\n";
 }
 
-void print_text(const Options& options, const ImportReport& report, double seconds) {
+void print_text(const ImportOptions& options, const ImportReport& report, double seconds) {
   const LoadOutcome& outcome = report.outcome;
-  const std::string& path = options.import.path;
+  const std::string& path = options.path;
   for (size_t i = 0; i < std::min(outcome.bad_rows.size(), kShownBadRows); ++i) {
     std::cerr << fmt::format("loam: {}: {}\n", path, outcome.bad_rows[i].message);
   }
@@ -71,9 +79,8 @@ void print_text(const Options& options, const ImportReport& report, double secon
   }
   if (!outcome.fatal.ok()) std::cerr << fmt::format("loam: the import stopped: {}\n", outcome.fatal.message());
   if (report.interrupted) std::cerr << "loam: the import was interrupted\n";
-  std::cout << fmt::format("{} rows imported into {} in {:.2f} s ({} rows/s)", grouped(outcome.imported),
-                           options.import.table, seconds,
-                           grouped(static_cast<uint64_t>(static_cast<double>(outcome.imported) / seconds)));
+  std::cout << fmt::format("{} rows imported into {} in {:.2f} s ({} rows/s)", grouped(outcome.imported), options.table,
+                           seconds, grouped(static_cast<uint64_t>(static_cast<double>(outcome.imported) / seconds)));
   if (outcome.bad > 0) std::cout << fmt::format(", {} bad", grouped(outcome.bad));
   std::cout << std::endl;
   if (report.left.empty()) return;
@@ -83,8 +90,7 @@ void print_text(const Options& options, const ImportReport& report, double secon
     std::cerr << fmt::format("loam: of those, the outcome of lines {} is unknown: look before you repeat them\n",
                              outcome.doubtful_lines.to_string());
   }
-  std::cerr << fmt::format("loam: to go on, mend what is wrong and run: loam import {} {} {}{}\n", options.import.table,
-                           path, report.left.to_options(), options.key.empty() ? "" : " --key " + options.key);
+  std::cerr << go_on_text(options, report);
 }
 
 Result<ImportOptions> complete(const Options& options) {
@@ -93,23 +99,34 @@ Result<ImportOptions> complete(const Options& options) {
   if (options.kind == "non-transactional") import.kind = TableKind::kNonTransactional;
   import.skip_bad_rows = options.on_error == "skip";
   if (!options.nulls.empty()) import.nulls.words = options.nulls;
+  LOAM_ASSIGN_OR_RETURN(import.lines, LineRanges::parse(options.lines));
+  if (options.delimiter == "auto") return import;
   const std::string delimiter = options.delimiter == "\\t" ? "\t" : options.delimiter;
   if (delimiter.size() != 1 || delimiter == "\"" || delimiter == "\n" || delimiter == "\r") {
-    return Status(StatusCode::kInvalidArgument,
-                  "--delimiter is one character, not a quote or a line end; \\t is a tab");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "--delimiter is one character, not a quote or a line end; \\t is a tab, auto lets the first rows tell");
   }
   import.delimiter = delimiter[0];
-  LOAM_ASSIGN_OR_RETURN(import.lines, LineRanges::parse(options.lines));
   return import;
+}
+
+// The command line of this run with other values of some options. The address may have come from the environment, which
+// another shell does not have.
+std::string repeat(const Context& context, const CLI::App& command, std::span<const OptionValues> instead) {
+  std::vector<OptionValues> values(instead.begin(), instead.end());
+  if (context.connect != kDefaultAddress) values.push_back({"--connect", {context.connect}});
+  return repeat_command(command, program_invocation_name, values);
 }
 
 int run(const Context& context, const Options& options) {
   auto import = complete(options);
   if (!import.ok()) return fail(context, kExitUsage, import.status());
-  catch_interrupts();
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
+  catch_interrupts();  // until here nothing was done, and a signal ends the program
+  import->stop = interrupt_descriptor();
 
   const bool terminal = standard_error_is_terminal();
   ProgressOptions look;
@@ -120,6 +137,9 @@ int run(const Context& context, const Options& options) {
   import->progress = [&](double fraction, uint64_t rows) {
     if (!context.json) bar.update(fraction, rows, Env::now_ns());
     return !interrupted();
+  };
+  import->note = [&](const std::string& text) {
+    if (!context.json) std::cerr << "loam: " << text << "\n";
   };
   auto report = import_file(*client, *import);
   bar.clear();
@@ -133,9 +153,9 @@ int run(const Context& context, const Options& options) {
   const double seconds = static_cast<double>(Env::now_ns() - begin_ns) / 1e9;
   const ExitCode code = exit_code_of(options, *report);
   if (context.json) {
-    print_json(options, *report, seconds, code);
+    print_json(*import, *report, seconds, code);
   } else {
-    print_text(options, *report, seconds);
+    print_text(*import, *report, seconds);
   }
   return code;
 }
@@ -166,7 +186,9 @@ void add_import(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->add_option("--null", options->nulls, "Unquoted fields that are NULL; without it: empty and NA")
       ->type_name("WORD");
-  command->add_option("--delimiter", options->delimiter, "Between fields; \\t is a tab")
+  command
+      ->add_option("--delimiter", options->delimiter,
+                   "Between fields; \\t is a tab; auto: , ; tab or |, as the first rows tell")
       ->type_name("CHARACTER")
       ->capture_default_str();
   command->add_option("--lines", options->lines, "Only these lines of the file, to go on after a failure: 501- or 7")
@@ -178,6 +200,9 @@ void add_import(CLI::App& app, Context& context) {
       ->check(CLI::Range(1, 1'000))
       ->capture_default_str();
   add_connection(*command, context);
+  import.command = [&context, command](std::span<const OptionValues> instead) {
+    return repeat(context, *command, instead);
+  };
   set_body(*command, context, [&context, options] { return run(context, *options); });
 }
 

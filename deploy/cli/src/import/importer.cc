@@ -5,6 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "common/base/env.h"
+#include "deploy/cli/src/csv/sniff.h"
+#include "deploy/cli/src/import/advice.h"
+#include "deploy/cli/src/import/input.h"
 #include "deploy/cli/src/index/handles.h"
 #include "deploy/cli/src/query/fields.h"
 
@@ -14,8 +18,16 @@ namespace {
 /// Rows between two calls of progress().
 constexpr uint64_t kProgressRows = 256;
 
-Status at_file(const Status& status, const std::string& name) {
-  return Status(status.code(), fmt::format("{}: {}", name, status.message()));
+// The column that has the keys of records if `loam scan --with-key --csv` wrote the header; it stands first there.
+std::optional<std::string> key_column_of_scan(const std::vector<std::string>& header) {
+  if (column_name_beside(kKeyColumn, std::span(header).subspan(1)) != header[0]) return std::nullopt;
+  return header[0];
+}
+
+// Whether `name` is what a scan would name the key beside the other columns: then it is no field.
+bool is_key_of_scan(const std::string& name, std::vector<std::string> header) {
+  std::erase(header, name);
+  return column_name_beside(kKeyColumn, header) == name;
 }
 
 class Importer {
@@ -23,10 +35,23 @@ class Importer {
   Importer(client::Client& client, const ImportOptions& options) : client_(client), options_(options) {}
 
   Result<ImportReport> run() {
+    const Status status = import();
+    report_.interrupted |= status == StatusCode::kCancelled;
+    if (!status.ok() && !report_.interrupted) return status;
+    report_.left = options_.lines;
+    if (options_.lines.empty()) report_.left.add({header_end_, LineRange::kOpen});
+    if (report_.finished) report_.left.subtract(LineRange{reader_->last_line() + 1, LineRange::kOpen});
+    report_.left.subtract(report_.outcome.imported_lines);
+    report_.left.subtract(blank_);
+    return std::move(report_);
+  }
+
+ private:
+  Status import() {
     LOAM_RETURN_IF_ERROR(open());
     LOAM_ASSIGN_OR_RETURN(const client::Table table, find_table());
     auto converter = RowConverter::make(table.schema(), header_, options_.key_column, options_.nulls);
-    if (!converter.ok()) return at_file(converter.status(), source_->name());
+    if (!converter.ok()) return at_input(converter.status());
     std::optional<client::Counter> counter;
     if (!options_.key_column) {
       LOAM_ASSIGN_OR_RETURN(counter, client_.counter("import." + table.name(), options_.batch_rows));
@@ -34,77 +59,116 @@ class Importer {
     {
       Loader loader(client_, table, counter ? &*counter : nullptr,
                     {options_.skip_bad_rows, std::max<size_t>(options_.batches_in_flight, 1)});
-      load(loader, *converter);
+      loader_ = &loader;
+      load(*converter);
       report_.outcome = loader.finish();
     }
-    report_.left = options_.lines;
-    if (options_.lines.empty()) report_.left.add({header_end_, LineRange::kOpen});
-    if (report_.finished) report_.left.subtract(LineRange{reader_->line(), LineRange::kOpen});
-    report_.left.subtract(report_.outcome.imported_lines);
-    report_.left.subtract(blank_);
-    return std::move(report_);
+    report_.encoding = converter->encoding();
+    widen_guess();
+    drop_misfit(table);
+    return ok_status();
   }
 
- private:
-  // Opens the file and reads the header.
+  Status at_input(const Status& status) const {
+    return {status.code(), fmt::format("{}: {}", input_->name(), status.message())};
+  }
+
+  void note(const std::string& text) const {
+    if (options_.note) options_.note(fmt::format("{}: {}", input_->name(), text));
+  }
+
+  // Opens the input and finds out what it holds.
   Status open() {
-    LOAM_ASSIGN_OR_RETURN(source_, open_source(options_.path));
-    if (options_.path == "-" || source_->total_bytes() == 0) LOAM_RETURN_IF_ERROR(read_ahead());
-    reader_ = std::make_unique<CsvReader>(*source_, options_.delimiter);
+    LOAM_ASSIGN_OR_RETURN(input_, Input::open(options_.path, options_.stop));
+    const std::string_view beginning = input_->beginning();
+    if (const auto other = recognise_content(beginning)) return conversion_advice(options_, "line 1", *other);
+    if (options_.delimiter) {
+      report_.delimiter = *options_.delimiter;
+      return ok_status();
+    }
+    const SniffedDelimiter sniffed = sniff_delimiter(beginning, input_->beginning_is_all());
+    report_.delimiter = sniffed.delimiter;
+    if (sniffed.delimiter != ',') {
+      note(fmt::format("the first rows have their fields between {}; if that is wrong, say --delimiter ,",
+                       shell_word(delimiter_text(sniffed.delimiter))));
+    }
+    for (const char other : sniffed.others) {
+      const std::string text = shell_word(delimiter_text(other));
+      note(fmt::format("fields are taken to be between commas; if they are between {0}, say --delimiter {0}", text));
+    }
+    return ok_status();
+  }
+
+  // Opens the table, or makes it; then header_ is read, and the reader stands at the first row.
+  Result<client::Table> find_table() {
+    auto table = open_table(client_, options_.table);
+    if (!table.ok() && table.code() != StatusCode::kNoSuchTable) return table;
+    std::optional<Schema> schema;
+    if (!options_.schema.empty()) {
+      LOAM_ASSIGN_OR_RETURN(schema, parse_fields(options_.schema));
+    } else if (!table.ok()) {
+      LOAM_ASSIGN_OR_RETURN(schema, guess_schema());
+    }
+    LOAM_RETURN_IF_ERROR(begin_rows());
+    if (!options_.key_column) LOAM_RETURN_IF_ERROR(check_key_column(schema ? *schema : table->schema()));
+    if (!schema) return table;
+    report_.created_table = !table.ok();
+    return client_.create_table(options_.table, options_.kind, *schema);  // refuses another schema or kind
+  }
+
+  Status begin_rows() {
+    rows_ = input_->rows([this] { return due_ns_; }, [this] { return on_due(); });
+    reader_ = std::make_unique<CsvReader>(*rows_, report_.delimiter);
     LOAM_ASSIGN_OR_RETURN(header_, read_header(*reader_));
     header_end_ = reader_->line();
     return ok_status();
   }
 
-  // The standard input, file or pipe, is read once: its beginning is kept for the inference.
-  Status read_ahead() {
-    sample_.resize(kSampleBytes);
-    size_t filled = 0;
-    while (filled < sample_.size()) {
-      LOAM_ASSIGN_OR_RETURN(const size_t got, source_->read(std::span(sample_).subspan(filled)));
-      if (got == 0) break;
-      filled += got;
-    }
-    sample_is_all_ = filled < sample_.size();
-    sample_.resize(filled);
-    source_ = prepend(sample_, std::move(source_));
-    return ok_status();
-  }
-
-  Result<std::vector<std::string>> read_header(CsvReader& reader) {
+  Result<std::vector<std::string>> read_header(CsvReader& reader) const {
     CsvRow row;
     auto more = reader.next(row);
-    if (!more.ok()) return at_file(more.status(), source_->name());
+    if (!more.ok()) return reader.failed() ? more.status() : at_input(more.status());
     if (!*more || row.blank()) {
       return Status(StatusCode::kMalformed,
-                    fmt::format("{}: line 1 is empty; the first line must name the columns", source_->name()));
+                    fmt::format("{}: line 1 is empty; the first line must name the columns", input_->name()));
+    }
+    for (const CsvField& field : row.fields) {
+      if (is_utf8(field.text)) continue;
+      return conversion_advice(options_, fmt::format("line {}, column {}", field.line, field.column),
+                               eight_bit_encoding(field.text));
     }
     auto names = header_names(row);
-    if (!names.ok()) return at_file(names.status(), source_->name());
+    if (!names.ok()) return at_input(names.status());
     return names;
   }
 
-  Result<client::Table> find_table() {
-    auto table = open_table(client_, options_.table);
-    if (!table.ok() && table.code() != StatusCode::kNoSuchTable) return table;
-    if (table.ok() && options_.schema.empty()) return table;
-    LOAM_ASSIGN_OR_RETURN(const Schema schema, options_.schema.empty() ? infer() : parse_fields(options_.schema));
-    report_.created_table = !table.ok();
-    return client_.create_table(options_.table, options_.kind, schema);  // refuses another schema or kind
+  // A column of keys becomes a field only if the table has it, or --schema names it.
+  Status check_key_column(const Schema& schema) const {
+    const auto column = key_column_of_scan(header_);
+    if (!column || schema.find(*column)) return ok_status();
+    const std::vector<OptionValues> instead = {{"--key", {*column}}};
+    return {StatusCode::kMalformed,
+            fmt::format("{}: line 1: the column {} has the keys of records, as `loam scan --with-key` writes them; "
+                        "--schema can make it a field, and this takes the keys from it:\n  {}",
+                        input_->name(), *column, import_command(options_, instead))};
   }
 
-  Result<Schema> infer() {
-    const bool from_sample = !sample_.empty();
-    std::unique_ptr<ByteSource> again;
-    if (from_sample) {
-      again = source_of_text(sample_);
-    } else {
-      LOAM_ASSIGN_OR_RETURN(again, open_source(options_.path));
-    }
-    CsvReader reader(*again, options_.delimiter);
+  Result<Schema> guess_schema() {
+    uint64_t rows = 0;
+    LOAM_ASSIGN_OR_RETURN(const auto sample, input_->sample([&rows] { return rows > 0; }));
+    CsvReader reader(*sample, report_.delimiter);
     LOAM_ASSIGN_OR_RETURN(std::vector<std::string> names, read_header(reader));
-    SchemaInference inference(std::move(names), options_.nulls);
-    const bool whole = !from_sample || sample_is_all_;
+    header_ = names;
+    std::optional<std::string> not_a_field;
+    if (options_.key_column && is_key_of_scan(*options_.key_column, names)) not_a_field = options_.key_column;
+    if (!options_.key_column) not_a_field = key_column_of_scan(names);  // refused later
+    if (const size_t fields = names.size() - (not_a_field ? 1 : 0); fields > kMaxFields) {
+      return at_input({StatusCode::kMalformed,
+                       fmt::format("line 1: the header names {} fields, and a table has at most {}; divide the columns "
+                                   "among several files and tables",
+                                   fields, kMaxFields)});
+    }
+    inference_.emplace(std::move(names), options_.nulls, not_a_field);
     CsvRow row;
     // Bad rows say nothing about types; they are reported when they are loaded.
     for (;;) {
@@ -112,25 +176,37 @@ class Importer {
       if (!more.ok() && reader.failed()) return more.status();
       if (!more.ok()) continue;
       if (!*more) break;
-      const bool cut_off = !whole && again->taken_bytes() == again->total_bytes();  // perhaps in the middle of a row
-      if (!cut_off) inference.add(row);
+      if (!reader.row_was_whole() && !input_->sample_is_all()) break;  // the sample ends in the middle of a row
+      inference_->add(row);
+      ++rows;
     }
-    return inference.schema(whole);
+    auto schema = inference_->schema(input_->sample_is_all());
+    if (!schema.ok()) {
+      return at_input(
+          {StatusCode::kMalformed, fmt::format("line 1: the header makes no table: {}", schema.status().message())});
+    }
+    if (input_->sample_is_all()) {
+      inference_.reset();  // all rows fit
+    } else {
+      note(fmt::format("the fields are guessed from the first {} rows: {}; if that is wrong, say --schema", rows,
+                       shell_word(format_fields(*schema))));
+    }
+    return schema;
   }
 
-  void load(Loader& loader, RowConverter& converter) {
+  void load(RowConverter& converter) {
     CsvRow row;
     uint64_t rows = 0;
-    while (!loader.stopped()) {
-      if (rows++ % kProgressRows == 0 && !told(loader)) break;
+    while (!loader_->stopped()) {
+      if (rows++ % kProgressRows == 0 && !told()) break;
       const uint64_t line = reader_->line();
       auto more = reader_->next(row);
       if (reader_->failed()) {
-        loader.fail(more.status());
+        note_end_of_reading(more.status());
         break;
       }
       if (!more.ok()) {
-        if (wanted(line) && !goes_on_after(loader, line, more.status())) break;
+        if (wanted(line) && !goes_on_after(line, more.status())) break;
         continue;
       }
       if (!*more) {
@@ -138,53 +214,123 @@ class Importer {
         break;
       }
       if (!wanted(line)) continue;
-      const LineRange lines{line, reader_->line() - 1};
+      const LineRange lines{line, reader_->last_line()};
       if (row.blank() && header_.size() > 1) {
         blank_.add(lines);
         continue;
       }
-      if (!take(loader, converter, row, lines)) break;
+      if (!take(converter, row, lines)) break;
     }
-    loader.submit(std::move(batch_));
+    loader_->submit(std::move(batch_));
+  }
+
+  void note_end_of_reading(const Status& status) {
+    if (status == StatusCode::kCancelled) {
+      report_.interrupted = true;
+    } else if (!loader_->stopped()) {
+      loader_->fail(status);
+    }
   }
 
   bool wanted(uint64_t line) const { return options_.lines.empty() || options_.lines.contains(line); }
 
-  bool goes_on_after(Loader& loader, uint64_t line, const Status& bad_row) const {
-    loader.add_bad_row(line, std::string(bad_row.message()));
+  bool goes_on_after(uint64_t line, const Status& bad_row) const {
+    loader_->add_bad_row(line, std::string(bad_row.message()));
     return options_.skip_bad_rows;
   }
 
   // False if the import is to stop; the rows before this one are then still written.
-  bool take(Loader& loader, RowConverter& converter, const CsvRow& row, LineRange lines) {
+  bool take(RowConverter& converter, const CsvRow& row, LineRange lines) {
     auto record = converter.convert(row);
-    if (!record.ok()) return goes_on_after(loader, lines.first, record.status());
+    if (inference_) add_to_guess(row, record.ok());
+    if (!record.ok()) return goes_on_after(lines.first, record.status());
+    if (batch_.rows.empty()) due_ns_ = Env::now_ns() + kBatchWaitNs;
     batch_.add(lines, record->key, record->row);
-    if (batch_.rows.size() >= options_.batch_rows || batch_.bytes.size() >= kBatchBytes) {
-      loader.submit(std::exchange(batch_, Batch()));
-    }
+    if (batch_.rows.size() >= options_.batch_rows || batch_.bytes.size() >= kBatchBytes) submit();
     return true;
   }
 
+  void submit() {
+    loader_->submit(std::exchange(batch_, Batch()));
+    due_ns_ = Env::now_ns() + kBatchWaitNs;  // to see what became of it
+  }
+
+  // While the input has nothing to give: rows do not wait for a batch to be full, and an import that has failed ends.
+  Status on_due() {
+    if (loader_->stopped()) return {StatusCode::kTimeout, "the import has stopped"};
+    if (!batch_.rows.empty()) {
+      submit();
+    } else {
+      due_ns_ = loader_->idle() ? 0 : Env::now_ns() + kBatchWaitNs;
+    }
+    return ok_status();
+  }
+
+  // A row that is bad because the fields were guessed from others is one that changes the guess.
+  void add_to_guess(const CsvRow& row, bool fits) {
+    if (fits || report_.misfit_line != 0) {
+      inference_->add(row);
+      return;
+    }
+    const auto before = inference_->schema(false);
+    inference_->add(row);
+    const auto after = inference_->schema(false);
+    if (before.ok() && after.ok() && *before != *after) report_.misfit_line = row.line;
+  }
+
+  // If rows did not fit the guess at the fields: finds out which fit all rows that were read.
+  void widen_guess() {
+    if (report_.misfit_line == 0) return;
+    const auto schema = inference_->schema(false);
+    if (schema.ok()) report_.wider_schema = format_fields(*schema);
+  }
+
+  // A table that was made from a wrong guess is only in the way of a better one. Where it cannot be dropped it stays.
+  void drop_misfit(const client::Table& table) {
+    const bool stopped_by_misfit = !report_.wider_schema.empty() && !options_.skip_bad_rows;
+    if (!stopped_by_misfit || !report_.created_table || !report_.outcome.fatal.ok()) return;
+    const auto now = client_.open_table(table.name());
+    const auto records = count_records(table);
+    const bool is_ours = now.ok() && now->id() == table.id() && records.ok() && *records == report_.outcome.imported;
+    if (!is_ours || !client_.drop_table(table.name()).ok()) return;
+    report_.dropped_table = true;
+    report_.created_table = false;
+    report_.outcome.imported = 0;
+    report_.outcome.imported_lines = LineRanges();
+  }
+
+  Result<uint64_t> count_records(const client::Table& table) {
+    Query query;
+    query.aggregates = {{AggregateOp::kCountAll, 0}};
+    LOAM_ASSIGN_OR_RETURN(client::ScanStream stream, client_.scan(table, query));
+    LOAM_ASSIGN_OR_RETURN(const auto chunks, stream.collect());
+    if (chunks.size() != 1 || chunks[0]->rows() != 1) {
+      return Status(StatusCode::kInternal, "a scan that counts records did not give one row");
+    }
+    return static_cast<uint64_t>(chunks[0]->view().get<int64_t>(0, 0));
+  }
+
   // False if the import is to stop.
-  bool told(const Loader& loader) {
+  bool told() {
     if (!options_.progress) return true;
-    const uint64_t total = source_->total_bytes();
-    const double fraction = total == 0 ? -1 : static_cast<double>(source_->taken_bytes()) / static_cast<double>(total);
-    if (options_.progress(fraction, loader.imported())) return true;
+    const uint64_t total = rows_->total_bytes();
+    const double fraction = total == 0 ? -1 : static_cast<double>(rows_->taken_bytes()) / static_cast<double>(total);
+    if (options_.progress(fraction, loader_->imported())) return true;
     report_.interrupted = true;
     return false;
   }
 
   client::Client& client_;
   const ImportOptions& options_;
-  std::unique_ptr<ByteSource> source_;
-  std::string sample_;
-  bool sample_is_all_ = false;
+  std::unique_ptr<Input> input_;
+  std::unique_ptr<ByteSource> rows_;  // refers to input_
   std::unique_ptr<CsvReader> reader_;
   std::vector<std::string> header_;
-  uint64_t header_end_ = 2;  // the line after the header
+  uint64_t header_end_ = 2;                   // the line after the header
+  std::optional<SchemaInference> inference_;  // if the table's fields were guessed from a part of the rows
+  Loader* loader_ = nullptr;                  // while rows are loaded
   Batch batch_;
+  uint64_t due_ns_ = 0;  // when on_due() is to be called; 0: when rows come
   LineRanges blank_;
   ImportReport report_;
 };

@@ -85,10 +85,11 @@ std::string LineRanges::to_string() const {
   return text;
 }
 
-std::string LineRanges::to_options() const {
-  std::string text;
-  for (const LineRange& range : ranges_) text += (text.empty() ? "--lines " : " --lines ") + range_text(range);
-  return text;
+std::vector<std::string> LineRanges::texts() const {
+  std::vector<std::string> texts;
+  texts.reserve(ranges_.size());
+  for (const LineRange& range : ranges_) texts.push_back(range_text(range));
+  return texts;
 }
 
 }  // namespace loam::cli

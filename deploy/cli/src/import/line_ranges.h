@@ -36,8 +36,8 @@ class LineRanges {
 
   /// "2-500, 502-"; "none".
   std::string to_string() const;
-  /// "--lines 2-500 --lines 502-"
-  std::string to_options() const;
+  /// What parse() reads: "2-500" and "502-".
+  std::vector<std::string> texts() const;
 
  private:
   std::vector<LineRange> ranges_;

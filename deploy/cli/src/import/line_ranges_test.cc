@@ -12,7 +12,8 @@ namespace {
 TEST(LineRanges, ReadAndWriteThemselves) {
   const LineRanges ranges = LineRanges::parse({"10-20", "7", "21-30", "100-"}).value();
   EXPECT_EQ(ranges.to_string(), "7, 10-30, 100-");
-  EXPECT_EQ(ranges.to_options(), "--lines 7 --lines 10-30 --lines 100-");
+  EXPECT_EQ(ranges.texts(), (std::vector<std::string>{"7", "10-30", "100-"}));
+  EXPECT_EQ(LineRanges::parse(ranges.texts())->to_string(), ranges.to_string());
   EXPECT_TRUE(ranges.contains(7));
   EXPECT_FALSE(ranges.contains(8));
   EXPECT_TRUE(ranges.contains(30));

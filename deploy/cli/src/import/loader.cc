@@ -67,6 +67,11 @@ void Loader::fail(Status status) {
   stopped_.store(true, std::memory_order_release);  // pairs with stopped()
 }
 
+bool Loader::idle() {
+  const std::lock_guard lock(mutex_);
+  return in_flight_ == 0;
+}
+
 LoadOutcome Loader::finish() {
   wait_until_at_most(0);
   const std::lock_guard lock(mutex_);

@@ -79,6 +79,8 @@ class Loader {
   void fail(Status status);
   /// True after a failure in a fiber: nothing more is written.
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
+  /// True if nothing that was submitted is still being written.
+  bool idle();
   uint64_t imported() const { return imported_.load(std::memory_order_relaxed); }
 
   /// Waits for all batches; the account is then complete.

@@ -1,0 +1,99 @@
+#include "deploy/cli/src/import/input.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/base/env.h"
+
+namespace loam::cli {
+
+/// The sample of a pipe: what was kept, and then more, which is kept too.
+class Input::Sample final : public ByteSource {
+ public:
+  Sample(Input& input, std::function<bool()> has_row) : input_(input), has_row_(std::move(has_row)) {}
+
+  Result<size_t> read(std::span<char> into) override {
+    while (at_ == input_.kept_.size()) {
+      LOAM_ASSIGN_OR_RETURN(const bool more, read_more(into.size()));
+      if (!more) return size_t{0};
+    }
+    const size_t count = std::min(into.size(), input_.kept_.size() - at_);
+    std::memcpy(into.data(), input_.kept_.data() + at_, count);
+    at_ += count;
+    return count;
+  }
+  uint64_t taken_bytes() const override { return at_; }
+  uint64_t total_bytes() const override { return 0; }
+  const std::string& name() const override { return input_.name_; }
+
+ private:
+  // False at the end of the sample.
+  Result<bool> read_more(size_t most) {
+    if (input_.beginning_is_all_) return false;
+    input_.sample_is_all_ = false;
+    if (input_.kept_.size() >= kSampleBytes) return false;
+    // Without a row the sample is worth nothing: its time begins with the first one.
+    if (!has_row_()) input_.sample_due_ns_ = 0;
+    if (has_row_() && input_.sample_due_ns_ == 0) input_.sample_due_ns_ = Env::now_ns() + kSampleWaitNs;
+    const auto got = input_.read_more(std::min(most, kSampleBytes - input_.kept_.size()));
+    if (got.code() == StatusCode::kTimeout) return false;
+    if (!got.ok()) return got.status();
+    input_.sample_is_all_ = *got == 0;
+    return *got > 0;
+  }
+
+  Input& input_;
+  const std::function<bool()> has_row_;
+  size_t at_ = 0;
+};
+
+Result<std::unique_ptr<Input>> Input::open(const std::string& path, int stop) {
+  std::unique_ptr<Input> input(new Input(path, stop));
+  LOAM_RETURN_IF_ERROR(input->read_beginning());
+  return input;
+}
+
+Status Input::read_beginning() {
+  waiting_.due_ns = [this] { return sample_due_ns_; };
+  waiting_.on_due = [] { return Status(StatusCode::kTimeout, "the first rows have waited long enough"); };
+  LOAM_ASSIGN_OR_RETURN(source_, open_source(path_, &waiting_));
+  name_ = source_->name();
+  while (kept_.size() < kBeginningBytes) {
+    const auto got = read_more(kBeginningBytes - kept_.size());
+    if (got.code() == StatusCode::kTimeout) break;
+    if (!got.ok()) return got.status();
+    beginning_is_all_ = *got == 0;
+    if (beginning_is_all_) break;
+    // The header and a row, if no line ends inside quotes.
+    const bool has_row = sample_due_ns_ == 0 && std::count(kept_.begin(), kept_.end(), '\n') > 1;
+    if (has_row) sample_due_ns_ = Env::now_ns() + kSampleWaitNs;
+  }
+  beginning_bytes_ = kept_.size();
+  return ok_status();
+}
+
+Result<size_t> Input::read_more(size_t most) {
+  const size_t before = kept_.size();
+  kept_.resize(before + most);
+  const auto got = source_->read(std::span(kept_).subspan(before));
+  kept_.resize(before + (got.ok() ? *got : 0));
+  return got;
+}
+
+Result<std::unique_ptr<ByteSource>> Input::sample(std::function<bool()> has_row) {
+  const bool is_file = path_ != "-" && source_->total_bytes() > 0;
+  if (is_file) {
+    sample_due_ns_ = 0;  // nothing is to end before all was read
+    return open_source(path_, &waiting_);
+  }
+  return std::unique_ptr<ByteSource>(std::make_unique<Sample>(*this, std::move(has_row)));
+}
+
+std::unique_ptr<ByteSource> Input::rows(std::function<uint64_t()> due_ns, std::function<Status()> on_due) {
+  waiting_.due_ns = std::move(due_ns);
+  waiting_.on_due = std::move(on_due);
+  return prepend(std::move(kept_), std::move(source_));
+}
+
+}  // namespace loam::cli
