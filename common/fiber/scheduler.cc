@@ -10,6 +10,7 @@
 #include <x86intrin.h>
 
 #include "common/base/env.h"
+#include "common/fiber/exception_state.h"
 #include "common/fiber/mutex.h"
 #include "common/fiber/scheduler_impl.h"
 #include "common/fiber/switcher.h"
@@ -248,6 +249,7 @@ bool FiberScheduler::stopping() const {
 void FiberScheduler::yield() {
   LOAM_CHECK(in_fiber(), "only a fiber yields");
   LOAM_DCHECK(!NoYieldGuard::active(), "a yield in the scope of a NoYieldGuard");
+  const ExceptionState own;
   impl_->switcher.yield();
 }
 

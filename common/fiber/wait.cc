@@ -1,8 +1,8 @@
 #include "common/fiber/wait.h"
 
-#include <exception>
 #include <utility>
 
+#include "common/fiber/exception_state.h"
 #include "common/fiber/mutex.h"
 #include "common/fiber/scheduler_impl.h"
 #include "common/fiber/switcher.h"
@@ -14,11 +14,10 @@ void WaitPoint::wait() {
   LOAM_CHECK(FiberScheduler::in_fiber(), "only a fiber waits; spawn one");
   LOAM_CHECK(waiter_ == nullptr, "two fibers wait on one wait point");
   LOAM_DCHECK(!NoYieldGuard::active(), "a wait in the scope of a NoYieldGuard");
-  // The C++ runtime keeps the exception that is being handled per thread, not per fiber.
-  LOAM_DCHECK(std::current_exception() == nullptr, "a wait inside a catch block");
   scheduler_ = scheduler;
   Switcher& switcher = scheduler->impl_->switcher;
   waiter_ = switcher.current();
+  const ExceptionState own;
   switcher.suspend();
 }
 

@@ -1,7 +1,9 @@
 #include "common/fiber/wait.h"
 
+#include <exception>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -262,23 +264,63 @@ TEST(WaitPointDeathTest, OnlyFibersWait) {
       "only a fiber waits");
 }
 
-TEST(WaitPointDeathTest, NoWaitInsideACatchBlock) {
-  EXPECT_DEATH(
-      {
-        FiberScheduler scheduler;
-        static_cast<void>(scheduler.spawn([&] {
-          WaitPoint point;
-          try {
-            throw 1;
-          } catch (int) {
-            point.wait();
-          }
-        }));
-        scheduler.run_round(0);
-      },
-      "catch block");
-}
 #endif
+
+// Both catch blocks are entered before either is left, and the first one entered is the first one left.
+TEST(WaitPoint, AWaitInsideACatchBlockKeepsItsException) {
+  FiberScheduler scheduler;
+  std::vector<std::string> seen;
+  const auto handle = [&](const std::string& name) {
+    try {
+      throw std::runtime_error(name);
+    } catch (const std::runtime_error&) {
+      scheduler.sleep_for(0);
+      try {
+        throw;
+      } catch (const std::runtime_error& again) {
+        scheduler.yield();
+        seen.emplace_back(again.what());
+      }
+      EXPECT_EQ(std::uncaught_exceptions(), 0);
+    }
+    EXPECT_EQ(std::current_exception(), nullptr) << name;
+  };
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_TRUE(scheduler.spawn([&handle, name] { handle(name); }).ok());
+  }
+  while (scheduler.run_round(0) > 0) {
+  }
+  EXPECT_EQ(seen, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(std::current_exception(), nullptr);
+}
+
+// The waits of destructors that run while an exception is in flight.
+TEST(WaitPoint, AWaitDuringUnwindingCountsItsExceptionsOnly) {
+  FiberScheduler scheduler;
+  struct Waits {
+    FiberScheduler& scheduler;
+    ~Waits() {
+      scheduler.yield();
+      EXPECT_EQ(std::uncaught_exceptions(), 1);
+    }
+  };
+  int caught = 0;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(scheduler
+                    .spawn([&] {
+                      try {
+                        const Waits waits{scheduler};
+                        throw 1;
+                      } catch (int) {
+                        ++caught;
+                      }
+                    })
+                    .ok());
+  }
+  while (scheduler.run_round(0) > 0) {
+  }
+  EXPECT_EQ(caught, 3);
+}
 
 }  // namespace
 }  // namespace loam::fiber
