@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <utility>
 
 #include <unistd.h>
@@ -68,7 +69,35 @@ void Task::Impl::end() {
   ended_.happen();
 }
 
+Task::Impl::~Impl() {
+  // relaxed: join() is over, its caller held this object.
+  if (!thrown_ || told_.load(std::memory_order_relaxed)) return;
+  const std::string what = "client: an exception ended a fiber, and nothing joined it";
+  try {
+    std::rethrow_exception(thrown_);
+  } catch (const std::exception& error) {
+    log_warning(what + ": " + error.what());
+  } catch (...) {
+    log_warning(what);
+  }
+}
+
+void Task::Impl::run(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (...) {
+    thrown_ = std::current_exception();
+  }
+}
+
 void Task::Impl::join() {
+  wait();
+  if (!thrown_) return;
+  told_.store(true, std::memory_order_relaxed);  // relaxed: read by the destructor only
+  std::rethrow_exception(thrown_);
+}
+
+void Task::Impl::wait() {
   if (done()) return;
   if (!worker_.on_worker() || !fiber::FiberScheduler::in_fiber()) {
     ended_.wait();
@@ -96,11 +125,12 @@ Status Client::Impl::open(const std::string& address, const ClientOptions& optio
 }
 
 Client::Impl::~Impl() {
-  worker_->call([this] {
+  const auto close = [this] {
     tasks_.wait();
     if (engine_ != nullptr) engine_->close();
     trees_.reset();
-  });
+  };
+  while (!worker_->call(close)) sleep_ns(kSpawnAgainNs);
   worker_->stop();
 }
 
@@ -118,7 +148,7 @@ void Client::Impl::start_fiber(const std::shared_ptr<Task::Impl>& task, std::fun
         client.tasks_.done();
       }
     } end{*this, *task};
-    std::exchange(*body, nullptr)();
+    task->run(std::exchange(*body, nullptr));
   };
   while (!worker_->scheduler().spawn(run).ok()) worker_->scheduler().sleep_for(kSpawnAgainNs);
 }
@@ -143,6 +173,15 @@ Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const 
   if (effective.name.size() > kMaxNameBytes) effective.name.resize(kMaxNameBytes);
   if (!effective.on_warning) {
     effective.on_warning = [](std::string_view text) { log_warning("client: " + std::string(text)); };
+  } else {
+    // The scheduler calls it between two fibers: an exception has no caller to arrive at.
+    effective.on_warning = [given = options.on_warning](std::string_view text) {
+      try {
+        given(text);
+      } catch (...) {
+        log_warning("client: on_warning threw an exception; it was told: " + std::string(text));
+      }
+    };
   }
   WorkerOptions worker;
   worker.scheme = parsed.scheme;
@@ -163,7 +202,8 @@ void Client::run_and_wait(const std::function<void()>& function) {
 }
 
 void Client::sleep_for(uint64_t duration_ns) {
-  impl_->worker().call([&] { impl_->worker().scheduler().sleep_for(duration_ns); });
+  const auto sleep = [&] { impl_->worker().scheduler().sleep_for(duration_ns); };
+  if (!impl_->worker().call(sleep)) sleep_ns(duration_ns);
 }
 
 void Client::yield() {
@@ -226,10 +266,20 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
   Engine& engine = impl_->engine();
   TransactionId id;                       // of the last attempt
   std::optional<wire::RecordId> lost_at;  // likewise
+  std::exception_ptr thrown;              // by the body
   const auto attempt = [&]() -> Status {
     LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(*impl_, options.read_only));
     id = transaction.id();
-    Status status = body(transaction);
+    Status status;
+    try {
+      status = body(transaction);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    if (thrown) {
+      LOAM_RETURN_IF_ERROR(transaction.abort());
+      return {StatusCode::kCancelled, "the transaction's body threw an exception"};
+    }
     if (!transaction.finished()) {
       if (!status.ok()) {
         LOAM_RETURN_IF_ERROR(transaction.abort());
@@ -240,7 +290,7 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
     lost_at = Transaction::Impl::of(transaction).lost_at();
     return status;
   };
-  return in_fiber(engine, [&]() -> Status {
+  Status result = in_fiber(engine, [&]() -> Status {
     const uint64_t last_start_ns = engine.worker().now_ns() + options.retry.max_elapsed_ns;
     std::vector<wire::RecordId> contended;
     contended.reserve(options.contended.size());
@@ -249,6 +299,7 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
     for (uint32_t tried = 1;; ++tried) {
       if (!contended.empty()) turn.take(contended);
       Status status = attempt();
+      if (thrown) return status;
       if (status.ok() || !worth_retrying(status.code()) || tried >= options.retry.max_attempts) return status;
       if (status == StatusCode::kUnavailable && engine.records_lost() &&
           !engine.catalog().undo_record_out_of_reach(id)) {
@@ -267,6 +318,8 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
       engine.worker().scheduler().sleep_for(wait_ns);
     }
   });
+  if (thrown) std::rethrow_exception(std::move(thrown));
+  return result;
 }
 
 // ---- scans ---------------------------------------------------------------------------------------------------------
@@ -333,7 +386,7 @@ SessionId Client::session() const { return impl_->engine().session_id(); }
 bool Client::session_open() const { return impl_->engine().session_open(); }
 std::string Client::admin_address() const {
   std::string address;
-  impl_->worker().call([&] { address = impl_->engine().present()->manager().admin_address(); });
+  impl_->worker().call_without_fiber([&] { address = impl_->engine().present()->manager().admin_address(); });
   return address;
 }
 ClientStatistics Client::statistics() const { return impl_->engine().statistics(); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,14 +23,22 @@ namespace loam::client {
 class Task::Impl {
  public:
   explicit Impl(Worker& worker) : worker_(worker) {}
+  /// Logs what the fiber threw if join() gave it to no caller.
+  ~Impl();
 
+  /// In the fiber: keeps what `function` throws.
+  void run(const std::function<void()>& function);
   void join();
   bool done() const { return done_.load(std::memory_order_acquire); }  // pairs with end()
   /// On the worker's thread.
   void end();
 
  private:
+  void wait();
+
   Worker& worker_;
+  std::exception_ptr thrown_;           // by the function; written before done_
+  std::atomic<bool> told_{false};       // join() has thrown it
   std::atomic<bool> done_{false};       // written once by the worker's thread
   Happening ended_;                     // for other threads
   std::vector<fiber::Event*> waiting_;  // the worker's thread only; in the frames of the waiting fibers

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <loam/client/client.h>
@@ -51,12 +52,15 @@ Result<Index> Client::create_index(std::string_view name, const Table& table, co
   LOAM_RETURN_IF_ERROR(check_whole(table, "an index"));
   LOAM_ASSIGN_OR_RETURN(const wire::CreateTable create, definition_of(name, table, fields, options.unique));
   Engine& engine = impl_->engine();
-  return in_fiber(engine, [&]() -> Result<Index> {
+  std::exception_ptr thrown;  // by on_progress
+  auto made = in_fiber(engine, [&]() -> Result<Index> {
     LOAM_RETURN_IF_ERROR(engine.ask_manager<wire::TableCreated>(create).status());
     LOAM_ASSIGN_OR_RETURN(const Index index, find_index(engine, name));
     if (index.damaged()) return damaged_index(index.name());
     if (index.ready()) return index;
-    Status built = IndexBuild(*impl_, index, options).run();
+    IndexBuild build(*impl_, index, options);
+    Status built = build.run();
+    thrown = build.thrown();
     if (built.code() == StatusCode::kMalformed) {
       // Its nodes go before every storage node knows that it was dropped.
       const auto now = find_index(engine, name);
@@ -78,6 +82,8 @@ Result<Index> Client::create_index(std::string_view name, const Table& table, co
     if (!built.ok()) return Status(built.code(), "index " + std::string(name) + ": " + std::string(built.message()));
     return find_index(engine, name);
   });
+  if (thrown) std::rethrow_exception(std::move(thrown));
+  return made;
 }
 
 Result<Index> Client::open_index(std::string_view name) {

@@ -42,7 +42,7 @@ Status IndexBuild::wait_for_older() {
   mark.session->manager().give_back(mark.answer.id);
   engine.admission().leave();
   for (;;) {
-    if (options_.on_progress) options_.on_progress(0, 0);
+    LOAM_RETURN_IF_ERROR(tell(0, 0));
     LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, engine.lease_snapshot());
     if (lease->snapshot()->base().value >= mark.answer.id.value) return ok_status();
     Env::probe("client.index.waited_for_older");
@@ -50,8 +50,14 @@ Status IndexBuild::wait_for_older() {
   }
 }
 
-void IndexBuild::note_progress() {
-  if (options_.on_progress) options_.on_progress(done_, std::max(done_, total_));
+Status IndexBuild::tell(uint64_t done, uint64_t total) {
+  if (!options_.on_progress) return ok_status();
+  try {
+    options_.on_progress(done, total);
+  } catch (...) {
+    thrown_ = std::current_exception();
+  }
+  return thrown_ ? Status(StatusCode::kCancelled, "on_progress threw an exception") : ok_status();
 }
 
 Status IndexBuild::scan(const std::shared_ptr<SnapshotLease>& lease) {
@@ -105,7 +111,7 @@ Status IndexBuild::scan(const std::shared_ptr<SnapshotLease>& lease) {
     enter_some(0);
     others.wait();
     LOAM_RETURN_IF_ERROR(failed);
-    note_progress();
+    LOAM_RETURN_IF_ERROR(tell(done_, std::max(done_, total_)));
   }
 }
 

@@ -1,6 +1,8 @@
 // Entering what was there before an index [R29].
 #pragma once
 
+#include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 
@@ -28,8 +30,10 @@ class IndexBuild {
   IndexBuild(Client::Impl& client, const Index& index, const IndexOptions& options)
       : client_(client), index_(index), options_(options) {}
 
-  /// kAlreadyExists: two records have the same values of a unique index.
+  /// kAlreadyExists: two records have the same values of a unique index. kCancelled: see thrown().
   Status run();
+  /// What the application's on_progress threw, which ended the build.
+  const std::exception_ptr& thrown() const { return thrown_; }
 
  private:
   Status wait_for_older();
@@ -37,7 +41,7 @@ class IndexBuild {
   Status enter(Key record, const RowView& row, const Snapshot& snapshot);
   /// What a record has now, if the first attempt met a transaction that is not decided.
   Status enter_again(Key record);
-  void note_progress();
+  Status tell(uint64_t done, uint64_t total);
 
   Client::Impl& client_;
   const Index index_;
@@ -46,6 +50,7 @@ class IndexBuild {
   std::shared_ptr<Session> session_;
   uint64_t done_ = 0;
   uint64_t total_ = 0;
+  std::exception_ptr thrown_;
 };
 
 }  // namespace loam::client

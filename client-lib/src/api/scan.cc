@@ -153,7 +153,13 @@ Status ScanRun::on_progress(uint32_t number, ByteReader& body) {
   wire::ScanProgress message;
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
   nodes_[number].told = message.statistics;
-  if (options_.on_progress && !cancelling_) options_.on_progress(statistics());
+  if (!options_.on_progress || cancelling_) return ok_status();
+  try {
+    options_.on_progress(statistics());
+  } catch (...) {
+    thrown_ = std::current_exception();  // the transport's loop is below: the reader gets it
+  }
+  if (thrown_) cancel();
   return ok_status();
 }
 
@@ -228,6 +234,7 @@ Status ScanRun::merge(const Arrived& arrived) {
 
 Result<std::shared_ptr<const Chunk>> ScanRun::next() {
   for (;;) {
+    if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
     if (!status_.ok()) return status_;
     if (!merged_.empty()) {
       std::shared_ptr<const Chunk> chunk = std::move(merged_.front());
@@ -269,7 +276,7 @@ Result<ScanStream> ScanStream::Impl::start(Engine& engine, std::shared_ptr<Sessi
 }
 
 ScanStream::Impl::~Impl() {
-  engine_.worker().call([this] {
+  engine_.worker().call_without_fiber([this] {
     run_->cancel();
     run_.reset();
   });
@@ -299,18 +306,18 @@ Result<std::vector<std::shared_ptr<const Chunk>>> ScanStream::collect() {
 }
 
 void ScanStream::cancel() {
-  impl_->engine().worker().call([&] { impl_->run().cancel(); });
+  impl_->engine().worker().call_without_fiber([&] { impl_->run().cancel(); });
 }
 
 ScanStatistics ScanStream::statistics() const {
   ScanStatistics statistics;
-  impl_->engine().worker().call([&] { statistics = impl_->run().statistics(); });
+  impl_->engine().worker().call_without_fiber([&] { statistics = impl_->run().statistics(); });
   return statistics;
 }
 
 std::string ScanStream::plan() const {
   std::string plan;
-  impl_->engine().worker().call([&] { plan = impl_->run().plan(); });
+  impl_->engine().worker().call_without_fiber([&] { plan = impl_->run().plan(); });
   return plan;
 }
 

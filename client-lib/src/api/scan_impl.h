@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <set>
 #include <string>
@@ -81,6 +82,7 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
   bool cancelling_ = false;  // chunks that still come are dropped
   bool ended_ = false;
   Status status_;
+  std::exception_ptr thrown_;  // by the application's on_progress; next() throws it
   fiber::WaitPoint changed_;
   uint64_t started_ns_ = 0;
   uint64_t ended_ns_ = 0;

@@ -101,8 +101,11 @@ void Engine::spawn_own(std::function<void()> body, const std::function<void()>& 
   own_.add();
   const auto kept = std::make_shared<std::function<void()>>(std::move(body));
   const Status spawned = worker_.scheduler().spawn([this, kept] {
+    struct End {
+      fiber::WaitGroup& own;
+      ~End() { own.done(); }  // also if memory runs out: close() waits for it
+    } end{own_};
     (*kept)();
-    own_.done();
   });
   if (spawned.ok()) return;
   own_.done();

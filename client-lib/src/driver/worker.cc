@@ -1,19 +1,22 @@
 #include "client-lib/src/driver/worker.h"
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
 namespace loam::client {
 namespace {
 
-/// Where an ordinary thread waits for its fiber.
+/// Where an ordinary thread waits for what it asked the worker's thread to run.
 struct Call {
   Happening ended;
+  // Written before `ended`.
   bool ran = false;
+  std::exception_ptr thrown;
 };
 
-/// Ends the wait also if the fiber's body is destroyed uncalled.
+/// Runs the function, and keeps what it throws for the caller. Ends the wait also if it is destroyed uncalled.
 class CallEnd {
  public:
   explicit CallEnd(std::shared_ptr<Call> call) : call_(std::move(call)) {}
@@ -22,11 +25,25 @@ class CallEnd {
   ~CallEnd() {
     if (call_ != nullptr) call_->ended.happen();
   }
-  void ran() { call_->ran = true; }
+  void run(const std::function<void()>& function) {
+    call_->ran = true;
+    try {
+      function();
+    } catch (...) {
+      call_->thrown = std::current_exception();
+    }
+  }
 
  private:
   std::shared_ptr<Call> call_;
 };
+
+/// Waits for the call; throws what its function threw. Whether it ran.
+bool wait_for(Call& call) {
+  call.ended.wait();
+  if (call.thrown) std::rethrow_exception(std::exchange(call.thrown, nullptr));
+  return call.ran;
+}
 
 }  // namespace
 
@@ -98,13 +115,19 @@ bool Worker::call(const std::function<void()>& function) {
     function();
     return true;
   }
-  auto call = std::make_shared<Call>();
-  scheduler_->spawn_remote([end = CallEnd(call), &function]() mutable {
+  const auto call = std::make_shared<Call>();
+  scheduler_->spawn_remote([end = CallEnd(call), &function]() mutable { end.run(function); });
+  return wait_for(*call);
+}
+
+bool Worker::call_without_fiber(const std::function<void()>& function) {
+  if (on_worker()) {
     function();
-    end.ran();
-  });
-  call->ended.wait();
-  return call->ran;
+    return true;
+  }
+  const auto call = std::make_shared<Call>();
+  scheduler_->post([end = CallEnd(call), &function]() mutable { end.run(function); });
+  return wait_for(*call);
 }
 
 void Worker::spawn(fiber::Task body) {

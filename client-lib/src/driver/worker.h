@@ -38,7 +38,7 @@ class RoundHook {
 /// One thread with a fiber scheduler whose idle hook polls one transport.
 ///
 /// Owner: the client. start() returns when the thread runs; stop() ends it when its last fiber has ended. Threads:
-/// call(), spawn(), on_worker() and stop() from any, the rest from the worker's own.
+/// call(), call_without_fiber(), spawn(), on_worker() and stop() from any, the rest from the worker's own.
 class Worker {
  public:
   static Result<std::unique_ptr<Worker>> start(const WorkerOptions& options);
@@ -47,8 +47,12 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   /// Runs `function` in a fiber and waits for its end; at once if the caller is a fiber of this worker. False if no
-  /// fiber could be made, or the worker has stopped: the function did not run.
+  /// fiber could be made, or the worker has stopped: the function did not run. What it throws is thrown here.
   bool call(const std::function<void()>& function);
+  /// Runs `function`, which must not wait, on the worker's thread and waits for its end; at once if the caller runs
+  /// there. Needs no fiber, so it works while all are in use. False only if the worker has stopped. What it throws is
+  /// thrown here.
+  bool call_without_fiber(const std::function<void()>& function);
   /// A fiber from any thread; false as call(). `body` is destroyed uncalled then.
   void spawn(fiber::Task body);
   bool on_worker() const {

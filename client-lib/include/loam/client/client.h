@@ -28,7 +28,8 @@ namespace loam::client {
 /// A fiber that was spawned. Copyable handle; dropping it detaches.
 class Task {
  public:
-  /// Waits for the fiber's end, from a fiber of the same client or an ordinary thread.
+  /// Waits for the fiber's end, from a fiber of the same client or an ordinary thread. Throws what the fiber's function
+  /// threw. An exception that no join() has thrown is logged when the last handle is gone.
   void join();
   bool done() const;
 
@@ -55,7 +56,12 @@ class Task {
 /// fibers at once are how a program gets throughput: what they ask of one server in one round travels in one message. A
 /// fiber must not block its thread by other means (locks, files, sleep): it would stop all the others; a warning is
 /// logged when one holds the thread for over 10 ms. Code that runs in a fiber has ClientOptions::fiber_stack_bytes of
-/// stack, and must not let an exception escape.
+/// stack.
+///
+/// **Exceptions.** The library reports its own errors as Status and Result, except for FieldError (record.h). What a
+/// function of the application throws ends no fiber and no event loop: it arrives at the call that runs the function or
+/// waits for it (run(), Task::join(), run_transaction(), create_index(), ScanStream::next()). A function may call the
+/// library inside a catch block.
 ///
 /// Owner and life: made by connect(), destroyed by its owner from an ordinary thread, after everything that was
 /// obtained from it. The destructor waits for the fibers that still run, finishes what is open and closes the session.
@@ -84,9 +90,10 @@ class Client {
 
   // ---- fibers ---------------------------------------------------------------------------------------------------
 
-  /// Runs `function` in a new fiber.
+  /// Runs `function` in a new fiber. What it throws arrives at Task::join().
   Task spawn(std::function<void()> function);
-  /// Runs `function` in a fiber (or at once, if this is one), waits, and returns what it returned.
+  /// Runs `function` once, in a fiber (or at once, if this is one), waits, and returns what it returned or throws what
+  /// it threw.
   template <class Function>
   auto run(Function&& function) -> std::invoke_result_t<Function> {
     if constexpr (std::is_void_v<std::invoke_result_t<Function>>) {
@@ -145,8 +152,9 @@ class Client {
   /// Begins, calls `body`, commits; if the body or the commit fails with kConflict (or kFenced, kUnavailable,
   /// kOverloaded, kSnapshotTooOld, kWrongShard: nothing happened, and a new attempt may succeed) waits and begins anew,
   /// up to the options' number of attempts and time. Any other error of the body aborts and is returned; so is the last
-  /// of those, and kUnavailable where shards wait for an operator. kUnknownOutcome is never retried. The body may run
-  /// several times: it must have no effect outside of the transaction, and must not call commit().
+  /// of those, and kUnavailable where shards wait for an operator. kUnknownOutcome is never retried. An exception of
+  /// the body aborts, is not retried, and arrives at the caller. The body may run several times: it must have no effect
+  /// outside of the transaction, and must not call commit().
   Status run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options = {});
 
   // ---- scans ----------------------------------------------------------------------------------------------------

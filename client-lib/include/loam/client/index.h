@@ -28,6 +28,7 @@ struct IndexOptions {
   /// No two records have the same values, but that NULLs are equal to nothing, as in SQL.
   bool unique = false;
   /// Called as the index is built, with records that it has and (an estimate, 0: not known yet) will have. In a fiber.
+  /// An exception ends the build, as a failure does, and arrives at the caller of create_index().
   std::function<void(uint64_t done, uint64_t total)> on_progress{};
 };
 

@@ -56,7 +56,7 @@ struct ClientOptions {
   /// Changes of one index node by several transactions travel in one message.
   bool index_combine = true;
   /// Told, on the worker's thread, what an operator should know: a fiber that held the thread for over 10 ms, at most
-  /// once a second. Empty: written to the log (stderr).
+  /// once a second. Empty: written to the log (stderr). An exception of it is logged and ends there.
   std::function<void(std::string_view)> on_warning{};
 };
 
@@ -94,7 +94,8 @@ struct ScanOptions {
   /// Beyond, the stream ends with kTimeout. 0: none.
   uint64_t time_limit_ns = 0;
   /// Called on the client's worker thread when a node tells how far it has come, about once per progress_interval_ns
-  /// and node. It must neither block nor call the client.
+  /// and node. It must neither block nor call the client. An exception cancels the scan and arrives at the caller of
+  /// ScanStream::next() or collect().
   std::function<void(const ScanStatistics&)> on_progress{};
   uint64_t progress_interval_ns = 100'000'000;
   /// Reads nothing; ScanStream::plan() says what would be done.

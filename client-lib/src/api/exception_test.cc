@@ -1,0 +1,183 @@
+// What functions of an application throw arrives at the caller.
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <loam/client/client.h>
+
+#include "client-lib/src/api/client_impl.h"
+#include "client-lib/src/api/cluster_test_fixture.h"
+
+namespace loam::client {
+namespace {
+
+using testing::eventually;
+
+class ExceptionTest : public ClusterTest {
+ protected:
+  [[noreturn]] static void fail() { throw std::runtime_error("the application's"); }
+  /// What `function` throws; empty if nothing.
+  template <class Function>
+  static std::string thrown_by(const Function& function) {
+    try {
+      function();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return {};
+  }
+  /// Runs `check` on this thread and in a fiber.
+  template <class Check>
+  void on_thread_and_fiber(const Check& check) {
+    check();
+    client_->run([&] { check(); });
+  }
+};
+
+constexpr const char* kThrown = "the application's";
+
+TEST_F(ExceptionTest, RunThrowsWhatItsFunctionThrowsAndRunsItOnce) {
+  on_thread_and_fiber([&] {
+    int calls = 0;
+    EXPECT_EQ(thrown_by([&] {
+                client_->run([&] {
+                  ++calls;
+                  fail();
+                });
+              }),
+              kThrown);
+    EXPECT_EQ(calls, 1);
+    const auto text = [&]() -> std::string {
+      ++calls;
+      fail();
+    };
+    EXPECT_EQ(thrown_by([&] { static_cast<void>(client_->run(text)); }), kThrown);
+    EXPECT_EQ(calls, 2);
+  });
+  EXPECT_EQ(client_->run([] { return std::string("still there"); }), "still there");
+}
+
+TEST_F(ExceptionTest, JoinThrowsWhatTheFiberThrew) {
+  on_thread_and_fiber([&] {
+    Task task = client_->spawn([] { fail(); });
+    EXPECT_EQ(thrown_by([&] { task.join(); }), kThrown);
+    EXPECT_TRUE(task.done());
+    EXPECT_EQ(thrown_by([&] { task.join(); }), kThrown) << "each caller learns it";
+  });
+}
+
+TEST_F(ExceptionTest, RunTransactionAbortsAndThrowsWhatItsBodyThrew) {
+  const Table table = accounts();
+  fill(table, 1, 10);
+  on_thread_and_fiber([&] {
+    const uint64_t aborted = client_->statistics().aborted;
+    int bodies = 0;
+    const auto body = [&](Transaction& tx) -> Status {
+      ++bodies;
+      LOAM_RETURN_IF_ERROR(tx.update(table, Key(0), {{"balance", Value::int64(99)}}));
+      fail();
+    };
+    EXPECT_EQ(thrown_by([&] { static_cast<void>(client_->run_transaction(body)); }), kThrown);
+    EXPECT_EQ(bodies, 1);
+    EXPECT_EQ(client_->statistics().aborted, aborted + 1) << "before the exception arrives";
+    EXPECT_EQ(balance(table, 0), 10);
+  });
+  EXPECT_TRUE(all_transactions_ended());
+}
+
+TEST_F(ExceptionTest, ATransactionLostToAnExceptionIsAborted) {
+  const Table table = accounts();
+  fill(table, 1, 10);
+  const auto body = [&] {
+    auto tx = client_->begin().value();
+    EXPECT_TRUE(tx.update(table, Key(0), {{"balance", Value::int64(99)}}).ok());
+    fail();
+  };
+  on_thread_and_fiber([&] { EXPECT_EQ(thrown_by(body), kThrown); });
+  EXPECT_TRUE(all_transactions_ended());
+  EXPECT_EQ(balance(table, 0), 10);
+}
+
+TEST_F(ExceptionTest, ACatchBlockMayCallTheLibrary) {
+  const Table table = accounts();
+  fill(table, 1, 10);
+  std::vector<Task> tasks;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 8; ++i) {
+    tasks.push_back(client_->spawn([&, i] {
+      try {
+        throw std::runtime_error(std::to_string(i));
+      } catch (const std::runtime_error& error) {
+        const bool read = balance(table, 0) == 10;  // waits for the network
+        right += read && error.what() == std::to_string(i) ? 1 : 0;
+      }
+    }));
+  }
+  for (Task& task : tasks) task.join();
+  EXPECT_EQ(right, 8);
+}
+
+TEST_F(ExceptionTest, AScansProgressThrowsToItsReader) {
+  const Table table = accounts();
+  fill(table, 5'000, 1);
+  std::atomic<int> told{0};
+  ScanOptions options;
+  options.credits = 1;
+  options.progress_interval_ns = 1;
+  options.on_progress = [&](const ScanStatistics&) {
+    ++told;
+    fail();
+  };
+  Query query;
+  query.select.assign(200, 0);  // more than one chunk: the nodes cannot end before they have told
+  auto stream = client_->scan(table, query, options).value();
+  EXPECT_TRUE(eventually([&] { return told > 0; }));
+  EXPECT_EQ(thrown_by([&] { static_cast<void>(stream.collect()); }), kThrown);
+  EXPECT_EQ(stream.next().code(), StatusCode::kCancelled);
+  EXPECT_EQ(told, 1);
+  EXPECT_TRUE(eventually([] { return read_only_snapshots() == 0; }));
+  EXPECT_EQ(balance(table, 0), 1) << "the client goes on";
+}
+
+TEST_F(ExceptionTest, AnIndexsProgressThrowsToItsMaker) {
+  const Table table = accounts();
+  fill(table, 10, 1);
+  bool throws = true;
+  IndexOptions options;
+  options.on_progress = [&](uint64_t, uint64_t) {
+    if (throws) fail();
+  };
+  on_thread_and_fiber([&] {
+    EXPECT_EQ(
+        thrown_by([&] { EXPECT_TRUE(client_->create_index("exception.index", table, {{"balance"}}, options).ok()); }),
+        kThrown);
+  });
+  throws = false;
+  const auto index = client_->create_index("exception.index", table, {{"balance"}}, options);
+  EXPECT_TRUE(index.ok() && index->ready()) << index.status().to_string();
+}
+
+TEST_F(ExceptionTest, AWarningMayThrow) {
+  std::atomic<int> warnings{0};
+  ClientOptions options;
+  options.on_warning = [&](std::string_view) {
+    ++warnings;
+    fail();
+  };
+  const auto client = cluster_->client(options);
+  const auto hold = [&] {  // the thread for over 10 ms
+    const uint64_t until_ns = client->impl().worker().now_ns() + 20'000'000;
+    while (client->impl().worker().now_ns() < until_ns) {
+    }
+  };
+  EXPECT_TRUE(eventually([&] {
+    client->run(hold);
+    return warnings > 0;
+  }));
+}
+
+}  // namespace
+}  // namespace loam::client
