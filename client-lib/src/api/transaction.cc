@@ -22,12 +22,12 @@ class PendingRecord final : public Pending<Record> {
       : engine_(&engine), reads_(std::move(reads)), own_(std::move(own)) {}
   ~PendingRecord() override {
     // The reads live and die on the worker's thread.
-    if (reads_ != nullptr) engine_->worker().call([this] { reads_.reset(); });
+    if (reads_ != nullptr) engine_->worker().call_without_fiber([this] { reads_.reset(); });
   }
 
   bool ready() const override {
     bool done = known_.has_value();
-    if (!done) engine_->worker().call([&] { done = reads_->done(); });
+    if (!done) engine_->worker().call_without_fiber([&] { done = reads_->done(); });
     return done;
   }
   Result<Record> take() override {
@@ -63,7 +63,8 @@ Result<Transaction> Transaction::Impl::begin(Client::Impl& client, bool read_onl
 }
 
 Transaction::Impl::~Impl() {
-  if (!finished_) engine_.worker().call([this] { abort(); });
+  // Needs no fiber: a transaction that stayed open because none is free would cost the session at its maximum age.
+  if (!finished_) engine_.worker().call_without_fiber([this] { abort(); });
 }
 
 Status Transaction::Impl::check_read(const Table& table) const {
@@ -301,10 +302,8 @@ Status Transaction::commit() {
 }
 
 Status Transaction::abort() {
-  return in_fiber(impl_->engine(), [&] {
-    impl_->abort();
-    return ok_status();
-  });
+  impl_->engine().worker().call_without_fiber([&] { impl_->abort(); });
+  return ok_status();
 }
 
 }  // namespace loam::client

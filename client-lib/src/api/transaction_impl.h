@@ -61,6 +61,7 @@ class Transaction::Impl {
 
   /// In a fiber.
   Status commit();
+  /// On the worker's thread; never waits.
   void abort();
   /// Where commit() lost against another transaction of this client.
   const std::optional<wire::RecordId>& lost_at() const { return lost_at_; }

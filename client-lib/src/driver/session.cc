@@ -152,11 +152,7 @@ bool Session::idle() const {
 }
 
 SnapshotLease::~SnapshotLease() {
-  if (worker_.on_worker()) {
-    session_->manager().release(answer_.snapshot_number);
-  } else {
-    static_cast<void>(worker_.call([this] { session_->manager().release(answer_.snapshot_number); }));
-  }
+  worker_.call_without_fiber([this] { session_->manager().release(answer_.snapshot_number); });
 }
 
 }  // namespace loam::client

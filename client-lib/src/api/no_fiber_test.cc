@@ -1,0 +1,86 @@
+// What the library does while its client has no fiber left.
+#include <atomic>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include <loam/client/client.h>
+
+#include "client-lib/src/api/client_impl.h"
+#include "client-lib/src/api/cluster_test_fixture.h"
+
+namespace loam::client {
+namespace {
+
+using NoFiberTest = ClusterTest;
+using testing::eventually;
+
+/// Takes all fibers of a client, and holds them.
+class AllFibers {
+ public:
+  explicit AllFibers(Client& client) : worker_(client.impl().worker()) {
+    for (size_t i = 0; i < kReservedFibers + 2; ++i) worker_.spawn(hold());
+  }
+  ~AllFibers() {
+    stop_.store(true, std::memory_order_relaxed);  // relaxed: nothing is reached through it
+    EXPECT_TRUE(eventually([&] { return held_.load(std::memory_order_acquire) == 0; }));
+  }
+
+ private:
+  fiber::Task hold() {
+    return [this] {
+      held_.fetch_add(1, std::memory_order_relaxed);  // relaxed: a count
+      while (!stop_.load(std::memory_order_relaxed)) worker_.scheduler().sleep_for(1'000'000);
+      held_.fetch_sub(1, std::memory_order_release);  // pairs with the destructor
+    };
+  }
+
+  Worker& worker_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> held_{0};
+};
+
+ClientOptions one_fiber() {
+  ClientOptions options;
+  options.max_fibers = 1;
+  return options;
+}
+
+TEST_F(NoFiberTest, AnUnfinishedTransactionNeedsNoFiberToAbort) {
+  const auto client = cluster_->client(one_fiber());
+  const Table table = accounts();
+  auto destroyed = std::make_unique<Transaction>(client->begin().value());
+  auto reading = std::make_unique<Transaction>(client->begin({.read_only = true}).value());
+  auto aborted = client->begin().value();
+  ASSERT_TRUE(destroyed->insert(table, Key(1), {Value::int64(1), Value::null()}).ok());
+  {
+    const AllFibers taken(*client);
+    ASSERT_TRUE(eventually([&] { return client->begin().code() == StatusCode::kOverloaded; }));
+    destroyed.reset();
+    reading.reset();
+    EXPECT_TRUE(aborted.abort().ok());
+    EXPECT_TRUE(all_transactions_ended());
+    EXPECT_TRUE(eventually([] { return read_only_snapshots() == 0; }));
+    EXPECT_EQ(client->begin().code(), StatusCode::kOverloaded) << "still no fiber";
+  }
+  EXPECT_TRUE(client->begin().ok());
+  EXPECT_EQ(client->statistics().fenced, 0u) << "they ended with their session, at their maximum age";
+}
+
+TEST_F(NoFiberTest, AScanNeedsNoFiberToEnd) {
+  const auto client = cluster_->client(one_fiber());
+  const Table table = accounts();
+  fill(table, 10, 1);
+  auto stream = std::make_unique<ScanStream>(client->scan(table, sum_query()).value());
+  {
+    const AllFibers taken(*client);
+    ASSERT_TRUE(eventually([&] { return client->begin().code() == StatusCode::kOverloaded; }));
+    EXPECT_GT(stream->statistics().elapsed_ns, 0u);
+    stream.reset();
+    EXPECT_TRUE(eventually([] { return read_only_snapshots() == 0; }));
+    EXPECT_FALSE(client->begin().ok()) << "still no fiber";
+  }
+}
+
+}  // namespace
+}  // namespace loam::client
