@@ -1,6 +1,7 @@
 #include "client-lib/src/index/trees.h"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -102,10 +103,12 @@ Result<std::shared_ptr<IndexTree>> Trees::make(const std::shared_ptr<Session>& s
     return std::make_shared<IndexTree>(known->store, tree);
   }
   const auto known = engine_.catalog().find(index);
-  const Table nodes = known ? *known
-                            : Table(std::make_shared<const Table::Description>(
-                                  Table::Description{index, "of index " + std::to_string(index.value),
-                                                     TableKind::kNonTransactional, wire::index_node_schema()}));
+  // A catalog may name something else by that number, once the index was dropped: its nodes are then not found.
+  const Table nodes = known && known->schema() == wire::index_node_schema()
+                          ? *known
+                          : Table(std::make_shared<const Table::Description>(
+                                Table::Description{index, "of index " + std::to_string(index.value),
+                                                   TableKind::kNonTransactional, wire::index_node_schema()}));
   auto store = std::make_shared<TreeStore>(engine_, nodes, session);
   // Of a finished index the root is there; if a storage node has lost it, an empty one must not take its place.
   if (state_of(*engine_.catalog().catalog(), index) == wire::IndexState::kBuilding) {
@@ -145,27 +148,49 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
   const bool takes = std::ranges::all_of(changes, &IndexChange::take);
   const Reserve reserve = undo ? Reserve::kUndo : takes ? Reserve::kRemove : Reserve::kWrite;
   Status all;
-  fiber::WaitGroup others;
-  size_t left = groups.size();
-  for (auto& [place, group] : groups) {
-    // What is taken is free for others.
-    std::ranges::stable_sort(group, std::ranges::greater(), [](const IndexChange* change) { return change->take; });
-    const auto work = [&, changed = &group] { merge(all, change(session, transaction, *changed, undo, reserve)); };
-    if (--left == 0) {
-      work();
-      continue;
+  auto next = groups.begin();
+  // Neighbours in the tree are in flight together: changes of one leaf travel in one swap.
+  const auto work = [&] {
+    while (next != groups.end()) {
+      Group& group = (next++)->second;
+      // A value that one change takes is free for the next.
+      std::ranges::stable_sort(group, std::ranges::greater(), [](const IndexChange* change) { return change->take; });
+      merge(all, change_safely(session, transaction, group, undo, reserve));
     }
+  };
+  work_together(work, std::min(groups.size(), kMaxIndexChangesInFlight));
+  return all;
+}
+
+void Trees::work_together(const std::function<void()>& work, size_t fibers) {
+  Trees& client = all_ != nullptr ? *all_ : *this;
+  fiber::WaitGroup others;
+  const auto leave = [&client, &others] {
+    --client.fibers_;
+    others.done();
+  };
+  for (size_t i = 1; i < fibers && client.fibers_ < kMaxIndexFibers; ++i) {
     others.add();
-    const Status spawned = engine_.worker().scheduler().spawn([&others, work] {
+    client.most_fibers_ = std::max(client.most_fibers_, ++client.fibers_);
+    const Status spawned = engine_.worker().scheduler().spawn([&work, leave] {
       work();
-      others.done();
+      leave();
     });
     if (spawned.ok()) continue;
-    others.done();
-    work();
+    leave();
+    break;  // this fiber does what the others cannot
   }
+  work();
   others.wait();
-  return all;
+}
+
+Status Trees::change_safely(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
+                            const Group& group, bool undo, Reserve reserve) {
+  try {
+    return change(session, transaction, group, undo, reserve);
+  } catch (const std::exception& error) {  // memory ran out: a swap may be under way, so the session is given up (R2)
+    return {StatusCode::kUnknownOutcome, std::string("an index change was not finished: ") + error.what()};
+  }
 }
 
 Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -18,6 +19,14 @@
 #include "client-lib/src/index/tree_store.h"
 
 namespace loam::client {
+
+/// Index changes that one transaction has in flight. Each takes a fiber, and a commit of many thousand changes must
+/// leave fibers to others; more in flight is hardly faster, because changes of one leaf travel together.
+inline constexpr size_t kMaxIndexChangesInFlight = 64;
+/// Fibers that all commits of a client together take for index changes, beside the committing ones: half of
+/// kReservedFibers, so that calls of ordinary threads find the other half. A commit that gets none makes its changes
+/// one after the other.
+inline constexpr size_t kMaxIndexFibers = kReservedFibers / 2;
 
 /// One index's tree, as one session reads and changes it.
 struct IndexTree {
@@ -53,6 +62,9 @@ class Trees final : public IndexWriter {
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                 std::span<const IndexChange> changes, bool undo) override;
 
+  /// The most fibers that ever made index changes at once, beside the committing ones.
+  size_t most_fibers() const { return most_fibers_; }
+
  private:
   Trees(Engine& engine, Trees* all) : engine_(engine), all_(all) {}
 
@@ -64,6 +76,13 @@ class Trees final : public IndexWriter {
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction, const Group& group,
                 bool undo, Reserve reserve);
 
+  /// The same; an exception becomes kUnknownOutcome.
+  Status change_safely(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
+                       const Group& group, bool undo, Reserve reserve);
+  /// Runs `work`, which must not throw and shares what there is to do with itself, in this fiber and in up to `fibers`
+  /// - 1 others; waits for all.
+  void work_together(const std::function<void()>& work, size_t fibers);
+
   Engine& engine_;
   Trees* const all_ = nullptr;                           // the client's, if these are one transaction's
   std::map<TransactionId, std::weak_ptr<Trees>> apart_;  // of those that have trees of their own
@@ -74,6 +93,8 @@ class Trees final : public IndexWriter {
   /// told at its begin (R13). True for ever, whoever's session has ended meanwhile.
   Version seen_by_all_;
   std::map<TableId, std::unique_ptr<const bdtree::Collector>> collectors_;  // trees and their deferred work use them
+  size_t fibers_ = 0;  // that make index changes now, see kMaxIndexFibers
+  size_t most_fibers_ = 0;
 };
 
 }  // namespace loam::client

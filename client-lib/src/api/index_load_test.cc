@@ -1,0 +1,94 @@
+// Indexes under long readers and large commits, on a real cluster.
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <loam/client/client.h>
+
+#include "client-lib/src/api/client_impl.h"
+#include "client-lib/src/api/index_test_fixture.h"
+#include "client-lib/src/index/index_entries.h"
+
+namespace loam::client {
+namespace {
+
+class IndexLoadTest : public IndexTest {
+ protected:
+  static constexpr int kToggles = 5'000;
+
+  /// Bytes of all entries in the index's tree.
+  size_t entry_bytes(const Index& index) {
+    return client_->run([&]() -> size_t {
+      const auto tree = client_->impl().trees().open(client_->impl().engine().present(), index.id());
+      EXPECT_TRUE(tree.ok()) << tree.status().to_string();
+      const auto held = (*tree)->tree->range("", "", SIZE_MAX);
+      EXPECT_TRUE(held.ok()) << held.status().to_string();
+      size_t bytes = 0;
+      for (const bdtree::Entry& entry : *held) bytes += entry.payload.size();
+      return bytes;
+    });
+  }
+  Status set(const Table& table, uint64_t key, int64_t balance) {
+    return commit([&](Transaction& tx) { return tx.update(table, Key(key), {{"balance", Value::int64(balance)}}); });
+  }
+};
+
+// A commit took a fiber for each of its index changes, all there are, and others could not begin.
+TEST_F(IndexLoadTest, ALargeCommitLeavesFibersToOthers) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
+  std::atomic<bool> stop{false};
+  std::atomic<int> begun{0}, refused{0};
+  std::thread beginner([&] {
+    while (!stop) {
+      const auto tx = client_->begin();  // destroyed unfinished
+      ++(tx.ok() ? begun : refused);
+    }
+  });
+  constexpr uint64_t kRows = 8'000;  // more than a client has fibers
+  const Status status = commit([&](Transaction& tx) -> Status {
+    for (uint64_t i = 0; i < kRows; ++i) {
+      const auto value = static_cast<int64_t>(i * 7'919 % 8'009);
+      LOAM_RETURN_IF_ERROR(tx.insert(table, Key(i), {Value::int64(value), Value::null()}));
+    }
+    return ok_status();
+  });
+  stop = true;
+  beginner.join();
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(refused, 0);
+  EXPECT_GT(begun, 0);
+  EXPECT_EQ(range(index, {}).size(), kRows);
+  EXPECT_TRUE(all_transactions_ended());
+  client_->run([&] { EXPECT_EQ(client_->impl().trees().most_fibers(), kMaxIndexChangesInFlight - 1); });
+}
+
+TEST_F(IndexLoadTest, ManyLargeCommitsShareABoundedNumberOfFibers) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
+  constexpr uint64_t kCommits = 12;  // with kMaxIndexChangesInFlight each they would take more
+  constexpr uint64_t kRows = 400;
+  static_assert(kCommits * (kMaxIndexChangesInFlight - 1) > kMaxIndexFibers);
+  std::vector<Task> tasks;
+  for (uint64_t c = 0; c < kCommits; ++c) {
+    tasks.push_back(client_->spawn([&, c] {
+      const Status status = commit([&](Transaction& tx) -> Status {
+        for (uint64_t i = 0; i < kRows; ++i) {
+          const auto value = static_cast<int64_t>(i * kCommits + c);
+          LOAM_RETURN_IF_ERROR(tx.insert(table, Key(c * kRows + i), {Value::int64(value), Value::null()}));
+        }
+        return ok_status();
+      });
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }));
+  }
+  for (Task& task : tasks) task.join();
+  EXPECT_EQ(range(index, {}).size(), kCommits * kRows);
+  client_->run([&] { EXPECT_LE(client_->impl().trees().most_fibers(), kMaxIndexFibers); });
+}
+
+}  // namespace
+}  // namespace loam::client
