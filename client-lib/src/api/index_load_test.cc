@@ -36,6 +36,52 @@ class IndexLoadTest : public IndexTest {
   }
 };
 
+// Entries that an older snapshot might see were never collected, and a value's giver was refused from the 129th on.
+TEST_F(IndexLoadTest, AReaderNeverStopsAValueThatToggles) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
+  ASSERT_TRUE(put(table, 77, 0).ok());
+  auto reader = client_->begin({.read_only = true});
+  auto writer = client_->begin();  // and a transaction whose id stays open: no later snapshot's base passes it
+  client_->run([&] {
+    for (int i = 1; i <= kToggles; ++i) {
+      const Status status = set(table, 77, i % 2);
+      ASSERT_TRUE(status.ok()) << "toggle " << i << ": " << status.to_string();
+      if (i % 500 != 0) continue;
+      EXPECT_EQ(keys(reader->range(index, balance(0))), Keys{77});
+      EXPECT_EQ(keys(reader->range(index, balance(1))), Keys{});
+    }
+  });
+  EXPECT_EQ(range(index, balance(0)), Keys{77});
+  EXPECT_EQ(range(index, balance(1)), Keys{});
+  EXPECT_LE(entry_bytes(index), 64u) << "two values with a few entries of some bytes";
+  EXPECT_TRUE(writer->abort().ok());
+  EXPECT_TRUE(reader->commit().ok());
+}
+
+TEST_F(IndexLoadTest, AReaderNeverStopsAUniqueValueThatTwoRecordsTakeInTurns) {
+  const Table table = accounts();
+  const Index index = client_->create_index(index_name(), table, {{"balance"}}, {.unique = true}).value();
+  ASSERT_TRUE(put(table, 1, 0).ok());
+  ASSERT_TRUE(put(table, 2, 1).ok());
+  auto reader = client_->begin({.read_only = true});
+  client_->run([&] {
+    for (int i = 1; i <= 1'000; ++i) {
+      const Status status = commit([&](Transaction& tx) -> Status {
+        LOAM_RETURN_IF_ERROR(tx.update(table, Key(1), {{"balance", Value::int64(i % 2)}}));
+        return tx.update(table, Key(2), {{"balance", Value::int64(1 - i % 2)}});
+      });
+      ASSERT_TRUE(status.ok()) << "turn " << i << ": " << status.to_string();
+    }
+  });
+  EXPECT_EQ(reader->get(index, {Value::int64(0)})->key(), Key(1));
+  EXPECT_EQ(reader->get(index, {Value::int64(1)})->key(), Key(2));
+  EXPECT_EQ(client_->begin()->get(index, {Value::int64(0)})->key(), Key(1));
+  EXPECT_EQ(put(table, 3, 0).code(), StatusCode::kAlreadyExists);
+  EXPECT_LE(entry_bytes(index), 128u);
+  EXPECT_TRUE(reader->commit().ok());
+}
+
 // A commit took a fiber for each of its index changes, all there are, and others could not begin.
 TEST_F(IndexLoadTest, ALargeCommitLeavesFibersToOthers) {
   const Table table = accounts();

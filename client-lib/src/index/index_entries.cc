@@ -160,6 +160,24 @@ bool IndexEntries::collect(Version seen_by_all) {
   return changed;
 }
 
+bool IndexEntries::collapse(const Snapshot& snapshot) {
+  const auto final = [&](const IndexEntry& entry) {
+    return entry.to != Version() && snapshot.visible(entry.from) && snapshot.visible(entry.to);
+  };
+  const size_t before = entries_.size();
+  auto last = entries_.begin();
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    if (entry == last) continue;
+    if (entry->key == last->key && final(*last) && final(*entry)) {
+      last->to = std::max(last->to, entry->to);
+    } else {
+      *++last = *entry;
+    }
+  }
+  if (last != entries_.end()) entries_.erase(std::next(last), entries_.end());
+  return entries_.size() != before;
+}
+
 std::vector<Key> IndexEntries::visible(const Snapshot& snapshot) const {
   std::vector<Key> keys;
   for (const IndexEntry& entry : entries_) {

@@ -13,9 +13,10 @@
 
 namespace loam::client {
 
-/// A record had the value from the transaction `from` on, until `to` took it away; 0: nobody has yet. `from` is 0 when
-/// every open and every later snapshot sees it. Both are equal where a value was taken that a build had not entered
-/// yet: no snapshot sees it, and the build finds the end of what it enters there (R29).
+/// A record had the value from the transaction `from` on, until `to` took it away; 0: it has the value still. Between
+/// them it may have lost the value and got it back (collapse()). `from` is 0 when every open and every later snapshot
+/// sees it. Both are equal where a value was taken that a build had not entered yet: no snapshot sees it, and the build
+/// finds the end of what it enters there (R29).
 struct IndexEntry {
   Key key;
   Version from;
@@ -34,7 +35,8 @@ struct IndexEntry {
 /// Value type. Invariants: entries rise by (key, from); no two are equal in both.
 class IndexEntries {
  public:
-  /// Entries that one key of a tree may hold: beyond it givers get kOverloaded until old ones may go.
+  /// Entries that one key of a tree may hold: beyond it givers get kOverloaded until old ones may go. Only a unique
+  /// value that passes through this number of different records while one snapshot stays open meets it.
   static constexpr size_t kMaxEntries = 128;
 
   IndexEntries() = default;
@@ -67,7 +69,23 @@ class IndexEntries {
   /// or got shorter.
   bool collect(Version seen_by_all);
 
-  /// The records that have the value in the snapshot, each once, rising.
+  /// Merges entries of one record that follow each other, have ended, and whose two versions each `snapshot` sees. The
+  /// merged entry lasts from the first one's beginning to the last one's end. So a record that gets and loses the value
+  /// any number of times keeps a few entries, however long older snapshots stay open. Not while the index is built:
+  /// backfill() looks for entries that begin and end with one transaction. True: some were merged.
+  ///
+  /// Why this is right (decision 0018):
+  ///   1. What a snapshot found before, it finds afterwards: merged entries cover all that their parts did. What it
+  ///      finds besides is refused by the look at the record, which each lookup takes (R27).
+  ///   2. No undo is lost: a version that a snapshot sees is of a transaction that is complete, so its marks are final.
+  ///   3. A unique index finds the same conflicts (R28): each change of a record's entries is made by a transaction
+  ///   that
+  ///      sees the change before it. So a snapshot that does not see one of the versions that go does not see the last
+  ///      one's end either, which stays. An entry that has not ended is left alone: its beginning is the last change.
+  bool collapse(const Snapshot& snapshot);
+
+  /// The records that may have the value in the snapshot, each once, rising: all that have it, and some that had it
+  /// before and after (collapse()).
   std::vector<Key> visible(const Snapshot& snapshot) const;
 
  private:

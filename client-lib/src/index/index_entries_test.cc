@@ -178,6 +178,71 @@ TEST(IndexEntries, TooManyAreRefused) {
   EXPECT_TRUE(entries.give(Key(1), TransactionId(id), sees(id - 1), true).ok());
 }
 
+// A snapshot from before the first change stays open, so nothing is collected.
+TEST(IndexEntries, ARecordThatTogglesKeepsAFewEntries) {
+  IndexEntries entries = IndexEntries::decode(std::nullopt, Key(1)).value();
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
+  const Snapshot old = sees(10);
+  uint64_t id = 11;
+  for (int toggle = 0; toggle < 5'000; ++toggle) {
+    for (const bool takes : {true, false}) {
+      const TransactionId me(id);
+      const Snapshot now = sees(id - 1);
+      entries.collapse(now);
+      ASSERT_TRUE((takes ? entries.take(Key(1), me, now, false) : entries.give(Key(1), me, now, false)).ok()) << toggle;
+      if (toggle % 7 == 3) {  // its undo leaves the entries as they were
+        const Snapshot later = sees(id);
+        entries.undo(Key(1), me);
+        EXPECT_EQ(!entries.visible(later).empty(), takes) << toggle;
+        ++id;
+        const TransactionId again(id);
+        const Snapshot then = sees(id - 1);
+        ASSERT_TRUE((takes ? take(entries, Key(1), again) : entries.give(Key(1), again, then, false)).ok());
+      }
+      ++id;
+      ASSERT_LE(entries.entries().size(), 3u) << toggle;
+    }
+    ASSERT_EQ(entries.visible(old), std::vector{Key(1)}) << "the old snapshot's";
+    ASSERT_EQ(entries.visible(sees(id)), std::vector{Key(1)});
+  }
+}
+
+TEST(IndexEntries, WhatIsNotFinalIsNotMerged) {
+  IndexEntries entries;
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(12)).ok());
+  ASSERT_TRUE(entries.give(Key(1), TransactionId(14), sees(13), false).ok());
+  ASSERT_TRUE(take(entries, Key(1), TransactionId(16)).ok());
+  ASSERT_TRUE(entries.give(Key(2), TransactionId(17), sees(16), false).ok());
+  EXPECT_FALSE(entries.collapse(sees(15))) << "16 may be undone";
+  EXPECT_FALSE(entries.collapse(sees(20, {Version(14)}))) << "14 is open";
+  EXPECT_TRUE(entries.collapse(sees(16)));
+  EXPECT_EQ(entries.entries(),
+            (std::vector{IndexEntry{Key(1), Version(10), Version(16)}, IndexEntry{Key(2), Version(17), Version()}}));
+  EXPECT_FALSE(entries.collapse(sees(20))) << "another record's, and one that has not ended";
+  IndexEntries none;
+  EXPECT_FALSE(none.collapse(sees(1)));
+}
+
+// A transaction with an old snapshot gets kConflict for what it does not see, and never that another has the value.
+TEST(IndexEntries, AUniqueValueConflictsAsBeforeItsEntriesWereMerged) {
+  for (const bool ended : {false, true}) {
+    IndexEntries entries;
+    ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), true).ok());
+    ASSERT_TRUE(take(entries, Key(1), TransactionId(12)).ok());
+    const Snapshot free = sees(13);
+    ASSERT_TRUE(entries.give(Key(1), TransactionId(14), sees(13), true).ok());
+    ASSERT_TRUE(take(entries, Key(1), TransactionId(16)).ok());
+    if (!ended) {
+      ASSERT_TRUE(entries.give(Key(1), TransactionId(18), sees(17), true).ok());
+    }
+    ASSERT_TRUE(entries.collapse(sees(18)));
+    EXPECT_EQ(entries.give(Key(2), TransactionId(20), free, true).code(), StatusCode::kConflict);
+    EXPECT_EQ(entries.give(Key(2), TransactionId(21), sees(18), true).code(),
+              ended ? StatusCode::kOk : StatusCode::kAlreadyExists);
+  }
+}
+
 TEST(IndexEntries, BytesOfAnyKind) {
   Random random(testing::test_seed(1));
   for (const bool named : {false, true}) {
@@ -202,7 +267,13 @@ TEST(IndexEntries, BytesOfAnyKind) {
 
 /// Transactions that move records between values, as many at once as may be, some aborted. Of each record the claim
 /// decides, as it does on the nodes; the index must say in every snapshot what the records say.
-class IndexModel : public ::testing::TestWithParam<bool> {
+struct IndexModelCase {
+  bool unique = false;
+  /// Writers merge entries, as a commit does: then lookups find records besides, which the look at the record refuses.
+  bool collapses = false;
+};
+
+class IndexModel : public ::testing::TestWithParam<IndexModelCase> {
  protected:
   static constexpr uint64_t kRecords = 12;
   static constexpr uint64_t kValues = 5;
@@ -247,6 +318,7 @@ class IndexModel : public ::testing::TestWithParam<bool> {
     t.writes[key] = {old, value};
     if (old >= 0) {
       IndexEntries& entries = place(old, key);
+      if (collapses_) entries.collapse(t.snapshot);
       ASSERT_TRUE(entries.take(key, t.id, t.snapshot, false).ok());
       if (random_.one_in(3)) {
         const auto end = IndexEntries::end_of(entries.encode(), true);
@@ -259,6 +331,7 @@ class IndexModel : public ::testing::TestWithParam<bool> {
       }
     }
     if (value < 0) return;
+    if (collapses_) place(value, key).collapse(t.snapshot);
     const Status given = place(value, key).give(key, t.id, t.snapshot, unique_);
     if (!given.ok()) {
       EXPECT_TRUE(unique_) << given.to_string();
@@ -290,7 +363,9 @@ class IndexModel : public ::testing::TestWithParam<bool> {
       std::set<Key> found;
       for (auto& [at, entries] : index_) {
         if (at.first != value) continue;
-        for (const Key key : entries.visible(snapshot)) found.insert(key);
+        for (const Key key : entries.visible(snapshot)) {
+          if (!collapses_ || value_in(key, snapshot) == value) found.insert(key);
+        }
       }
       std::set<Key> expected;
       for (uint64_t key = 0; key < kRecords; ++key) {
@@ -304,7 +379,8 @@ class IndexModel : public ::testing::TestWithParam<bool> {
     }
   }
 
-  const bool unique_ = GetParam();
+  const bool unique_ = GetParam().unique;
+  const bool collapses_ = GetParam().collapses;
   Random random_{testing::test_seed(1)};
   std::vector<Versions> records_{kRecords};
   std::map<std::pair<int, Key>, IndexEntries> index_;
@@ -349,8 +425,13 @@ TEST_P(IndexModel, SaysInEverySnapshotWhatTheRecordsSay) {
   check(now());
 }
 
-INSTANTIATE_TEST_SUITE_P(, IndexModel, ::testing::Bool(),
-                         [](const auto& instance) { return instance.param ? "Unique" : "NonUnique"; });
+INSTANTIATE_TEST_SUITE_P(, IndexModel,
+                         ::testing::Values(IndexModelCase{false, false}, IndexModelCase{true, false},
+                                           IndexModelCase{false, true}, IndexModelCase{true, true}),
+                         [](const auto& instance) {
+                           return std::string(instance.param.unique ? "Unique" : "NonUnique") +
+                                  (instance.param.collapses ? "Collapsed" : "");
+                         });
 
 }  // namespace
 }  // namespace loam::client

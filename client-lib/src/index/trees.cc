@@ -202,6 +202,7 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
     LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, record));
     const std::vector<IndexEntry> before = entries.entries();
     entries.collect(transaction.seen_by_all);
+    if (!undo && !building) entries.collapse(*transaction.snapshot);
     for (const IndexChange* change : group) {
       if (undo) {
         entries.undo(change->record, transaction.id);
