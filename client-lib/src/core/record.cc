@@ -50,19 +50,33 @@ Result<Record> Record::from_bytes(const Table& table, Bytes row) {
   return Record(table, Key(), Version(), Buffer(row.begin(), row.end()));
 }
 
+Status Record::no_field(size_t field) const {
+  return {StatusCode::kInvalidArgument, "table " + table_.name() + " has " + std::to_string(table_.schema().size()) +
+                                            " fields; there is no " + std::to_string(field)};
+}
+
 size_t Record::index(std::string_view field) const {
-  const auto found = table_.schema().find(field);
-  LOAM_CHECK(found.has_value(), "a record was asked for a field that its table does not have");
-  return *found;
+  if (const auto found = table_.schema().find(field)) return *found;
+  throw FieldError(name_table(table_, table_.schema().require(field).status()));
+}
+
+void Record::expect(size_t field) const {
+  if (field >= table_.schema().size()) throw FieldError(no_field(field));
 }
 
 void Record::expect(size_t field, FieldType type) const {
-  LOAM_CHECK(field < table_.schema().size(), "a record was asked for a field that its table does not have");
-  LOAM_CHECK(table_.schema().field(field).type == type, "a record's field was asked for as another type");
+  expect(field);
+  const Field& is = table_.schema().field(field);
+  if (is.type == type && !view().is_null(field)) return;
+  const std::string named = "field " + is.name + " of record " + std::to_string(key_.value);
+  const std::string why = is.type != type ? " is " + std::string(to_string(is.type)) + ", not " +
+                                                std::string(to_string(type)) + ": use the accessor of its type"
+                                          : " is NULL: ask is_null() first, or use value()";
+  throw FieldError(name_table(table_, {StatusCode::kInvalidArgument, named + why}));
 }
 
 bool Record::is_null(size_t field) const {
-  LOAM_CHECK(field < table_.schema().size(), "a record was asked for a field that its table does not have");
+  expect(field);
   return view().is_null(field);
 }
 int16_t Record::int16(size_t field) const {
@@ -101,11 +115,7 @@ Result<Value> Record::value(std::string_view field) const {
 }
 
 Result<Value> Record::value(size_t field) const {
-  if (field >= table_.schema().size()) {
-    return Status(StatusCode::kInvalidArgument, "table " + table_.name() + " has " +
-                                                    std::to_string(table_.schema().size()) + " fields; there is no " +
-                                                    std::to_string(field));
-  }
+  if (field >= table_.schema().size()) return no_field(field);
   return view().value(field);
 }
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 #include <loam/client/table.h>
@@ -22,6 +24,15 @@ struct FieldValue {
   Value value;
 };
 
+/// A field was asked for that a record does not have, or as another type than it has, or a value of one that is NULL.
+/// The only exception that the library throws by itself.
+class FieldError final : public std::logic_error {
+ public:
+  explicit FieldError(const Status& status) : std::logic_error(std::string(status.message())) {}
+  /// kInvalidArgument; names the table and the field, and says what they have.
+  Status status() const { return {StatusCode::kInvalidArgument, what()}; }
+};
+
 /// A row of one table, or of a projection of it (Table::project), with the key and version it was read under.
 ///
 /// Value type that owns its bytes; moved cheaply, copied with one allocation; one thread at a time. Not tied to the
@@ -29,10 +40,10 @@ struct FieldValue {
 ///
 /// Invariant: the bytes are a valid row of table().schema() (Schema's layout).
 ///
-/// Fields are named by number in that schema (fast) or by name (a binary search). A typed accessor that names a field
-/// the table or its projection does not have, or asks for a type that is not the field's, is a mistake in the program
-/// and aborts it with a message; a program that does not know its schema beforehand uses value(), whose mistakes are
-/// kInvalidArgument.
+/// Fields are named by number in that schema (fast) or by name (a binary search). The typed accessors are for programs
+/// that know their schema. They throw FieldError for a field that the table or its projection does not have, for a type
+/// that is not the field's, and, except for is_null(), for a field that is NULL. value() answers with kInvalidArgument
+/// instead, and has a value for NULL.
 class Record {
  public:
   /// A row from one value per field, in the order of the schema. kInvalidArgument, naming table and field: too few or
@@ -59,6 +70,7 @@ class Record {
   RowView view() const { return {table_.schema(), row_}; }
   Bytes bytes() const { return row_; }
 
+  // FieldError.
   bool is_null(size_t field) const;
   int16_t int16(size_t field) const;
   int32_t int32(size_t field) const;
@@ -90,8 +102,11 @@ class Record {
       : table_(std::move(table)), key_(key), version_(version), row_(std::move(row)) {}
 
  private:
+  // FieldError.
   size_t index(std::string_view field) const;
+  void expect(size_t field) const;
   void expect(size_t field, FieldType type) const;
+  Status no_field(size_t field) const;
   /// A number over a number needs no new row; false if the field is anything else.
   bool set_in_place(size_t field, const Value& value);
 
