@@ -88,6 +88,7 @@ bool Link::room_in_tail(size_t footprint) const {
 }
 
 void Link::commit(size_t size) {
+  // The caller encodes what it has measured by reserve(); the peer's bytes have no part in it.
   LOAM_CHECK(size <= reserved_, "commit() of more than was reserved");
   const bool large = reserved_at_ == large_.data() && !large_.empty();
   reserved_ = 0;

@@ -185,6 +185,7 @@ void RdmaDevice::flush_receives() {
   }
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_srq_recv(receives_, requests.data(), &bad);
+  // Posting writes into the process's own queue; it fails only if more is posted than the queue was made for.
   LOAM_CHECK(error == 0, "a shared receive queue takes what it was made for");
   to_post_.clear();
 }

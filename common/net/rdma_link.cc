@@ -94,6 +94,7 @@ bool RdmaLink::take_greeting() {
   if (has_greeting_) return true;
   iovec piece{};
   if (gather(&piece, 1) == 0) return false;
+  // The queue is this link's own: what the peer sends does not come here.
   LOAM_CHECK(piece.iov_len == sizeof(Greeting), "a link greets before it says anything else");
   greeting_ = read_as<Greeting>(static_cast<const std::byte*>(piece.iov_base));
   has_greeting_ = true;

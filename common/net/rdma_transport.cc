@@ -125,6 +125,8 @@ void RdmaTransport::watch(int fd, uint64_t mark) {
   event.events = EPOLLIN;
   event.data.u64 = mark;
   const int result = epoll_ctl(waiter_.epoll_fd(), EPOLL_CTL_ADD, fd, &event);
+  // Without memory in the system the device is not watched, and its requests time out. All other errors are about the
+  // arguments, which come from this transport alone.
   LOAM_CHECK(result == 0 || errno == ENOSPC || errno == ENOMEM, "epoll_ctl");
 }
 

@@ -95,6 +95,8 @@ class TcpTransport final : public TransportBase {
     event.events = events;
     event.data.ptr = source;
     const int result = epoll_ctl(waiter_.epoll_fd(), operation, fd, &event);
+    // Without memory in the system the socket is not watched, and its requests time out. All other errors are about the
+    // arguments, which come from this transport alone.
     LOAM_CHECK(result == 0 || operation == EPOLL_CTL_DEL || errno == ENOSPC || errno == ENOMEM, "epoll_ctl");
   }
   /// Keeps a socket whose last bytes are on their way until the peer has read them.

@@ -36,6 +36,8 @@ uint16_t read_u16(Bytes bytes, size_t at) {
 
 std::string_view part(Bytes bytes, size_t from, size_t size) { return as_text(bytes.subspan(from, size)); }
 
+/// Every part lies in a node of at most kMaxNodeBytes, which encode_base() has checked, or is a key or payload whose
+/// length Tree has checked.
 uint16_t short_of(size_t size) {
   LOAM_CHECK(size <= std::numeric_limits<uint16_t>::max(), "a part of a tree node is too long");
   return static_cast<uint16_t>(size);
@@ -74,6 +76,7 @@ size_t base_bytes(const NodeFrame& frame, const std::vector<EntryView>& entries)
 Buffer encode_base(const NodeFrame& frame, const std::vector<EntryView>& entries) {
   const size_t prefix = shared_bytes(frame);
   const size_t bytes = base_bytes(frame, entries);
+  // decode() refuses stored bytes above kMaxStoredBytes, and Tree bounds what it adds to them (kMaxStoredBytes).
   LOAM_CHECK(bytes <= kMaxNodeBytes, "a tree node is too large");
   Buffer base;
   base.reserve(bytes);
@@ -348,6 +351,7 @@ void Node::change(std::string_view key, std::optional<std::string_view> payload)
   if (payload || lower_bound(key).second) put_change(out, key, payload);
   copy(at + (at < changes_.size() && key_of(changes_[at]) == key ? 1 : 0), changes_.size());
   stored_.delta = std::move(delta);
+  // decode() has checked the changes before this one; the caller's key lies between the node's bounds.
   LOAM_CHECK(parse_delta().ok(), "a delta of our own is malformed");
 }
 
@@ -362,6 +366,7 @@ void Node::rebuild(const NodeFrame& frame, const std::vector<EntryView>& entries
   stored_.base = std::move(base);
   stored_.delta.clear();
   changes_.clear();
+  // encode_base() made it of entries that decode() has checked.
   LOAM_CHECK(parse_base().ok(), "a node of our own is malformed");
 }
 

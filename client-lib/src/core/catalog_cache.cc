@@ -28,13 +28,16 @@ Status check_table_name(std::string_view name) {
 
 namespace {
 
-/// kMalformed: one of no table, or of no field.
+/// kMalformed: one of no table, of no field, or whose own table is none of tree nodes.
 Result<std::shared_ptr<const IndexCatalog>> find_indexes(const wire::Catalog& catalog,
                                                          const std::map<std::string, Table, std::less<>>& tables) {
   auto indexes = std::make_shared<IndexCatalog>();
   for (const wire::TableInfo& info : catalog.tables) {
     const wire::IndexDefinition& definition = info.index;
     if (!definition) continue;
+    if (info.schema != wire::index_node_schema() || info.kind != TableKind::kNonTransactional) {
+      return Status(StatusCode::kMalformed, "index " + info.name + " lies in a table that holds no tree nodes");
+    }
     const auto of =
         std::ranges::find_if(tables, [&](const auto& entry) { return entry.second.id() == definition.table; });
     if (of == tables.end()) return Status(StatusCode::kMalformed, "index " + info.name + " is of no table");

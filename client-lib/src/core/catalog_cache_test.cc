@@ -63,6 +63,24 @@ TEST(CatalogCache, KnowsThatItIsStale) {
   EXPECT_FALSE(cache.stale());
 }
 
+// Their nodes' fields were taken for granted wherever a tree was read.
+TEST(CatalogCache, RefusesIndexesInTablesOfOtherThings) {
+  const auto with_index = [](const Schema& schema, TableKind kind) {
+    wire::Catalog made = catalog(2, {"a", "by.a"});
+    made.tables.back().schema = schema;
+    made.tables.back().kind = kind;
+    made.tables.back().index.table = TableId(1024);
+    made.tables.back().index.parts = {{0, false}};
+    return made;
+  };
+  CatalogCache cache;
+  const Schema other = Schema::make({{"x", FieldType::kInt64, false}}).value();
+  EXPECT_EQ(cache.install(with_index(other, TableKind::kNonTransactional), 1).code(), StatusCode::kMalformed);
+  EXPECT_EQ(cache.install(with_index(wire::index_node_schema(), TableKind::kTransactional), 1).code(),
+            StatusCode::kMalformed);
+  EXPECT_TRUE(cache.install(with_index(wire::index_node_schema(), TableKind::kNonTransactional), 1).ok());
+}
+
 TEST(CatalogCache, RefusesContradictions) {
   CatalogCache cache;
   ASSERT_TRUE(cache.install(catalog(1, {"a"}), 1).ok());

@@ -6,8 +6,6 @@
 
 #include <loam/client/options.h>
 
-#include "common/base/assert.h"
-
 namespace loam::client {
 namespace {
 
@@ -44,8 +42,7 @@ Result<Buffer> combine(const Table& target, const Part& first, const Part& secon
   for (size_t i = 0; i < target.schema().size(); ++i) {
     const uint16_t number = Places::number(target, i);
     const size_t at = in_front[number];
-    const Status set = builder.set(i, at != Places::kNone ? front.value(at) : back.value(in_back[number]));
-    LOAM_CHECK(set.ok(), "a value of a field fits into it");
+    LOAM_RETURN_IF_ERROR(builder.set(i, at != Places::kNone ? front.value(at) : back.value(in_back[number])));
   }
   LOAM_ASSIGN_OR_RETURN(const Bytes row, builder.finish());
   return Buffer(row.begin(), row.end());

@@ -39,6 +39,9 @@ Result<std::shared_ptr<TreeStore>> TreeStore::open(Engine& engine, const std::st
                         engine.ask_manager<wire::TableCreated>(
                             wire::CreateTable{name, TableKind::kNonTransactional, wire::index_node_schema()}));
   LOAM_RETURN_IF_ERROR(engine.refresh_catalog());
+  if (created.table.schema != wire::index_node_schema()) {
+    return Status(StatusCode::kMalformed, "table " + name + " was made with another schema than was asked for");
+  }
   auto store = std::make_shared<TreeStore>(engine, make_table(created.table), nullptr);
   LOAM_RETURN_IF_ERROR(store->prepare());
   return store;
