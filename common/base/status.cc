@@ -5,7 +5,7 @@
 namespace loam {
 namespace {
 
-constexpr std::array<std::string_view, 21> kNames = {"kOk",
+constexpr std::array<std::string_view, 22> kNames = {"kOk",
                                                      "kConflict",
                                                      "kNotFound",
                                                      "kAlreadyExists",
@@ -25,7 +25,8 @@ constexpr std::array<std::string_view, 21> kNames = {"kOk",
                                                      "kCancelled",
                                                      "kOverflow",
                                                      "kInternal",
-                                                     "kWrongTableKind"};
+                                                     "kWrongTableKind",
+                                                     "kWrongCluster"};
 
 }  // namespace
 

@@ -36,6 +36,7 @@ enum class StatusCode : uint16_t {
   kOverflow = 18,           ///< an aggregate left the range of its type
   kInternal = 19,           ///< an invariant of Loam itself is broken; please report it
   kWrongTableKind = 20,     ///< transactional access to a non-transactional table, or the reverse
+  kWrongCluster = 21,       ///< the server is of another cluster, or its state is not the newest of this one (R10)
 };
 
 /// The code's name as written in the documentation, "kConflict".

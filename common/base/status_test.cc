@@ -21,11 +21,12 @@ TEST(Status, ErrorSaysWhatAndCopiesDeeply) {
 }
 
 TEST(Status, EveryCodeHasAName) {
-  for (int code = 0; code <= static_cast<int>(StatusCode::kWrongTableKind); ++code) {
+  for (int code = 0; code <= static_cast<int>(StatusCode::kWrongCluster); ++code) {
     EXPECT_NE(to_string(static_cast<StatusCode>(code)), "kUnknownCode") << code;
   }
   EXPECT_EQ(to_string(static_cast<StatusCode>(999)), "kUnknownCode");
   EXPECT_EQ(to_string(StatusCode::kWrongTableKind), "kWrongTableKind");
+  EXPECT_EQ(to_string(StatusCode::kWrongCluster), "kWrongCluster");
 }
 
 Result<int> half(int x) {

@@ -1,0 +1,75 @@
+#include "common/wire/identity.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace loam::wire {
+
+namespace {
+
+constexpr std::string_view kHexadecimal = "0123456789abcdef";
+
+Status wrong(const std::string& why) {
+  return {StatusCode::kWrongCluster,
+          why + "; start the commit manager on the newest state of its folder, or give the right address"};
+}
+
+Status malformed(const std::string& why) { return {StatusCode::kMalformed, "the history of a commit manager " + why}; }
+
+}  // namespace
+
+std::string to_string(const ClusterId& cluster) {
+  std::string text;
+  text.reserve(32);
+  for (const uint64_t half : {cluster.high, cluster.low}) {
+    for (int shift = 60; shift >= 0; shift -= 4) text += kHexadecimal[(half >> shift) & 15];
+  }
+  return text;
+}
+
+Status ClusterHistory::validate() const {
+  if (!cluster) return malformed("names no cluster");
+  if (epochs.empty() || epochs.size() > kMaxEpochs) {
+    return malformed("has " + std::to_string(epochs.size()) + " epochs, not 1 to " + std::to_string(kMaxEpochs));
+  }
+  const auto falls = [](const EpochMark& a, const EpochMark& b) {
+    return a.number >= b.number || a.first_state >= b.first_state;
+  };
+  if (epochs.front().number == 0 || epochs.front().first_state == 0 ||
+      std::ranges::adjacent_find(epochs, falls) != epochs.end() || epochs.back().first_state - 1 > state) {
+    return malformed("has epochs that do not ascend");
+  }
+  return ok_status();
+}
+
+Status ClusterHistory::contains(const KnownHistory& known) const {
+  if (!known.cluster) return ok_status();
+  if (known.cluster != cluster) {
+    return wrong("the commit manager is of cluster " + to_string(cluster) + ", the storage node of cluster " +
+                 to_string(known.cluster));
+  }
+  const std::string told = "the storage node was told epoch " + std::to_string(known.epoch) + " of its cluster";
+  if (known.epoch > epochs.back().number) {
+    return wrong(told + ", and the commit manager is only at epoch " + std::to_string(epochs.back().number) +
+                 ": its state is not the newest of the cluster");
+  }
+  const auto at = std::ranges::find(epochs, known.epoch, &EpochMark::number);
+  if (at == epochs.end()) {
+    return wrong(told + ", which is not among the " + std::to_string(epochs.size()) +
+                 " epochs that the commit manager remembers");
+  }
+  if (at->random != known.random) {
+    return wrong(told + " by another start of the commit manager than the epoch " + std::to_string(known.epoch) +
+                 " in this one's state: both went on from copies of one state");
+  }
+  const bool present = at + 1 == epochs.end();
+  const uint64_t last = present ? state : (at + 1)->first_state - 1;
+  if (known.state > last) {
+    return wrong(told + " with state " + std::to_string(known.state) + ", and the commit manager " +
+                 (present ? "has stored " : "went on from ") + "state " + std::to_string(last) +
+                 ": its state is not the newest of the cluster");
+  }
+  return ok_status();
+}
+
+}  // namespace loam::wire
