@@ -9,6 +9,7 @@
 #include "common/snapshot/snapshot.h"
 #include "common/wire/catalog.h"
 #include "common/wire/fence_set.h"
+#include "common/wire/identity.h"
 #include "common/wire/message.h"
 
 namespace loam::wire {
@@ -16,17 +17,19 @@ namespace loam::wire {
 // ---- client → commit manager -------------------------------------------------------------------------------------
 
 /// Registers a client process (R3), or goes on with its session on a new connection: then `resume` and `manager_epoch`
-/// name it, and the connection that it had before is closed. kFenced if that session has ended. After resuming, the
-/// client sends what has no answer yet once more, with the sequences that it had.
+/// name it, and the connection that it had before is closed. kFenced if that session has ended; kWrongCluster if the
+/// client names another cluster than the commit manager's. After resuming, the client sends what has no answer yet once
+/// more, with the sequences that it had.
 struct OpenSession {
   static constexpr Opcode kOpcode = Opcode::kOpenSession;
   std::string client_name;  ///< for operators: program and host
   SessionId resume{};       ///< 0: a new session
   uint64_t manager_epoch = 0;
+  ClusterId cluster{};  ///< of the client's earlier sessions; zero: it had none
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.client_name), v(m.resume), v(m.manager_epoch);
+    v(m.client_name), v(m.resume), v(m.manager_epoch), v(m.cluster);
   }
 };
 
@@ -38,10 +41,11 @@ struct SessionOpened {
   Catalog catalog;
   /// A session of which the commit manager hears nothing for so long is fenced and recovered (R7, R8).
   uint64_t lease_ns = 0;
+  ClusterId cluster{};
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.session), v(m.manager_epoch), v(m.admin_address), v(m.catalog), v(m.lease_ns);
+    v(m.session), v(m.manager_epoch), v(m.admin_address), v(m.catalog), v(m.lease_ns), v(m.cluster);
   }
 };
 
@@ -288,8 +292,11 @@ struct SessionClosed {
 // ---- storage node ↔ commit manager --------------------------------------------------------------------------------
 
 /// A storage node's first message on a connection: it has started, with empty memory (R10), or has lost its connection
-/// and comes back with the memory that it had; then `incarnation` names it. kFenced: that incarnation has been
-/// replaced, or its loss accepted; the process is of no more use and ends.
+/// and comes back with the memory that it had; then `incarnation` names it, and `known` says what it was told last.
+/// kFenced: that incarnation has been replaced, or its loss accepted; the process is of no more use and ends.
+/// kWrongCluster: the commit manager's history does not contain what the node was told; the node keeps its records and
+/// tries again. kUnavailable: the commit manager has been started anew and waits for the reports of other nodes; the
+/// node tries again.
 struct RegisterNode {
   static constexpr Opcode kOpcode = Opcode::kRegisterNode;
   std::string address;
@@ -299,10 +306,11 @@ struct RegisterNode {
   /// Drawn at random once in each process: who has not heard its incarnation, because the answer was lost, registers
   /// again as the same start, not as another. 0: none was drawn.
   uint64_t start = 0;
+  KnownHistory known{};
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.address), v(m.admin_address), v(m.capacity_bytes), v(m.incarnation), v(m.start);
+    v(m.address), v(m.admin_address), v(m.capacity_bytes), v(m.incarnation), v(m.start), v(m.known);
   }
 };
 
@@ -321,11 +329,12 @@ struct NodeRegistered {
   /// An earlier incarnation of this node had shards, and their records are lost: they answer kUnavailable until
   /// AcceptLoss (R10).
   bool memory_lost = false;
+  ClusterHistory history{};  ///< up to `manager_epoch`; the node takes nothing of this message unless it accepts that
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
     v(m.node), v(m.incarnation), v(m.manager_epoch), v(m.catalog), v(m.publication), v(m.fences), v(m.lease_ns);
-    v(m.memory_lost);
+    v(m.memory_lost), v(m.history);
   }
 };
 
@@ -339,9 +348,12 @@ struct RenewNode {
 
 struct NodeRenewed {
   static constexpr Opcode kOpcode = Opcode::kNodeRenewed;
+  uint64_t state = 0;  ///< ClusterHistory::state as it is now
 
   template <class Self, class V>
-  static void fields(Self&, V&) {}
+  static void fields(Self& m, V& v) {
+    v(m.state);
+  }
 };
 
 /// Requests of these sessions are refused from now on. Answered when every thread of the node has seen it and has ended
@@ -382,10 +394,11 @@ struct LossAccepted {
 struct Publish {
   static constexpr Opcode kOpcode = Opcode::kPublish;
   Publication publication;
+  uint64_t state = 0;  ///< ClusterHistory::state as it is now
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.publication);
+    v(m.publication), v(m.state);
   }
 };
 

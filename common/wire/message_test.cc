@@ -100,7 +100,7 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   const RecordId record{TableId(300), Key(~0ull)};
   check_codec(Error{Status(StatusCode::kNoSuchTable, "no table 9")});
   check_codec(Error{Status(StatusCode::kOverloaded, "busy"), 5'000'000});
-  check_codec(Attach{SessionId(4), 5, Incarnation(6)});
+  check_codec(Attach{SessionId(4), 5, Incarnation(6), {7, 8}});
   check_codec(Attached{NodeId(2)});
   check_codec(Read{some_snapshot(), {record, {TableId(1), Key(2)}}});
   const std::array<uint16_t, 3> fields = {4, 1023, 0};
@@ -144,8 +144,8 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
 }
 
 TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
-  check_codec(OpenSession{"loam import", SessionId(3), 2});
-  check_codec(SessionOpened{SessionId(4), 2, "127.0.0.1:7410", some_catalog(), 1'000'000});
+  check_codec(OpenSession{"loam import", SessionId(3), 2, {7, 8}});
+  check_codec(SessionOpened{SessionId(4), 2, "127.0.0.1:7410", some_catalog(), 1'000'000, {7, 8}});
   check_codec(RenewSession{17, {3, 9, 17}});
   check_codec(SessionRenewed{12});
   check_codec(AskOutcomes{{TransactionId(5), TransactionId(1ull << 40)}});
@@ -168,16 +168,24 @@ TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(TableDropped{14});
   check_codec(CloseSession{});
   check_codec(SessionClosed{});
-  check_codec(RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1u << 30, Incarnation(6)});
+  check_codec(RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1u << 30, Incarnation(6), 9, {{7, 8}, 3, 99, 12}});
   const FenceSet fences{SessionId(9), {SessionId(4), SessionId(7)}};
-  check_codec(NodeRegistered{NodeId(1), Incarnation(2), 3, some_catalog(), {}, fences, 2'000'000'000, true});
+  check_codec(NodeRegistered{NodeId(1),
+                             Incarnation(2),
+                             3,
+                             some_catalog(),
+                             {},
+                             fences,
+                             2'000'000'000,
+                             true,
+                             {{7, 8}, {{1, 98, 1}, {3, 99, 10}}, 12}});
   check_codec(RenewNode{});
-  check_codec(NodeRenewed{});
+  check_codec(NodeRenewed{12});
   check_codec(Fence{fences});
   check_codec(FenceInstalled{});
   check_codec(AcceptLoss{});
   check_codec(LossAccepted{});
-  check_codec(Publish{});
+  check_codec(Publish{{}, 12});
   check_codec(InstallTable{some_table(), some_catalog().shards});
   check_codec(TableInstalled{});
   check_codec(RemoveTable{TableId(7)});

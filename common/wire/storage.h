@@ -10,6 +10,7 @@
 #include "common/schema/query.h"
 #include "common/snapshot/snapshot.h"
 #include "common/wire/catalog.h"
+#include "common/wire/identity.h"
 #include "common/wire/message.h"
 
 namespace loam::wire {
@@ -17,17 +18,18 @@ namespace loam::wire {
 /// Most operations in one Read, Write, Revert, PlainRead or PlainWrite; larger batches are split by the sender.
 inline constexpr size_t kMaxOperations = 4096;
 
-/// First message of a connection: on whose behalf it speaks (R3). The node refuses a session that is fenced (R7) and an
-/// incarnation that is not its own (R10).
+/// First message of a connection: on whose behalf it speaks (R3). The node refuses a session that is fenced (R7), and
+/// an incarnation or a cluster that is not its own (R10).
 struct Attach {
   static constexpr Opcode kOpcode = Opcode::kAttach;
   SessionId session;
   uint64_t manager_epoch = 0;
   Incarnation incarnation;  ///< of the node the client means
+  ClusterId cluster{};      ///< of the session; zero: not told
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.session), v(m.manager_epoch), v(m.incarnation);
+    v(m.session), v(m.manager_epoch), v(m.incarnation), v(m.cluster);
   }
 };
 

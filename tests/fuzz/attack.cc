@@ -70,6 +70,7 @@ bool Attacker::open_session(RawPeer& peer) {
   if (!decode(reply, opened)) return false;
   ids_.session = opened.session;
   ids_.manager_epoch = opened.manager_epoch;
+  ids_.cluster = opened.cluster;
   session_heard_ns_ = Env::now_ns();
   connections_of_session_ = 0;
   return true;

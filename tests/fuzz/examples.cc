@@ -99,7 +99,7 @@ void client_to_node(const ExampleIds& ids, const TakeExample& take) {
   const Buffer row = example_row();
   const RecordId record{ids.table, Key(77)};
   give(take, Ping{row});
-  give(take, Attach{ids.session, ids.manager_epoch, ids.incarnation});
+  give(take, Attach{ids.session, ids.manager_epoch, ids.incarnation, ids.cluster});
   give(take, Read{example_snapshot(), {record, {kTransactionTableId, Key(2)}}});
   const std::array<uint16_t, 2> fields = {1, 0};
   give(take, Read{example_snapshot(), {record, {ids.table, Key(78)}}, FieldNumbers(fields)});
@@ -122,7 +122,7 @@ void client_to_node(const ExampleIds& ids, const TakeExample& take) {
 }
 
 void to_manager(const ExampleIds& ids, const TakeExample& take) {
-  give(take, OpenSession{"loam import", ids.session, ids.manager_epoch});
+  give(take, OpenSession{"loam import", ids.session, ids.manager_epoch, ids.cluster});
   give(take, RenewSession{17, {3, 9, 17}});
   give(take, AskOutcomes{{ids.transaction, TransactionId(1ull << 40)}});
   give(take, Begin{3, true});
@@ -136,6 +136,8 @@ void to_manager(const ExampleIds& ids, const TakeExample& take) {
   give(take, DropTable{"no such table", {}});
   give(take, CloseSession{});
   give(take, RegisterNode{"tcp://127.0.0.1:1", "127.0.0.1:7411", 1u << 30, ids.incarnation});
+  const KnownHistory of_another_cluster{{7, 8}, 2, 99, 12};
+  give(take, RegisterNode{"tcp://127.0.0.1:1", "127.0.0.1:7411", 1u << 30, ids.incarnation, 9, of_another_cluster});
   give(take, RenewNode{});
 }
 
@@ -154,7 +156,8 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
   give(take, ScanChunk{{}, 3, 4'096});
   give(take, ScanDone{Status(), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 11, "by column"});
   give(take, ScanProgress{{.pages = 3, .pages_total = 7, .busy_ns = 1}});
-  give(take, SessionOpened{ids.session, ids.manager_epoch, "127.0.0.1:7410", example_catalog(), 1'000'000});
+  give(take,
+       SessionOpened{ids.session, ids.manager_epoch, "127.0.0.1:7410", example_catalog(), 1'000'000, ids.cluster});
   give(take, SessionRenewed{12});
   give(take, Outcomes{{Outcome::kPending, Outcome::kCommitted}});
   give(take, Begun{ids.transaction, 17, example_snapshot(), Version(900), 12});
@@ -164,14 +167,21 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
   give(take, IndexFinished{15});
   give(take, TableDropped{14});
   give(take, SessionClosed{});
-  give(take, NodeRegistered{NodeId(1), Incarnation(2), 3, example_catalog(), example_publication(), fences,
-                            2'000'000'000, true});
-  give(take, NodeRenewed{});
+  give(take, NodeRegistered{NodeId(1),
+                            Incarnation(2),
+                            3,
+                            example_catalog(),
+                            example_publication(),
+                            fences,
+                            2'000'000'000,
+                            true,
+                            {ids.cluster, {{1, 98, 1}, {3, 99, 10}}, 12}});
+  give(take, NodeRenewed{12});
   give(take, Fence{fences});
   give(take, FenceInstalled{});
   give(take, AcceptLoss{});
   give(take, LossAccepted{});
-  give(take, Publish{example_publication()});
+  give(take, Publish{example_publication(), 12});
   give(take, InstallTable{example_table(ids), example_catalog().shards});
   give(take, TableInstalled{});
   give(take, RemoveTable{ids.table});

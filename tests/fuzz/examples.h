@@ -15,6 +15,7 @@ struct ExampleIds {
   SessionId session{4};
   uint64_t manager_epoch = 2;
   Incarnation incarnation{6};
+  wire::ClusterId cluster{7, 8};
   TableId table{1024};
   TransactionId transaction{1011};
 };

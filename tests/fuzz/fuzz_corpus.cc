@@ -173,6 +173,7 @@ void add_states(Corpus& corpus) {
   state.dealt = true;
   state.shards.owners.assign(wire::kVirtualShards, NodeId(1));
   Buffer file;
+  state.history = {{7, 8}, {{2, 98, 4}, {3, 99, 10}}, 12};
   commit::encode_state(state, file);
   LOAM_CHECK(commit::decode_state(file).ok(), "the example is a state");
   corpus.add("durable_state_fuzz", {0}, file);

@@ -177,11 +177,13 @@ void Cluster::node_main(Role role) {
       continue;
     }
     Slot& slot = slots_[role];
-    slot.node_id = NodeId(static_cast<uint32_t>(node.value()->statistics().node));
+    // 0: the commit manager waits for other nodes first. The number is the one that this address has always had.
+    if (const uint64_t id = node.value()->statistics().node; id != 0) slot.node_id = NodeId(id);
     slot.started_ns = world_.world_ns();
     slot.node = node.value().get();
     while (!ended) {
       sleep_ns(kLookNs);
+      if (slot.node_id.value == 0) slot.node_id = NodeId((*node)->statistics().node);
       if (!slot.check_wanted) continue;
       slot.check_wanted = false;
       uint64_t undo_records = 0;

@@ -92,6 +92,16 @@ Status CatalogCache::install(wire::Catalog catalog, uint64_t manager_epoch) {
   return ok_status();
 }
 
+Status CatalogCache::belongs_to(const wire::ClusterId& cluster) {
+  if (cluster_ && cluster_ != cluster) {
+    return {StatusCode::kWrongCluster, "this commit manager is of cluster " + wire::to_string(cluster) +
+                                           ", and this client of cluster " + wire::to_string(cluster_) +
+                                           "; give the address of that cluster's commit manager"};
+  }
+  cluster_ = cluster;
+  return ok_status();
+}
+
 void CatalogCache::heard_of(wire::CatalogVersion version) { newest_ = std::max(newest_, version); }
 
 std::optional<Table> CatalogCache::find(std::string_view name) const {

@@ -14,6 +14,7 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/wire/catalog.h"
+#include "common/wire/identity.h"
 
 namespace loam::client {
 
@@ -43,6 +44,10 @@ class CatalogCache {
   /// A newer version than the cached one is known to exist.
   bool stale() const { return newest_ > catalog_->version; }
 
+  /// Of the first commit manager that opened a session. kWrongCluster: the catalog is of another cluster already.
+  Status belongs_to(const wire::ClusterId& cluster);
+  /// Zero before a session was opened.
+  const wire::ClusterId& cluster() const { return cluster_; }
   const std::shared_ptr<const wire::Catalog>& catalog() const { return catalog_; }
   const std::shared_ptr<const IndexCatalog>& indexes() const { return indexes_; }
   /// System tables, and those of indexes, are found too; whoever serves applications hides them.
@@ -61,6 +66,7 @@ class CatalogCache {
   std::shared_ptr<const IndexCatalog> indexes_;
   wire::CatalogVersion newest_ = 0;
   uint64_t manager_epoch_ = 0;  // of the catalog
+  wire::ClusterId cluster_;
 };
 
 /// The public handle of what the catalog lists.

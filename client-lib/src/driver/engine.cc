@@ -65,6 +65,9 @@ void Engine::reopen() {
     last_failure_ = session->manager().open(worker_.now_ns() + options_.connect_timeout_ns);
     if (last_failure_.ok() && !closing_) return take(std::move(session));
     if (closing_) break;
+    if (last_failure_ == StatusCode::kWrongCluster) {
+      for (fiber::Event* waiting : std::exchange(awaiting_session_, {})) waiting->notify();
+    }
     const uint64_t wait_ns = std::min(kMaxReconnectNs, kFirstReopenNs << std::min(attempt, 16u));
     worker_.scheduler().sleep_for(wait_ns / 2 + random() % (wait_ns / 2 + 1));  // not all clients at once
   }
@@ -77,6 +80,8 @@ void Engine::on_session_end(const Session& session) {
 Result<std::shared_ptr<Session>> Engine::session(uint64_t deadline_ns) {
   while (!present_->status().ok()) {
     if (closing_) return Status(StatusCode::kCancelled, "the client was closed");
+    // Asked again all the same: another commit manager may answer there later.
+    if (last_failure_ == StatusCode::kWrongCluster) return last_failure_;
     fiber::Event opened;
     awaiting_session_.push_back(&opened);
     if (opened.wait_until(deadline_ns)) continue;

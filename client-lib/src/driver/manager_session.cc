@@ -37,7 +37,7 @@ Link::Options ManagerSession::link_options() {
   link.window = wire::kManagerReplyWindow.requests;
   link.stays = true;
   link.greeting = [this](Buffer& out) {
-    wire::encode_message(wire::OpenSession{options_.client_name, id_, manager_epoch_}, 0, out);
+    wire::encode_message(wire::OpenSession{options_.client_name, id_, manager_epoch_, catalog_.cluster()}, 0, out);
   };
   link.on_greeted = [this](wire::Opcode opcode, ByteReader& body) { return on_greeted(opcode, body); };
   link.on_lost = [this](const Status& status, bool refused) { on_lost(status, refused); };
@@ -75,6 +75,10 @@ Status ManagerSession::on_greeted(wire::Opcode opcode, ByteReader& body) {
   const bool same = opened.session == id_ && opened.manager_epoch == manager_epoch_;
   if (opened.session == SessionId() || (resumed && !same)) {
     return {StatusCode::kMalformed, "it gave another session than was asked for"};
+  }
+  if (Status status = catalog_.belongs_to(opened.cluster); !status.ok()) {
+    end(status);
+    return status;
   }
   LOAM_RETURN_IF_ERROR(catalog_.install(std::move(opened.catalog), opened.manager_epoch));
   id_ = opened.session;

@@ -101,6 +101,12 @@ void ScriptedCluster::set_scan_slot(uint32_t slot) {
   scan_slot_ = slot;
 }
 
+void ScriptedCluster::set_cluster(wire::ClusterId cluster, bool compares) {
+  const std::lock_guard lock(mutex_);
+  cluster_ = cluster;
+  compares_clusters_ = compares;
+}
+
 void ScriptedCluster::set_lease(uint64_t lease_ns) {
   const std::lock_guard lock(mutex_);
   lease_ns_ = lease_ns;
@@ -310,6 +316,9 @@ wire::Catalog ScriptedCluster::catalog() const {
 
 Buffer ScriptedCluster::open_session(const wire::Envelope& envelope, ByteReader& reader) {
   const auto message = decoded<wire::OpenSession>(reader);
+  if (compares_clusters_ && message.cluster && message.cluster != cluster_) {
+    return encoded(wire::Error{{StatusCode::kWrongCluster, "another cluster"}}, envelope.sequence);
+  }
   if (message.resume != SessionId()) {
     if (fenced_ || message.resume != session_ || message.manager_epoch != 1) {
       return encoded(wire::Error{{StatusCode::kFenced, "that session has ended"}}, envelope.sequence);
@@ -327,7 +336,7 @@ Buffer ScriptedCluster::open_session(const wire::Envelope& envelope, ByteReader&
     node_window_.emplace(wire::kNodeReplyWindow);
     open_ids_.clear();
   }
-  return encoded(wire::SessionOpened{session_, 1, "", catalog(), lease_ns_}, envelope.sequence);
+  return encoded(wire::SessionOpened{session_, 1, "", catalog(), lease_ns_, cluster_}, envelope.sequence);
 }
 
 Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteReader& reader) {

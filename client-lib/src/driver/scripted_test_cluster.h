@@ -70,6 +70,8 @@ class ScriptedCluster final : private net::Handler {
   static constexpr uint64_t kScanRetryNs = 150'000'000;
   /// Scans are answered with a chunk in that slot of the memory that they offered.
   void set_scan_slot(uint32_t slot);
+  /// Of the next sessions. With `compares`, clients that name another one are refused.
+  void set_cluster(wire::ClusterId cluster, bool compares);
   /// With the next sessions.
   void set_lease(uint64_t lease_ns);
 
@@ -133,6 +135,8 @@ class ScriptedCluster final : private net::Handler {
   wire::Outcome outcome_ = wire::Outcome::kAborted;
   size_t refuse_opens_ = 0;
   uint64_t lease_ns_ = 0;
+  wire::ClusterId cluster_{1, 2};
+  bool compares_clusters_ = true;
   std::optional<uint32_t> scan_slot_;
   wire::NodeState node_state_ = wire::NodeState::kLive;
   Incarnation incarnation_{1};

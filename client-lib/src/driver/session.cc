@@ -67,7 +67,8 @@ std::unique_ptr<Link> Session::make_link(const wire::NodeInfo& info) {
   options.address = info.address;
   options.name = node_name(info);
   options.greeting = [this, incarnation = info.incarnation](Buffer& out) {
-    wire::encode_message(wire::Attach{manager_.id(), manager_.manager_epoch(), incarnation}, 0, out);
+    wire::encode_message(wire::Attach{manager_.id(), manager_.manager_epoch(), incarnation, catalog_.cluster()}, 0,
+                         out);
   };
   // A node that went away may come back as another incarnation: only the catalog tells.
   options.on_lost = [this](const Status&, bool) { manager_.refresh_soon(); };

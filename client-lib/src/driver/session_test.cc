@@ -86,6 +86,26 @@ TEST_F(SessionTest, LostConnectionsFailNothing) {
   EXPECT_EQ(statistics.resumed, seen.resumed);
 }
 
+TEST_F(SessionTest, AnotherClustersCommitManagerIsRefusedUntilTheRightOneIsBack) {
+  prepare();
+  for (const bool compares : {true, false}) {
+    SCOPED_TRACE(compares ? "it refuses the client" : "the client refuses it");
+    const size_t opened = cluster_.seen().opened;
+    cluster_.set_cluster({3, 4}, compares);
+    cluster_.drop_connections(true);
+    Status status;
+    ASSERT_TRUE(eventually([&] { return (status = increment()) == StatusCode::kWrongCluster; })) << status.to_string();
+    EXPECT_NE(status.message().find(compares ? "another cluster" : wire::to_string({1, 2})), std::string_view::npos)
+        << status.to_string();
+    cluster_.set_cluster({1, 2}, true);
+    ASSERT_TRUE(eventually([&] { return increment().ok(); }));
+    if (compares) {
+      EXPECT_EQ(cluster_.seen().opened, opened + 1) << "no session at the wrong one";
+    }
+  }
+  EXPECT_EQ(value(), 7);
+}
+
 #ifdef LOAM_ASSERTIONS
 /// Names of the pause points that a client passes, in order.
 class Passed {

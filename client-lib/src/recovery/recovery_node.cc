@@ -22,7 +22,8 @@ void RecoveryNode::renew() {
   options.address = info_.address;
   options.name = name_;
   options.greeting = [this](Buffer& out) {
-    wire::encode_message(wire::Attach{options_.session, options_.manager_epoch, info_.incarnation}, 0, out);
+    wire::encode_message(wire::Attach{options_.session, options_.manager_epoch, info_.incarnation, options_.cluster}, 0,
+                         out);
   };
   options.on_lost = [this](const Status& status, bool) { lost_ = status; };
   options.on_ended = [this](const Status& status) { end_ = status; };

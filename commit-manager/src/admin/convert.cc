@@ -197,6 +197,14 @@ void fill(const ManagerStatistics& from, admin::StatisticsReply& to) {
   to.set_nodes_lost(core.nodes_lost);
   to.set_node_leases_expired(core.node_leases_expired);
   to.set_sweep_due(core.sweep_due);
+  to.set_cluster(wire::to_string(core.cluster));
+  to.set_not_serving(core.not_serving);
+  for (const RefusedNode& node : core.refused_nodes) {
+    admin::RefusedNode& refused = *to.add_refused_nodes();
+    refused.set_address(node.address);
+    refused.set_admin_address(node.admin_address);
+    refused.set_reason(node.reason);
+  }
 }
 
 Result<wire::CreateTable> from_proto(const admin::CreateTableRequest& request) {

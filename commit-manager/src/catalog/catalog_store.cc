@@ -218,6 +218,11 @@ NodeStatus* CatalogStore::find_address(std::string_view address) {
   return at == nodes_.end() ? nullptr : &*at;
 }
 
+NodeId CatalogStore::node_at(std::string_view address) const {
+  const auto at = std::ranges::find(nodes_, address, [](const NodeStatus& node) { return node.info.address; });
+  return at == nodes_.end() ? NodeId(0) : at->info.id;
+}
+
 void CatalogStore::set_state(NodeStatus& node, wire::NodeState state) {
   node.info.state = state;
   node.live = state == wire::NodeState::kLive;

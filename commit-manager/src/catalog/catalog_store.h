@@ -77,6 +77,8 @@ class CatalogStore {
   /// The loss of its records is accepted; it counts as lost until loss_told().
   void accept_loss(NodeId node);
   void loss_told(NodeId node);
+  /// NodeId(0): no node was ever registered with this address.
+  NodeId node_at(std::string_view address) const;
   bool known(NodeId node) const { return node.value != 0 && node.value <= nodes_.size(); }
   const NodeStatus& node(NodeId node) const { return nodes_[node.value - 1]; }
   /// Its lease runs.

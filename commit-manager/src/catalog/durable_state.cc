@@ -14,7 +14,6 @@ namespace loam::commit {
 namespace {
 
 constexpr std::string_view kMagic = "LOAMCMST";
-constexpr uint32_t kFormat = 4;
 constexpr size_t kHeaderBytes = 8 + 4 + 8 + 8;
 
 Status damaged(const std::string& why) {
@@ -24,6 +23,10 @@ Status damaged(const std::string& why) {
 /// What the rest of the program takes for granted.
 Status check(const DurableState& state) {
   if (state.epoch == 0) return damaged("has no epoch");
+  if (state.format > kOldestStateFormat &&
+      (!state.history.validate().ok() || state.history.epochs.back().number != state.epoch)) {
+    return damaged("has a history of epochs that contradicts itself");
+  }
   if (state.next_table < wire::kFirstUserTableId) return damaged("gives users the ids of system tables");
   std::set<std::string_view> names;
   std::set<TableId> ids;
@@ -78,7 +81,7 @@ void encode_state(const DurableState& state, Buffer& out) {
   out.reserve(kHeaderBytes + body.size());
   ByteWriter writer(out);
   writer.put_raw(as_bytes(kMagic));
-  writer.put(kFormat);
+  writer.put(state.format);
   writer.put(uint64_t{body.size()});
   writer.put(static_cast<uint64_t>(XXH3_64bits(body.data(), body.size())));
   writer.put_raw(body);
@@ -95,10 +98,11 @@ Result<DurableState> decode_state(Bytes bytes) {
                    std::to_string(kHeaderBytes));
   }
   if (!equal(magic, as_bytes(kMagic))) return damaged("does not begin with " + std::string(kMagic));
-  if (format != kFormat) {
-    return Status(StatusCode::kUnsupportedVersion, "the commit manager's state has format " + std::to_string(format) +
-                                                       ", and this program reads format " + std::to_string(kFormat) +
-                                                       " alone: run the version of Loam that wrote it");
+  if (format < kOldestStateFormat || format > kStateFormat) {
+    return Status(StatusCode::kUnsupportedVersion,
+                  "the commit manager's state has format " + std::to_string(format) +
+                      ", and this program reads format " + std::to_string(kOldestStateFormat) + " to " +
+                      std::to_string(kStateFormat) + ": run the version of Loam that wrote it");
   }
   if (size != reader.remaining()) {
     return damaged("is cut short or too long: its body has " + std::to_string(reader.remaining()) + " bytes, not " +
@@ -108,6 +112,7 @@ Result<DurableState> decode_state(Bytes bytes) {
   if (XXH3_64bits(body.data(), body.size()) != sum) return damaged("is damaged: its checksum is another");
   ByteReader body_reader(body);
   DurableState state;
+  state.format = format;
   wire::Decoder decoder(body_reader);
   decoder(state);
   LOAM_RETURN_IF_ERROR(body_reader.finish("the commit manager's state"));

@@ -9,6 +9,7 @@
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/wire/catalog.h"
+#include "common/wire/identity.h"
 
 namespace loam::commit {
 
@@ -29,14 +30,19 @@ struct DurableNode {
   }
 };
 
+/// The format that is written; the one before it is still read.
+inline constexpr uint32_t kStateFormat = 5;
+inline constexpr uint32_t kOldestStateFormat = 4;  ///< has no history
+
 /// Plain data. Tables are those that clients can see: one that was on its way to the nodes is forgotten, but for its
 /// id.
 ///
 /// Bytes: magic (8) | format version (4) | size of the body (8) | XXH3 of the body (8) | body. The body is encoded like
 /// messages (common/wire/message.h).
 struct DurableState {
-  uint64_t epoch = 0;          ///< of the start that stored this
-  TransactionId transactions;  ///< no id above this has been given out; sessions likewise
+  uint32_t format = kStateFormat;  ///< in the head of the bytes
+  uint64_t epoch = 0;              ///< of the start that stored this
+  TransactionId transactions;      ///< no id above this has been given out; sessions likewise
   SessionId sessions;
   Incarnation last_incarnation;
   TableId next_table;
@@ -46,11 +52,13 @@ struct DurableState {
   std::vector<DurableNode> nodes;       ///< node n is nodes[n - 1]
   bool dealt = false;
   wire::ShardMap shards;
+  wire::ClusterHistory history;  ///< up to `epoch`; names no cluster if the format has none (R10)
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
     v(m.epoch), v(m.transactions), v(m.sessions), v(m.last_incarnation), v(m.next_table), v(m.node_lease_ns);
     v(m.version), v(m.tables), v(m.nodes), v(m.dealt), v(m.shards);
+    if (m.format > kOldestStateFormat) v(m.history);
   }
 };
 

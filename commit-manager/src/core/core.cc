@@ -269,7 +269,7 @@ uint64_t Core::Impl::next_deadline_ns() const {
 uint64_t Core::Impl::tick_due_ns() const { return ticked_ns_ == 0 ? 0 : ticked_ns_ + tick_ns(options_); }
 
 uint64_t Core::Impl::publication_due_ns() const {
-  if (node_peers_.empty() || restarting_) return UINT64_MAX;
+  if (node_peers_.empty() || restarting_ || !stale_.ok()) return UINT64_MAX;
   if (transactions_.changed() || republish_) return publish_due_ns_;
   if (transactions_.floor_may_rise()) return std::max(publish_due_ns_, published_ns_ + options_.young_ns);
   return UINT64_MAX;
@@ -277,6 +277,7 @@ uint64_t Core::Impl::publication_due_ns() const {
 
 void Core::Impl::publish(uint64_t now_ns) {
   transactions_.publish(now_ns, publish_.publication);
+  publish_.state = history_.state;
   out_.clear();
   wire::encode_message(publish_, publish_.publication.number, out_);
   counts_.publication_bytes = out_.size();
@@ -296,6 +297,7 @@ void Core::Impl::publish(uint64_t now_ns) {
 
 void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::CreateDone done) {
   if (!durable_status_.ok()) return done(durable_status_);
+  if (const Status status = may_serve(); !status.ok()) return done(status);
   changes_.create(request, [this, done = std::move(done)](Result<wire::TableCreated> result) {
     done(save() ? std::move(result) : Result<wire::TableCreated>(durable_status_));
   });
@@ -304,6 +306,7 @@ void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::Cr
 
 void Core::Impl::drop_table(const wire::DropTable& request, TableChanges::DropDone done) {
   if (!durable_status_.ok()) return done(durable_status_);
+  if (const Status status = may_serve(); !status.ok()) return done(status);
   changes_.drop(request, [this, done = std::move(done)](Result<wire::TableDropped> result) {
     done(save() ? std::move(result) : Result<wire::TableDropped>(durable_status_));
   });

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,8 +22,8 @@
 
 namespace loam::commit {
 
-/// Decodes, dispatches, encodes. One source file for each of: sessions, clients' requests, storage nodes, fences,
-/// recovery, restart, reports.
+/// Decodes, dispatches, encodes. One source file for each of: sessions, clients' requests, storage nodes, identity,
+/// fences, recovery, restart, reports.
 ///
 /// A peer whose connection has to end is only marked (doom()), and a session that ends leaves its transactions for
 /// settle(), which runs at the end of every public call: it closes connections, makes orphans, and sends fences. So no
@@ -43,7 +44,7 @@ class Core::Impl final : public NodeChannel {
   Status damage_indexes();
   void accept_loss(NodeId node, std::function<void(Status)> done);
   void set_admin_address(std::string address) { admin_address_ = std::move(address); }
-  bool ready() const { return shards_known() && !restarting_; }
+  bool ready() const { return shards_known() && !restarting_ && may_serve().ok(); }
 
   SessionId open_recoverer(uint64_t now_ns);
   bool recovery_scan_due() const;
@@ -150,6 +151,13 @@ class Core::Impl final : public NodeChannel {
   void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) override;
   void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) override;
 
+  // identity.cc
+  Status may_serve() const;
+  Status identify(const wire::RegisterNode& request);
+  void note_refused(const wire::RegisterNode& request, const Status& why);
+  void become_stale(const wire::RegisterNode& request, const Status& why);
+  Status check_cluster(const wire::OpenSession& request) const;
+
   // fencing.cc
   wire::FenceSet fence_set() const;
   void raise_fence();
@@ -200,6 +208,14 @@ class Core::Impl final : public NodeChannel {
   uint64_t recoverer_since_ns_ = 0;
   Outcomes outcomes_;
   std::map<NodeId, LossAcceptance> losses_;
+
+  // Identity (R10).
+  wire::ClusterHistory history_;  ///< its state is the number of the newest stored one
+  /// Storage nodes with shards, of the state that was found, that have not reported since the start.
+  std::set<NodeId> unreported_;
+  /// A storage node has shown that another state of this cluster is newer. Nothing is served any more.
+  Status stale_;
+  std::vector<RefusedNode> refused_nodes_;  ///< the oldest first
 
   // What survives.
   Durable* const durable_;

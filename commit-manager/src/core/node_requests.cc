@@ -16,6 +16,11 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
   bool dealt = false;
   const bool entered = peer.node.value == 0;
   if (entered) {
+    if (Status status = identify(request); !status.ok()) {
+      ++counts_.refused;
+      send(peer, sequence, wire::Error{std::move(status)});
+      return ok_status();
+    }
     const auto registration = catalog_.register_node(request);
     if (!registration.ok()) {
       ++counts_.refused;
@@ -24,6 +29,7 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
     }
     dealt = enter_node(peer, sequence, *registration);
   }
+  if (!save()) return ok_status();  // so that the answer names the state that it depends on
   const NodeStatus& node = catalog_.node(peer.node);
   wire::NodeRegistered registered;
   registered.node = peer.node;
@@ -33,6 +39,7 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
   registered.fences = fence_set();
   registered.lease_ns = options_.node_lease_ns;
   registered.memory_lost = node.memory_lost;
+  registered.history = history_;
   if (!restarting_) {
     transactions_.publish(now_ns_, registered.publication);
     republish_ = true;  // the others shall not stay behind
@@ -82,7 +89,7 @@ Status Core::Impl::renew_node(Peer& peer, uint64_t sequence, ByteReader& reader)
   LOAM_RETURN_IF_ERROR(decode(reader, request));
   if (peer.node.value == 0) return {StatusCode::kMalformed, "a lease is renewed by a peer that is no storage node"};
   leases_.renewed(peer.node, now_ns_);
-  send(peer, sequence, wire::NodeRenewed{});
+  send(peer, sequence, wire::NodeRenewed{history_.state});
   return ok_status();
 }
 
@@ -161,6 +168,7 @@ Status Core::Impl::loss_accepted(NodeId node, uint64_t sequence, Status outcome)
 void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
   const std::string who = "storage node " + std::to_string(id.value);
   if (!durable_status_.ok()) return done(durable_status_);
+  if (!stale_.ok()) return done(stale_);
   if (!catalog_.known(id)) return done({StatusCode::kInvalidArgument, who + " does not exist"});
   switch (catalog_.node(id).info.state) {
     case wire::NodeState::kLive:

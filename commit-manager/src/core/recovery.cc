@@ -5,6 +5,7 @@
 #include "commit-manager/src/core/core_impl.h"
 #include "common/base/assert.h"
 #include "common/base/env.h"
+#include "common/base/thread.h"
 
 namespace loam::commit {
 
@@ -17,6 +18,16 @@ CoreOptions continued(CoreOptions options, const std::optional<DurableState>& be
     options.first_session = SessionId(before->sessions.value + 1);
   }
   return options;
+}
+
+/// `options` are those of this start.
+wire::ClusterHistory continued_history(const CoreOptions& options, const std::optional<DurableState>& before) {
+  wire::ClusterHistory history;
+  if (before.has_value()) history = before->history;
+  if (!history.cluster) history.cluster = {entropy(), entropy() | 1};
+  if (history.epochs.size() >= wire::kMaxEpochs) history.epochs.erase(history.epochs.begin());
+  history.epochs.push_back({options.epoch, entropy(), history.state + 1});
+  return history;
 }
 
 std::optional<DurableState> read_state(const Durable* durable, Bytes state) {
@@ -44,6 +55,7 @@ Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, Durable* durable,
       last_session_(options_.first_session.value - 1),
       leases_(std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)),
       outcomes_(options_.max_outcomes, options_.outcome_keep_ns),
+      history_(continued_history(options_, before)),
       durable_(durable),
       node_lease_ns_(std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)),
       transaction_bound_(options_.first_transaction.value - 1 + options_.ids_ahead),
@@ -52,6 +64,9 @@ Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, Durable* durable,
     catalog_.restore(*before);
     leases_.restored(before->nodes.size());
     restarting_ = catalog_.dealt();  // without shards no transaction can have left anything
+    for (const NodeStatus& node : catalog_.nodes()) {
+      if (node.shards != 0) unreported_.insert(node.info.id);
+    }
     restart_fence_ = next_sequence();
     raised_ = {restart_fence_, {{SessionId(last_session_), {}}, ++lost_, 0}};
   }
@@ -69,6 +84,8 @@ bool Core::Impl::save() {
   state.transactions = TransactionId(transaction_bound_);
   state.sessions = SessionId(session_bound_);
   state.node_lease_ns = node_lease_ns_;
+  state.history = history_;
+  ++state.history.state;
   encode_state(state, state_);
   durable_status_ = durable_->store(state_);
   if (!durable_status_.ok()) {
@@ -76,8 +93,10 @@ bool Core::Impl::save() {
     return false;
   }
   ++counts_.durable_stores;
+  history_.state = state.history.state;  // nodes are told of stored states only
   unsaved_ = false;
   saved_revision_ = catalog_.revision();
+  republish_ = true;  // the nodes are told the number of the state that they depend on
   return true;
 }
 
@@ -106,7 +125,8 @@ SessionId Core::Impl::open_recoverer(uint64_t now_ns) {
 
 /// Nobody writes into the transaction table under a session of an earlier epoch any more, and all of it can be read.
 bool Core::Impl::recovery_scan_due() const {
-  if (!restarting_ || !durable_status_.ok() || !leases_.fenced_everywhere(restart_fence_, now_ns_)) return false;
+  if (!restarting_ || !may_serve().ok() || !durable_status_.ok() || !leases_.fenced_everywhere(restart_fence_, now_ns_))
+    return false;
   for (const NodeStatus& node : catalog_.nodes()) {
     const NodeId id = node.info.id;
     if (node.shards == 0) continue;
@@ -118,6 +138,7 @@ bool Core::Impl::recovery_scan_due() const {
 
 std::vector<RecoveryTask> Core::Impl::recovery_tasks(size_t max) const {
   std::vector<RecoveryTask> tasks;
+  if (!may_serve().ok()) return tasks;
   for (const auto& [session, ended] : ended_) {
     if (!ended.fenced_everywhere) continue;
     for (const TransactionId id : ended.open) tasks.push_back({id, session, RecoveryTask::Kind::kOpen});
@@ -160,7 +181,7 @@ void Core::Impl::recovery_cleared(TransactionId id) {
 }
 
 void Core::Impl::recovery_scan_done(uint64_t now_ns) {
-  if (!restarting_ || !durable_status_.ok()) return;
+  if (!restarting_ || !durable_status_.ok() || !stale_.ok()) return;
   now_ns_ = std::max(now_ns_, now_ns);
   restarting_ = false;
   Env::probe("manager.recovery.restarted");
@@ -174,7 +195,7 @@ bool Core::Impl::worth_a_sweep(uint64_t lost, uint64_t closed) const {
 }
 
 const FencedSessions* Core::Impl::sweep_due() const {
-  return worth_a_sweep(fenced_.lost, fenced_.closed) && !restarting_ ? &fenced_ : nullptr;
+  return worth_a_sweep(fenced_.lost, fenced_.closed) && !restarting_ && may_serve().ok() ? &fenced_ : nullptr;
 }
 
 void Core::Impl::swept(const FencedSessions& sessions) {

@@ -51,6 +51,9 @@ Statistics Core::Impl::statistics() const {
   statistics.repeated = counts_.repeated;
   statistics.refused = counts_.refused;
   statistics.malformed = counts_.malformed;
+  statistics.cluster = history_.cluster;
+  statistics.not_serving = std::string(may_serve().message());
+  statistics.refused_nodes = refused_nodes_;
   return statistics;
 }
 
@@ -90,6 +93,7 @@ void Core::Impl::check_invariants() const {
     LOAM_CHECK(leases_.holds_lease(node.info.id) == catalog_.reachable(node.info.id), "who has a lease is reachable");
     LOAM_CHECK(!node_peers_.contains(node.info.id) || catalog_.reachable(node.info.id), "who is connected has a lease");
   }
+  LOAM_CHECK(history_.validate().ok() && history_.epochs.back().number == options_.epoch, "the history is valid");
   LOAM_CHECK(!durable_status_.ok() || durable_ == nullptr || (!unsaved_ && saved_revision_ == catalog_.revision()),
              "what has changed is stored");
 }

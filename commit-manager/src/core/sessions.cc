@@ -35,7 +35,8 @@ Status Core::Impl::open_session(Peer& peer, uint64_t sequence, ByteReader& reade
     return {StatusCode::kMalformed, "a connection has one session, and this one has one already"};
   }
   if (peer.session == nullptr) {
-    const Status status = request.resume.value != 0 ? resume(peer, request) : new_session(peer, request);
+    Status status = check_cluster(request);
+    if (status.ok()) status = request.resume.value != 0 ? resume(peer, request) : new_session(peer, request);
     if (!status.ok()) {
       ++counts_.refused;
       send(peer, sequence, wire::Error{status, retry_after(status.code())});
@@ -48,7 +49,7 @@ Status Core::Impl::open_session(Peer& peer, uint64_t sequence, ByteReader& reade
   session.heard_ns = now_ns_;
   send(peer, sequence,
        wire::SessionOpened{session.id, options_.epoch, admin_address_, catalog_.catalog(false),
-                           options_.client_lease_ns});
+                           options_.client_lease_ns, history_.cluster});
   return ok_status();
 }
 
@@ -66,6 +67,7 @@ Status Core::Impl::new_session(Peer& peer, const wire::OpenSession& request) {
             "open session: the cluster is starting: " + std::to_string(catalog_.reachable_nodes()) + " of " +
                 std::to_string(options_.initial_nodes) + " storage nodes have registered; try again"};
   }
+  LOAM_RETURN_IF_ERROR(may_serve());
   const SessionId id = next_session();
   Session& session = sessions_[id];
   session.id = id;

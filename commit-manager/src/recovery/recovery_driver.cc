@@ -184,7 +184,9 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   client::RecovererOptions options;
   options.session = core.open_recoverer(now_ns);
   if (options.session == SessionId()) return false;  // the state could not be stored: the manager stops
-  options.manager_epoch = core.statistics().epoch;
+  const Statistics statistics = core.statistics();
+  options.manager_epoch = statistics.epoch;
+  options.cluster = statistics.cluster;
   session_ = options.session;
   const uint64_t number = ++starts_;
   options.on_recovered = [inbox = inbox_, number](TransactionId id, bool committed) {

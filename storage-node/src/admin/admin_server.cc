@@ -63,6 +63,9 @@ void fill(const NodeStatistics& from, admin::StatisticsReply& to) {
   to.set_refused(from.refused);
   to.set_repeated(from.repeated);
   to.set_reconnects(from.reconnects);
+  to.set_cluster(from.cluster);
+  to.set_manager_epoch(from.manager_epoch);
+  to.set_manager_refusal(from.manager_refusal);
   for (const TableStatistics& table : from.tables) fill(table, *to.add_tables());
 }
 
@@ -79,6 +82,8 @@ class Service final : public admin::NodeAdmin::Service {
     reply->set_connected(statistics.connected);
     reply->set_lease_holds(statistics.lease_holds);
     reply->set_memory_lost(statistics.memory_lost);
+    reply->set_cluster(statistics.cluster);
+    reply->set_manager_refusal(statistics.manager_refusal);
     return grpc::Status::OK;
   }
   grpc::Status Statistics(grpc::ServerContext*, const admin::StatisticsRequest*,

@@ -186,12 +186,8 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
     refuse(peer, sequence, {StatusCode::kUnavailable, "the storage node is not registered yet; try again"});
     return ok_status();
   }
-  if (attach.incarnation != registry_.incarnation()) {
-    Env::probe("node.attach.other_incarnation");
-    refuse(peer, sequence,
-           {StatusCode::kUnavailable, "this storage node is incarnation " +
-                                          std::to_string(registry_.incarnation().value) + ", not " +
-                                          std::to_string(attach.incarnation.value) + "; ask for the catalog again"});
+  if (Status refused = registry_.admits(attach); !refused.ok()) {
+    refuse(peer, sequence, std::move(refused));
     return ok_status();
   }
   if (view_->fences.fenced(attach.session)) {

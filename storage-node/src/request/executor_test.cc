@@ -25,6 +25,8 @@ TEST_F(ExecutorTest, NothingIsServedBeforeRegistrationOrAttachment) {
   run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(5), 1, kIncarnation}));
   EXPECT_TRUE(peer.answer<wire::Error>(1).status == StatusCode::kUnavailable);
   enter_service();
+  run(peer, std::pair(uint64_t{9}, wire::Attach{SessionId(5), 1, kIncarnation, {3, 4}}));
+  EXPECT_EQ(peer.answer<wire::Error>(9).status.code(), StatusCode::kWrongCluster);
   run(peer, std::pair(uint64_t{2}, wire::Attach{SessionId(5), 1, Incarnation(6)}));
   EXPECT_TRUE(peer.answer<wire::Error>(2).status == StatusCode::kUnavailable);
   EXPECT_FALSE(peer.attached());

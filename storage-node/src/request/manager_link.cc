@@ -31,7 +31,7 @@ void ManagerLink::connected(uint64_t now_ns) {
   asked_ns_ = now_ns;
   // Incarnation 0 until the first registration is answered.
   send(asked_sequence_, wire::RegisterNode{identity_.address, identity_.admin_address, identity_.capacity_bytes,
-                                           registry_.incarnation(), start_});
+                                           registry_.incarnation(), start_, known_});
 }
 
 void ManagerLink::disconnected() {
@@ -61,6 +61,7 @@ Status ManagerLink::apply(const wire::Envelope& envelope, ByteReader& reader, ui
     case Opcode::kPublish: {
       wire::Publish publish;
       LOAM_RETURN_IF_ERROR(wire::decode_body(reader, publish));
+      known_.state = std::max(known_.state, publish.state);
       registry_.publish(thread_, std::move(publish.publication));
       return ok_status();
     }
@@ -107,8 +108,14 @@ Status ManagerLink::apply_registered(uint64_t sequence, ByteReader& reader, uint
     return {StatusCode::kMalformed, "the commit manager answers a registration that it was not sent"};
   }
   if (registered_) return ok_status();  // it came twice
+  LOAM_RETURN_IF_ERROR(answer.history.validate());
+  if (answer.history.epochs.back().number != answer.manager_epoch) {
+    return {StatusCode::kMalformed, "the commit manager shows a history of another epoch than its own"};
+  }
+  LOAM_RETURN_IF_ERROR(answer.history.contains(known_));
   const bool again = registry_.in_service();
   LOAM_RETURN_IF_ERROR(registry_.enter_service(thread_, answer));
+  known_ = answer.history.present();
   registered_ = true;
   asked_sequence_ = 0;
   lease_ns_ = answer.lease_ns;
@@ -127,6 +134,7 @@ Status ManagerLink::apply_renewed(uint64_t sequence, ByteReader& reader, uint64_
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, renewed));
   if (sequence > sequence_) return {StatusCode::kMalformed, "the commit manager renews what was not asked for"};
   if (sequence != asked_sequence_) return ok_status();  // it came twice
+  known_.state = std::max(known_.state, renewed.state);
   asked_sequence_ = 0;
   take_lease(asked_ns_ + lease_ns_, now_ns);
   return ok_status();

@@ -49,7 +49,9 @@ class ManagerLink {
   void connected(uint64_t now_ns);
   /// The connection is lost: what it still wanted an answer to is asked again on the next one.
   void disconnected();
-  /// kFenced: this incarnation was replaced, the node has no more use. Else why the connection has none.
+  /// kFenced: this incarnation was replaced, the node has no more use. kWrongCluster: the commit manager is of another
+  /// cluster, or its state is not the newest of this one; nothing of what it said was taken, and the node keeps what it
+  /// has (R10). Else why the connection has none.
   Status received(Bytes message, uint64_t now_ns);
   /// Answers what has come due and renews the lease; true if something still waits for other threads. kTimeout: the
   /// commit manager does not answer.
@@ -58,6 +60,8 @@ class ManagerLink {
   uint64_t wake_ns() const;
 
   bool registered() const { return registered_; }
+  /// What the node was told last by the commit managers that it accepted.
+  const wire::KnownHistory& known() const { return known_; }
   /// Registered, and the lease is in force.
   bool serving() const { return registered_ && !lease_waits_; }
 
@@ -87,6 +91,7 @@ class ManagerLink {
   const NodeIdentity identity_;
   const std::function<void(Bytes)> send_;
   const uint64_t start_;  // this process's own (wire::RegisterNode)
+  wire::KnownHistory known_;
   bool registered_ = false;
   std::vector<PendingAnswer> pending_;
   uint64_t sequence_ = 0;             // of the last request

@@ -83,8 +83,70 @@ TEST_F(ManagerLinkTest, RefusedRegistrationIsTheReason) {
 
 TEST_F(ManagerLinkTest, IncarnationOutOfRangeIsRefused) {
   link.connected(now_ns);
-  const Status status = receive(1, wire::NodeRegistered{NodeId(1), Incarnation(0), 1, catalog(), publication(1, 10)});
+  wire::NodeRegistered answer = registered();
+  answer.incarnation = Incarnation(0);
+  const Status status = receive(1, answer);
   EXPECT_TRUE(status == StatusCode::kInvalidArgument);
+}
+
+TEST_F(ManagerLinkTest, ReportsWhatItWasToldLast) {
+  link.connected(now_ns);
+  EXPECT_FALSE(manager.answer<wire::RegisterNode>(1).known.cluster);
+  wire::NodeRegistered answer = registered();
+  answer.history.state = 4;
+  answer.lease_ns = 1'000'000'000;
+  ASSERT_TRUE(receive(1, answer).ok());
+  ASSERT_TRUE(receive(2, wire::Publish{publication(2, 20), 6}).ok());
+  ASSERT_TRUE(receive(3, wire::Publish{publication(3, 20), 5}).ok());
+  EXPECT_EQ(link.known().state, 6u);
+  now_ns += 300'000'000;
+  ASSERT_TRUE(link.step(now_ns).ok());
+  ASSERT_TRUE(receive(2, wire::NodeRenewed{7}).ok());
+  link.disconnected();
+  link.connected(now_ns);
+  const wire::KnownHistory known = manager.answer<wire::RegisterNode>(3).known;
+  EXPECT_EQ(known.cluster, kCluster);
+  EXPECT_EQ(known.epoch, 1u);
+  EXPECT_EQ(known.random, 101u);
+  EXPECT_EQ(known.state, 7u);
+}
+
+TEST_F(ManagerLinkTest, RefusesCommitManagersThatAreNotItsOwnAndKeepsItsTables) {
+  wire::NodeRegistered told = registered();
+  told.manager_epoch = 2;
+  told.history = {kCluster, {{1, 101, 1}, {2, 102, 5}}, 9};
+  link.connected(now_ns);
+  ASSERT_TRUE(receive(1, told).ok());
+  uint64_t sequence = 1;
+  const auto code = [&](uint64_t epoch, const wire::ClusterHistory& history) {
+    link.disconnected();
+    link.connected(now_ns);
+    wire::NodeRegistered answer = registered();
+    answer.manager_epoch = epoch;
+    answer.history = history;
+    answer.catalog.tables.clear();  // taken, it would drop the node's tables
+    const Status status = receive(++sequence, answer);
+    EXPECT_EQ(link.known().random, 102u);
+    EXPECT_FALSE(link.registered());
+    const EpochGuard guard(*epoch_thread);
+    EXPECT_NE(registry->view().find(kAccounts), nullptr);
+    return status.code();
+  };
+  EXPECT_EQ(code(3, {{9, 9}, {{1, 101, 1}, {2, 102, 5}, {3, 103, 10}}, 10}), StatusCode::kWrongCluster);
+  EXPECT_EQ(code(1, {kCluster, {{1, 101, 1}}, 4}), StatusCode::kWrongCluster) << "a lower epoch";
+  EXPECT_EQ(code(2, {kCluster, {{1, 101, 1}, {2, 999, 5}}, 5}), StatusCode::kWrongCluster) << "a foreign epoch";
+  EXPECT_EQ(code(3, {kCluster, {{1, 101, 1}, {2, 999, 5}, {3, 103, 6}}, 6}), StatusCode::kWrongCluster)
+      << "a higher epoch that went on from a foreign one";
+  EXPECT_EQ(code(3, {kCluster, {{1, 101, 1}, {2, 102, 5}, {3, 103, 9}}, 9}), StatusCode::kWrongCluster)
+      << "it went on from state 8, and the node was told state 9";
+  EXPECT_EQ(code(3, {}), StatusCode::kMalformed) << "no history";
+  EXPECT_EQ(code(4, {kCluster, {{1, 101, 1}, {2, 102, 5}, {3, 103, 10}}, 10}), StatusCode::kMalformed);
+  link.disconnected();
+  link.connected(now_ns);
+  told.manager_epoch = 3;
+  told.history = {kCluster, {{1, 101, 1}, {2, 102, 5}, {3, 103, 10}}, 10};
+  EXPECT_TRUE(receive(++sequence, told).ok()) << "the right one is back";
+  EXPECT_EQ(link.known().epoch, 3u);
 }
 
 TEST_F(ManagerLinkTest, CatalogChangeIsAnsweredOnlyWhenEveryThreadHasSeenIt) {

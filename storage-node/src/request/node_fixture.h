@@ -79,6 +79,7 @@ class NodeFixture : public ::testing::Test {
   static constexpr TableId kAccounts{1};
   static constexpr TableId kCounters{2};
   static constexpr Incarnation kIncarnation{7};
+  static constexpr wire::ClusterId kCluster{1, 2};
 
   NodeFixture() {
     PagePoolOptions options;
@@ -119,7 +120,11 @@ class NodeFixture : public ::testing::Test {
     ASSERT_TRUE(registry->enter_service(*epoch_thread, registered()).ok());
     registry->grant_lease(UINT64_MAX);
   }
-  static wire::NodeRegistered registered() { return {NodeId(1), kIncarnation, 1, catalog(), publication(1, 10)}; }
+  static wire::NodeRegistered registered() {
+    wire::NodeRegistered answer{NodeId(1), kIncarnation, 1, catalog(), publication(1, 10)};
+    answer.history = {kCluster, {{1, 101, 1}}, 1};
+    return answer;
+  }
 
   static Buffer row(int64_t value) {
     const Schema s = schema("balance");

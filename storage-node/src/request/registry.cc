@@ -87,6 +87,7 @@ Status Registry::enter_service(EpochThread& thread, const wire::NodeRegistered& 
   find_owned(*next, registered.node);
   if (!fences_more(next->fences, registered.fences)) next->fences = registered.fences;
   next->memory_lost = registered.memory_lost;
+  next->cluster = registered.history.cluster;
   if (registered.publication.number != 0) publish(thread, registered.publication);
   // Relaxed: published by the release of the view's swap, which readers acquire first.
   incarnation_.store(incarnation.value, std::memory_order_relaxed);
@@ -194,6 +195,18 @@ Status Registry::serving(uint64_t now_ns) const {
                 std::to_string(self().value)};
   }
   return ok_status();
+}
+
+Status Registry::admits(const wire::Attach& attach) const {
+  if (attach.cluster && attach.cluster != view().cluster) {
+    return {StatusCode::kWrongCluster, "this storage node is of cluster " + wire::to_string(view().cluster) +
+                                           ", the client's session of cluster " + wire::to_string(attach.cluster)};
+  }
+  if (attach.incarnation == incarnation()) return ok_status();
+  Env::probe("node.attach.other_incarnation");
+  return {StatusCode::kUnavailable, "this storage node is incarnation " + std::to_string(incarnation().value) +
+                                        ", not " + std::to_string(attach.incarnation.value) +
+                                        "; ask for the catalog again"};
 }
 
 bool Registry::lease_holds(uint64_t now_ns) const {

@@ -18,6 +18,7 @@
 #include "common/wire/catalog.h"
 #include "common/wire/fence_set.h"
 #include "common/wire/manager.h"
+#include "common/wire/storage.h"
 #include "common/wire/system_tables.h"
 #include "storage-node/src/compact/compactor.h"
 #include "storage-node/src/version/table.h"
@@ -49,6 +50,7 @@ struct RegistryView {
   wire::ShardMap shards;
   std::bitset<wire::kVirtualShards> owned;  ///< shards of this node
   bool owns_all = false;
+  wire::ClusterId cluster;   ///< that the node was registered with first
   wire::FenceSet fences;     ///< sessions whose requests are refused (R7)
   bool memory_lost = false;  ///< the records of this node's shards are lost, and nobody has accepted that yet (R10)
 
@@ -112,6 +114,9 @@ class Registry {
 
   /// Why requests are refused at this moment, or kOk. Caller holds an epoch guard.
   Status serving(uint64_t now_ns) const;
+  /// Why a client does not mean this node: it is of another cluster (kWrongCluster) or another incarnation
+  /// (kUnavailable); or kOk. Caller holds an epoch guard.
+  Status admits(const wire::Attach& attach) const;
   bool lease_holds(uint64_t now_ns) const;
   bool in_service() const;
   /// 0 before enter_service().

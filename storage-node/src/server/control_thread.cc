@@ -16,6 +16,8 @@ constexpr uint64_t kWaitingPollNs = 100'000;
 /// Between two attempts to connect: doubled from the first to the second.
 constexpr uint64_t kMinBackoffNs = 5'000'000;
 constexpr uint64_t kMaxBackoffNs = 200'000'000;
+/// While the commit manager waits for other nodes: the cluster begins again when all have come twice.
+constexpr uint64_t kWaitingBackoffNs = 50'000'000;
 
 }  // namespace
 
@@ -103,15 +105,15 @@ void ControlThread::on_messages(net::Connection& connection, std::span<const Byt
   for (const Bytes message : messages) {
     Status status = link_->received(message, Env::now_ns());
     if (status.ok()) continue;
-    if (status.code() == StatusCode::kFenced) {
-      end(status);
-    } else if (!was_registered_ && status.code() != StatusCode::kUnavailable) {
-      tell_start(status);
-    }
-    connection.close(std::move(status));
+    connection.close(not_registered(std::move(status)));
     return;
   }
   if (before || !link_->registered()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    known_ = link_->known();
+    refusal_.clear();
+  }
   backoff_ns_ = 0;
   last_error_.clear();
   connected_.store(true, std::memory_order_relaxed);  // relaxed: statistics
@@ -134,6 +136,42 @@ void ControlThread::on_closed(net::Connection& connection, const Status& status)
   }
   const std::scoped_lock lock(mutex_);
   last_failure_ = Status(status.code(), text);
+}
+
+Status ControlThread::not_registered(Status status) {
+  switch (status.code()) {
+    case StatusCode::kFenced:
+      end(status);
+      return status;
+    case StatusCode::kWrongCluster: {
+      if (!was_registered_) break;
+      const std::scoped_lock lock(mutex_);
+      refusal_ = status.message();
+      return {status.code(),
+              refusal_ + "; this storage node keeps its records and serves again when its own commit manager is back"};
+    }
+    case StatusCode::kUnavailable:
+      connect_at_ns_ = std::min(connect_at_ns_, Env::now_ns() + kWaitingBackoffNs);
+      if (was_registered_) return status;
+      if (last_error_ != status.message()) log_info("not in service yet: " + std::string(status.message()));
+      last_error_ = status.message();
+      tell_start(ok_status());
+      return status;
+    default:
+      break;
+  }
+  if (!was_registered_) tell_start(status);
+  return status;
+}
+
+wire::KnownHistory ControlThread::known() const {
+  const std::scoped_lock lock(mutex_);
+  return known_;
+}
+
+std::string ControlThread::refusal() const {
+  const std::scoped_lock lock(mutex_);
+  return refusal_;
 }
 
 void ControlThread::end(const Status& status) {

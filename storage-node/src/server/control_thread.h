@@ -21,6 +21,9 @@ namespace loam::storage {
 ///
 /// While there is no connection the node goes on until its lease has run out, under the last publication: nothing
 /// becomes collectable by its age, and every later snapshot still sees what that publication says.
+///
+/// A commit manager of another cluster, or one whose state is not the newest of this cluster, is refused: the node
+/// keeps its records, its lease runs out, and it asks again until the right one answers (R10).
 class ControlThread : public net::Handler {
  public:
   /// `on_ended` is called once, by this thread, if the commit manager has replaced this node.
@@ -28,14 +31,19 @@ class ControlThread : public net::Handler {
                 std::function<void(const Status&)> on_ended);
   ~ControlThread() override;
 
-  /// Connects, registers, and returns when the node is in service. kUnavailable, kTimeout: nobody answers there within
-  /// the time; otherwise why the registration failed.
+  /// Connects, registers, and returns when the node is in service, or when the commit manager says that it waits for
+  /// other nodes first. kUnavailable, kTimeout: nobody answers there within the time; otherwise why the registration
+  /// failed.
   Status start(const net::Address& manager, const NodeIdentity& identity, uint64_t timeout_ns);
   void stop();
 
   /// Connections to the commit manager beyond the first.
   uint64_t reconnects() const { return reconnects_.load(std::memory_order_relaxed); }  // relaxed: statistics
   bool connected() const { return connected_.load(std::memory_order_relaxed); }        // relaxed: the same
+  /// What the node was told at its last registration; before the first one it names no cluster.
+  wire::KnownHistory known() const;
+  /// Why the commit manager that answers now is refused; empty while none is.
+  std::string refusal() const;
 
   // net::Handler
   void on_connected(net::Connection& connection) override;
@@ -47,6 +55,8 @@ class ControlThread : public net::Handler {
   void connect(const net::Address& manager, uint64_t now_ns);
   uint64_t poll_ns(uint64_t now_ns, bool waiting) const;
   void end(const Status& status);
+  /// The connection ends because of this, and why it does is remembered.
+  Status not_registered(Status status);
   void tell_start(Status status);
 
   // Constant after construction.
@@ -67,10 +77,12 @@ class ControlThread : public net::Handler {
   // Any thread.
   std::atomic<bool> stopping_{false};
   Thread thread_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition started_;
   std::optional<Status> start_status_;  // guarded by mutex_
   Status last_failure_;                 // guarded by mutex_: of the attempts before the first registration
+  wire::KnownHistory known_;            // guarded by mutex_
+  std::string refusal_;                 // guarded by mutex_
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> connected_{false};
 };

@@ -227,6 +227,12 @@ NodeStatistics StorageNode::Impl::statistics() {
   NodeStatistics s = health();
   s.sessions = sessions->size();
   s.reconnects = control != nullptr ? control->reconnects() : 0;
+  if (control != nullptr) {
+    const wire::KnownHistory known = control->known();
+    if (known.cluster) s.cluster = wire::to_string(known.cluster);
+    s.manager_epoch = known.epoch;
+    s.manager_refusal = control->refusal();
+  }
   s.uptime_ns = Env::now_ns() - started_ns;
   const PagePoolStatistics memory = pool->statistics();
   s.memory_limit_bytes = memory.limit_bytes;

@@ -38,6 +38,7 @@ class ManagerThread : public net::Handler {
     answer_.catalog.tables = {{TableId(2), "loam.counters", TableKind::kNonTransactional, schema()}};
     answer_.publication.cm_epoch = 1;
     answer_.publication.number = 1;
+    answer_.history = {{1, 2}, {{1, 101, 1}}, 1};
     address_ = transport_->listen(loopback(), *this).value()->address().to_string();
     thread_ = std::jthread([this](const std::stop_token& stop) { loop(stop); });
   }
@@ -269,6 +270,46 @@ TEST_F(NodeManagerTest, AReplacedNodeSaysSoAndServesNothing) {
   ASSERT_TRUE(eventually([&] { return ended() == StatusCode::kFenced; }));
   client.send(2, read());
   EXPECT_EQ(client.error(2), StatusCode::kUnavailable);
+}
+
+TEST_F(NodeManagerTest, WrongCommitManagerCostsTheLeaseAndNoRecord) {
+  manager.act([&] { manager.answer().lease_ns = 100'000'000; });
+  start();
+  EXPECT_EQ(node->statistics().cluster, wire::to_string({1, 2}));
+  const auto right = [&] {
+    manager.answer().history.cluster = {1, 2};
+    manager.refuse_registration(ok_status());
+  };
+  const auto refused = [&](const std::string& why) {
+    manager.act([&] { manager.drop(); });
+    ASSERT_TRUE(eventually([&] { return node->statistics().manager_refusal.find(why) != std::string::npos; })) << why;
+    ASSERT_TRUE(eventually([&] { return !node->statistics().lease_holds; }));
+    ClientConnection client(node->address());
+    client.attach(5);
+    client.send(2, read());
+    EXPECT_EQ(client.error(2), StatusCode::kUnavailable);
+    EXPECT_EQ(node->statistics().tables.size(), 1u);
+    EXPECT_EQ(ended(), StatusCode::kOk);
+    manager.act([&] { right(), manager.drop(); });
+    ASSERT_TRUE(eventually([&] { return node->statistics().lease_holds; }));
+    EXPECT_TRUE(node->statistics().manager_refusal.empty());
+    client.send(3, read());
+    EXPECT_EQ(client.wait(3), Opcode::kPlainReadReply);
+  };
+  // One that shows another cluster, and would have the node drop its tables.
+  manager.act([&] { manager.answer().history.cluster = {3, 4}; });
+  refused(wire::to_string({3, 4}));
+  // One that has compared the node's report itself.
+  manager.act([&] { manager.refuse_registration({StatusCode::kWrongCluster, "an older state"}); });
+  refused("an older state");
+}
+
+TEST_F(NodeManagerTest, StartsAlthoughTheCommitManagerWaitsForOthers) {
+  manager.refuse_registration({StatusCode::kUnavailable, "storage node 2 has not reported"});
+  start();
+  EXPECT_EQ(node->statistics().node, 0u);
+  manager.act([&] { manager.refuse_registration(ok_status()); });
+  EXPECT_TRUE(eventually([&] { return node->statistics().node == 1; }));
 }
 
 TEST_F(NodeManagerTest, WithoutRenewalsTheNodeStopsServingUntilItIsHeardAgain) {

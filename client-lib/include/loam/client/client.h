@@ -77,7 +77,8 @@ class Task {
 ///   * a commit() under way is resolved through the new session (R4): ok if it was committed, kFenced if it was rolled
 ///     back, kUnknownOutcome only if nobody can tell. Whatever was acknowledged before holds.
 ///   * begins and calls outside of transactions wait for the new session, as long as a request may take, and then fail
-///     with kUnavailable, which says why there is none.
+///     with kUnavailable, which says why there is none. If the commit manager that answers is of another cluster, or
+///     works on an older state of this one, they fail with kWrongCluster until the right one is back (R10).
 class Client {
  public:
   /// Connects to the commit manager at `address` ("tcp://host:port") and from there to the whole cluster. Blocks the

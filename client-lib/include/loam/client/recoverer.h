@@ -15,6 +15,7 @@
 #include "common/net/address.h"
 #include "common/wire/catalog.h"
 #include "common/wire/fence_set.h"
+#include "common/wire/identity.h"
 
 namespace loam::client {
 
@@ -36,6 +37,7 @@ struct RecovererOptions {
   /// Of the nodes' addresses: those of one cluster speak one protocol.
   net::Scheme scheme = net::Scheme::kTcp;
   uint64_t manager_epoch = 0;
+  wire::ClusterId cluster{};
   /// The recoverer's own session: what it attaches to the nodes with, and what a later recoverer fences.
   SessionId session;
   /// Transactions worked on at one time. Those that wait for a node that does not answer are not counted.

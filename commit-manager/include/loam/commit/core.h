@@ -19,6 +19,7 @@
 #include "common/base/status.h"
 #include "common/wire/catalog.h"
 #include "common/wire/fence_set.h"
+#include "common/wire/identity.h"
 #include "common/wire/manager.h"
 
 namespace loam::commit {
@@ -46,6 +47,8 @@ inline constexpr size_t kMaxRequestBytes = 1u << 20;
 /// Bytes of the name that a client gives itself, and of a node's address.
 inline constexpr size_t kMaxClientNameBytes = 256;
 inline constexpr size_t kMaxAddressBytes = 256;
+/// Storage nodes that were refused and are listed for operators; beyond, the oldest are forgotten.
+inline constexpr size_t kMaxRefusedNodes = 32;
 /// Tables of a cluster, the system's included.
 inline constexpr size_t kMaxTables = 65'536;
 /// Bytes of the encoded tables: with the shard map, the catalog stays a message that every transport takes.
@@ -130,6 +133,14 @@ class Durable {
   virtual Status store(Bytes state) = 0;
 };
 
+/// A storage node that this commit manager has refused, because its own history does not contain what the node was told
+/// (R10).
+struct RefusedNode {
+  std::string address;
+  std::string admin_address;
+  std::string reason;
+};
+
 /// Counters and levels, for administration and tests. A copy taken at one moment of the state machine.
 struct Statistics {
   uint64_t epoch = 0;
@@ -182,6 +193,11 @@ struct Statistics {
   uint64_t repeated = 0;   ///< answered from the reply window
   uint64_t refused = 0;    ///< answered with an error
   uint64_t malformed = 0;  ///< connections closed because of what they sent
+  wire::ClusterId cluster;
+  /// Why no client is let in: a storage node was told what this state does not contain, or storage nodes
+  /// have not reported yet what they were told (R10). Empty if neither is so.
+  std::string not_serving;
+  std::vector<RefusedNode> refused_nodes;  ///< since the start, those that were accepted later left out
 };
 
 /// A storage node, for administration. Its state is in `info`.

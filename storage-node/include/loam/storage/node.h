@@ -71,9 +71,15 @@ struct TableStatistics {
 struct NodeStatistics {
   uint64_t node = 0;  ///< 0 before it is registered
   uint64_t incarnation = 0;
-  bool connected = false;    ///< to the commit manager
-  bool lease_holds = false;  ///< requests are served (R9), unless memory_lost
-  bool memory_lost = false;  ///< an operator must accept the loss before the shards are served (R10)
+  bool connected = false;      ///< to the commit manager
+  bool lease_holds = false;    ///< requests are served (R9), unless memory_lost
+  bool memory_lost = false;    ///< an operator must accept the loss before the shards are served (R10)
+  std::string cluster;         ///< 32 hexadecimal digits; empty before the node is registered
+  uint64_t manager_epoch = 0;  ///< of the commit manager at the last registration
+  /// Why the commit manager that answers at the address is refused: it is of another cluster, or its state is not the
+  /// newest of this one. The node keeps its records, and serves nothing once its lease has run out (R10). Empty: it is
+  /// not.
+  std::string manager_refusal;
   uint64_t uptime_ns = 0;
   uint64_t memory_limit_bytes = 0;  ///< for records and indexes
   uint64_t memory_used_bytes = 0;
@@ -111,9 +117,11 @@ struct NodeStatistics {
 /// Threads: any.
 class StorageNode {
  public:
-  /// Takes memory, listens, registers with the commit manager and serves. Blocks until the node is registered; a commit
+  /// Takes memory, listens, registers with the commit manager and serves. Blocks until the node is registered, or the
+  /// commit manager says that it waits for other nodes before it takes this one; a commit
   /// manager that is not there yet is waited for, up to register_timeout_ns. kInvalidArgument (an option), kNoSpace
-  /// (memory), kUnavailable (port in use, commit manager unreachable), kTimeout (it does not answer).
+  /// (memory), kUnavailable (port in use, commit manager unreachable), kTimeout (it does not answer), kWrongCluster
+  /// (its state is not the newest of its cluster).
   ///
   /// `on_ended` is called at most once, by a thread of the node, when the commit manager says that this node was
   /// replaced (kFenced, R10): it serves nothing any more, and whoever owns it shall end it, not from within the call.
