@@ -19,6 +19,7 @@ ExitCode exit_code_of(const Status& status) {
     case StatusCode::kUnavailable:
     case StatusCode::kUnsupportedVersion:
     case StatusCode::kFenced:
+    case StatusCode::kWrongCluster:
       return kExitNoConnection;
     default:
       return kExitFailed;

@@ -43,6 +43,7 @@ void print_manager(const Json& status) {
   };
   std::cout << fmt::format("commit manager at {}, {}\n", text(status, "address"),
                            status["ready"].get<bool>() ? "ready" : "not ready: no client is let in");
+  line("cluster", text(manager, "cluster"));
   line("epoch", fmt::format("{}, since {}", number(manager, "epoch"), time_for_people(number(manager, "uptime_ns"))));
   line("transactions", fmt::format("{} open, {} of clients that are gone, {} waiting for their undo records to go",
                                    grouped(number(manager, "open")), grouped(number(manager, "orphaned_open")),
@@ -108,8 +109,20 @@ void print_sessions(const Json& sessions) {
   printer->finish();
 }
 
+// Why nothing is served, and which storage nodes this commit manager is not the right one for.
+void print_identity(const Json& manager) {
+  if (const std::string why = text(manager, "not_serving"); !why.empty()) {
+    std::cout << fmt::format("\nNothing is served: {}.\n", why);
+  }
+  for (const Json& node : manager.value("refused_nodes", Json::array())) {
+    std::cout << fmt::format("\nStorage node at {} is refused and keeps its records: {}.\n", text(node, "address"),
+                             text(node, "reason"));
+  }
+}
+
 // What an operator has to do, if anything.
 void print_advice(const Json& status, const Json& nodes) {
+  print_identity(status["manager"]);
   const Json recovery = status["manager"].value("recovery", Json::object());
   for (const Json& id : recovery.value("unreadable_transactions", Json::array())) {
     std::cout << fmt::format(
@@ -152,7 +165,7 @@ int run(const Context& context) {
     print_sessions((*status)["sessions"]);
     print_advice(*status, nodes);
   }
-  const bool good = (*status)["ready"].get<bool>() &&
+  const bool good = (*status)["ready"].get<bool>() && (*status)["manager"]["refused_nodes"].empty() &&
                     std::all_of(nodes.begin(), nodes.end(), [](const Json& node) { return node["live"].get<bool>(); });
   return good ? kExitOk : kExitCheckFailed;
 }
@@ -160,9 +173,9 @@ int run(const Context& context) {
 }  // namespace
 
 void add_status(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand(
-      "status",
-      "The cluster as the commit manager sees it; exit code 6 if it is not ready or a storage node is missing");
+  CLI::App* command = app.add_subcommand("status",
+                                         "The cluster as the commit manager sees it; exit code 6 if it is not ready, "
+                                         "or a storage node is missing or refused");
   add_administration(*command, context);
   set_body(*command, context, [&context] { return run(context); });
 }
