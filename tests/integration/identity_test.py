@@ -1,0 +1,96 @@
+"""A commit manager that is not the cluster's own, or that works on an older copy of its folder: storage nodes keep their
+records, say so, and serve again when the right one is back (R10)."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cluster import ACCOUNTS, BALANCE, DEADLINE_S, LOAM, ClusterTest, main, poll  # noqa: E402
+
+
+class WrongManagerTest(ClusterTest):
+    @property
+    def data(self):
+        return os.path.join(self.cluster.folder, "manager-data")
+
+    def status(self):
+        """What `loam status` prints, for people and as JSON, and its exit code."""
+        texts = []
+        for options in ((), ("--json",)):
+            admin = self.cluster.manager.wait_for_log(r"administration at (\S+)").group(1)
+            done = subprocess.run([LOAM, "status", "--admin", admin, *options], capture_output=True, text=True,
+                                  timeout=DEADLINE_S, check=False)
+            texts.append(done.stdout)
+        return texts[0], json.loads(texts[1]), done.returncode
+
+    def replace_folder(self, copy=None):
+        """The commit manager starts on an empty folder, or on a copy; the right folder is kept aside."""
+        self.cluster.manager.kill()
+        os.rename(self.data, self.data + ".right")
+        if copy is not None:
+            shutil.copytree(copy, self.data)
+        self.cluster.start_manager()
+
+    def restore_folder(self):
+        self.cluster.manager.kill()
+        shutil.rmtree(self.data)
+        os.rename(self.data + ".right", self.data)
+        self.cluster.start_manager()
+
+    def check_refused(self, reason):
+        """Every node is refused and says so, and no client gets anything."""
+        count = len(self.cluster.nodes)
+        poll(lambda: len(self.status()[1]["manager"]["refused_nodes"]) == count, "all nodes are refused")
+        text, answer, code = self.status()
+        self.assertEqual(code, 6, text)
+        self.assertFalse(answer["ready"])
+        self.assertRegex(text, reason)
+        for node in self.cluster.nodes:
+            node.wait_for_log(rf"{reason}.*keeps its records")
+            self.assertTrue(node.running())
+        for refused in answer["manager"]["refused_nodes"]:
+            self.assertIn(refused["address"], text)
+        told = self.guide.ask("transact read:1")
+        self.assertFalse(told["ok"], told)
+        return told
+
+    def check_records(self):
+        """The right commit manager is back: every record is there, and ids go on above the old ones."""
+        keys = range(1, ACCOUNTS + 1)
+        client = self.cluster.client("after")
+        client.need(f"writable 20000 {' '.join(map(str, keys))}")
+        self.assertEqual(client.need("sum")["sum"], ACCOUNTS * BALANCE)
+        self.assertGreater(client.need("begin 1")["first"], self.highest)
+        self.check_history()
+        self.assertEqual(self.status()[2], 0)
+
+    def setUp(self):
+        super().setUp()
+        self.highest = self.guide.need("begin 50")["last"]
+
+    def test_empty_folder(self):
+        self.replace_folder()
+        told = self.check_refused("of cluster [0-9a-f]{32}")
+        self.assertEqual(told["code"], "kWrongCluster", told)
+        self.restore_folder()
+        self.check_records()
+
+    def test_older_copy_of_the_folder(self):
+        copy = os.path.join(self.cluster.folder, "copy")
+        shutil.copytree(self.data, copy)
+        self.cluster.manager.kill()
+        self.cluster.start_manager()
+        self.guide.need("writable 20000 1 2")
+        self.highest = self.guide.need("begin 50")["last"]
+        self.replace_folder(copy)
+        poll(lambda: "does not contain" in self.status()[1]["manager"]["not_serving"], "the commit manager says why")
+        self.check_refused("by another start of the commit manager")
+        self.restore_folder()
+        self.check_records()
+
+
+if __name__ == "__main__":
+    main()
