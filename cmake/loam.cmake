@@ -99,7 +99,7 @@ if(LOAM_PRECOMPILE)
   endif()
 endif()
 
-# loam_batches(OUT NAME [APART b.cc …] SOURCES a.cc …): what is compiled for the sources of target NAME. With LOAM_UNITY
+# loam_batches(OUT NAME [APART b.cc …] SOURCES a.cc …): the files to compile for the sources of target NAME. With LOAM_UNITY
 # these are files that include up to LOAM_BATCH_SOURCES sources each, so that headers are read, and templates instantiated,
 # once a batch. APART names sources that must be compiled alone, because their file-local names collide with those of
 # another, or ALL.
