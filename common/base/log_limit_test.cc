@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kStartNs = 5'000'000'000;
 constexpr uint64_t kEndNs = kStartNs + LogLimit::kWindowNs;
 
-class LogLimitTest : public testing::Test {
+class LogLimitTest : public ::testing::Test {
  protected:
   LogLimitTest() {
     // In two lines: a kind is a line. As initialisers of members both would be that of the class.

@@ -13,7 +13,7 @@ namespace loam::fiber {
 namespace {
 
 /// A scheduler on a clock that only the test moves.
-class WaitTest : public testing::Test {
+class WaitTest : public ::testing::Test {
  protected:
   static SchedulerOptions options(uint64_t& clock) {
     SchedulerOptions result;

@@ -70,7 +70,7 @@ void for_each_later(Set finished, F f) {
   }
 }
 
-class PublicationModel : public testing::Test {
+class PublicationModel : public ::testing::Test {
  protected:
   template <class F>
   void for_each_round(int rounds, F f) {

@@ -13,7 +13,7 @@ namespace {
 using Entry = Gate::Entry;
 
 /// Fibers on a clock that only the test moves.
-class GateTest : public testing::Test {
+class GateTest : public ::testing::Test {
  protected:
   static fiber::SchedulerOptions options(uint64_t& clock) {
     fiber::SchedulerOptions result;

@@ -14,7 +14,7 @@ namespace loam::storage {
 namespace {
 
 /// A table under a compactor with background work as the node does it, on one thread.
-class CompactorTest : public testing::Test {
+class CompactorTest : public ::testing::Test {
  protected:
   explicit CompactorTest(const FixtureOptions& options = {.writers = 2}) : fixture_(options) {
     compactor_.add(fixture_.table);

@@ -9,7 +9,7 @@
 namespace loam::storage {
 namespace {
 
-class PageListTest : public testing::Test {
+class PageListTest : public ::testing::Test {
  protected:
   Page* page() {
     auto* const block = static_cast<std::byte*>(std::aligned_alloc(4096, 4096));

@@ -12,7 +12,7 @@
 namespace loam::storage {
 namespace {
 
-class TableLogTest : public testing::Test {
+class TableLogTest : public ::testing::Test {
  protected:
   void make_pool(size_t pages, size_t page_bytes) {
     pool_ = PagePool::create({.limit_bytes = pages * page_bytes,

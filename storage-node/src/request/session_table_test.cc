@@ -8,7 +8,7 @@
 namespace loam::storage {
 namespace {
 
-class SessionTableTest : public testing::Test {
+class SessionTableTest : public ::testing::Test {
  protected:
   std::shared_ptr<NodeSession> attach(uint64_t session, PeerId peer) {
     return table.attach(SessionId(session), peer).value();
