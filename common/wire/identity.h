@@ -1,5 +1,5 @@
 // Which cluster a commit manager, a storage node or a client belongs to, and which state of its commit manager is the
-// newest [R10, docs/decisions/0018-cluster-identity.md].
+// newest [R10, docs/decisions/0019-cluster-identity.md].
 #pragma once
 
 #include <compare>

@@ -1,5 +1,5 @@
 // Which storage nodes and clients belong to this commit manager, and whether its state is the newest of the cluster
-// [R10, docs/decisions/0018-cluster-identity.md].
+// [R10, docs/decisions/0019-cluster-identity.md].
 #include <algorithm>
 #include <utility>
 
