@@ -92,8 +92,9 @@ class Service final : public admin::ClusterAdmin::Service {
                                 admin::AcceptUnreadableReply*) override {
     const TransactionId id(request->transaction());
     const auto accepted = ask<std::monostate>(context, [this, id](Core&, const auto& done) {
-      const Status status = backend_.accept_unreadable(id);
-      done(status.ok() ? Result<std::monostate>(std::monostate()) : Result<std::monostate>(status));
+      backend_.accept_unreadable(id, [done](const Status& status) {
+        done(status.ok() ? Result<std::monostate>(std::monostate()) : Result<std::monostate>(status));
+      });
     });
     return to_grpc(accepted.status());
   }

@@ -164,7 +164,11 @@ void CatalogStore::remove(std::string_view name) {
   const auto at = tables_.find(name);
   LOAM_CHECK(at != tables_.end(), "only a known table is removed");
   table_bytes_ -= encoded_bytes(at->second.table);
-  if (!at->second.pending) changed();
+  if (at->second.pending) {
+    ++revision_;  // storage nodes are not shown it any more
+  } else {
+    changed();
+  }
   tables_.erase(at);
 }
 
@@ -345,6 +349,15 @@ bool CatalogStore::deal_shards() {
   changed();
   shards_.version = version_;
   return true;
+}
+
+std::vector<TableId> CatalogStore::pending_tables() const {
+  std::vector<TableId> pending;
+  for (const auto& [name, found] : tables_) {
+    if (found.pending) pending.push_back(found.table.id);
+  }
+  std::sort(pending.begin(), pending.end());
+  return pending;
 }
 
 wire::Catalog CatalogStore::catalog(bool with_pending) const {

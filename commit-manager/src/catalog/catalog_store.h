@@ -93,10 +93,12 @@ class CatalogStore {
   wire::CatalogVersion version() const { return version_; }
   /// As clients see it, or as a storage node does: with pending tables.
   wire::Catalog catalog(bool with_pending) const;
+  /// Ascending.
+  std::vector<TableId> pending_tables() const;
   const std::vector<NodeStatus>& nodes() const { return nodes_; }
   size_t tables() const { return tables_.size(); }
 
-  /// Rises with everything that save() writes.
+  /// Rises with everything that save() writes or catalog() shows.
   uint64_t revision() const { return revision_; }
   void save(DurableState& state) const;
   /// Into a new store. All nodes count as reachable: their leases from before may still run.

@@ -9,7 +9,12 @@ namespace loam::commit {
 Status Core::Impl::get_catalog(Peer& peer, uint64_t sequence, ByteReader& reader) {
   wire::GetCatalog request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  send(peer, sequence, wire::CatalogReply{catalog_.catalog(peer.node.value != 0)});
+  if (durable_ != nullptr && stored_.number == 0) {
+    const Status status(StatusCode::kUnavailable, "catalog: the commit manager is starting; try again");
+    send(peer, sequence, wire::Error{status, kRetryUnavailableNs});
+    return ok_status();
+  }
+  send(peer, sequence, wire::CatalogReply{shown_catalog(peer.node.value != 0)});
   return ok_status();
 }
 
@@ -23,22 +28,34 @@ Status Core::Impl::begin(Session& session, ByteReader& reader, uint64_t sequence
             "waits for the storage nodes; try again"});
     return ok_status();
   }
-  reserve_transactions(begin_.read_write);
-  Transactions::Begun begun;
-  Status status = transactions_.begin(session.id, session.load, begin_.read_write, begin_.read_only, now_ns, begun);
-  if (!status.ok()) {
-    refuse(session, sequence, std::move(status));
-    return ok_status();
+  const uint32_t count = begin_.read_write;
+  reserve_transactions(count);
+  if (transactions_reserved(count) && (waiting_begins_.empty() || count == 0)) {
+    execute_begin(session, sequence, count, begin_.read_only, now_ns);
+  } else if (waiting_begins_.size() < options_.max_waiting_begins) {
+    wait_for_ids(session.id, sequence, count, begin_.read_only);
+  } else {
+    refuse(session, sequence,
+           {StatusCode::kOverloaded,
+            "begin: the disk of the commit manager does not answer, every id that was reserved "
+            "there is used, and " +
+                std::to_string(options_.max_waiting_begins) + " begins wait already; try again later"});
   }
+  return ok_status();
+}
+
+void Core::Impl::execute_begin(Session& session, uint64_t sequence, uint32_t count, bool read_only, uint64_t now_ns) {
+  Transactions::Begun begun;
+  Status status = transactions_.begin(session.id, session.load, count, read_only, now_ns, begun);
+  if (!status.ok()) return refuse(session, sequence, std::move(status));
   Env::pause_point("manager.begin.executed");
   begun_.first_id = begun.first;
   begun_.snapshot_number = begun.snapshot_number;
   begun_.snapshot = *begun.snapshot;
   begun_.seen_by_all = begun.seen_by_all;
-  begun_.catalog_version = catalog_.version();
+  begun_.catalog_version = shown_version();
   answer(session, sequence, begun_);
   Env::pause_point("manager.begin.answered");
-  return ok_status();
 }
 
 Status Core::Impl::complete(Session& session, ByteReader& reader, uint64_t sequence) {
@@ -95,8 +112,8 @@ Status Core::Impl::ask_outcomes(Session& session, ByteReader& reader, uint64_t s
 Status Core::Impl::create(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::CreateTable request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  changes_.create(request, [this, id = session.id, sequence](const Result<wire::TableCreated>& result) {
-    answer_later(id, sequence, result);
+  changes_.create(request, [this, id = session.id, sequence](Result<wire::TableCreated> result) {
+    answer_when_stored(id, sequence, std::move(result));
   });
   return ok_status();
 }
@@ -111,19 +128,17 @@ Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t s
     return ok_status();
   }
   Status status = catalog_.finish_index(request.index);
-  if (status.ok()) {
-    answer(session, sequence, wire::IndexFinished{catalog_.version()});
-  } else {
-    refuse(session, sequence, std::move(status));
-  }
+  answer_when_stored(session.id, sequence,
+                     status.ok() ? Result<wire::IndexFinished>(wire::IndexFinished{catalog_.version()})
+                                 : Result<wire::IndexFinished>(std::move(status)));
   return ok_status();
 }
 
 Status Core::Impl::drop(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::DropTable request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
-  changes_.drop(request, [this, id = session.id, sequence](const Result<wire::TableDropped>& result) {
-    answer_later(id, sequence, result);
+  changes_.drop(request, [this, id = session.id, sequence](Result<wire::TableDropped> result) {
+    answer_when_stored(id, sequence, std::move(result));
   });
   return ok_status();
 }

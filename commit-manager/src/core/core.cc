@@ -197,14 +197,18 @@ void Core::Impl::forget(Peer& peer, const Status& why, bool ends_session) {
     peer.session->peer = PeerId(0);
   }
   if (peer.node.value != 0) {
-    node_peers_.erase(peer.node);
+    for (auto* connected : {&node_peers_, &registering_}) {
+      if (const auto at = connected->find(peer.node); at != connected->end() && at->second == peer.id) {
+        connected->erase(at);
+      }
+    }
     outbox_.note("storage node " + std::to_string(peer.node.value) + " is not connected: " + why.to_string());
   }
 }
 
 void Core::Impl::settle() {
   while (true) {
-    if (save()) changes_.settle();
+    if (durable_status_.ok()) changes_.settle();
     if (!doomed_.empty()) {
       const Doomed doomed = std::move(doomed_.back());
       doomed_.pop_back();
@@ -217,11 +221,10 @@ void Core::Impl::settle() {
       make_orphans();
     } else if (fence_due_) {
       raise_fence();
-    } else {
+    } else if (!save()) {
       break;
     }
   }
-  save();  // what was done and not told to anybody
 }
 
 void Core::Impl::peer_lost(PeerId id) {
@@ -251,6 +254,7 @@ void Core::Impl::tick(uint64_t now_ns) {
     transactions_.forget_time(away_ns);
   }
   ticked_ns_ = now_ns;
+  watch_store(now_ns);
   expire_nodes(now_ns);
   expire_sessions(now_ns);
   if (closed_unfenced_ != 0 && now_ns - closed_since_ns_ >= kClosedUnfencedNs) {
@@ -299,7 +303,9 @@ void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::Cr
   if (!durable_status_.ok()) return done(durable_status_);
   if (const Status status = may_serve(); !status.ok()) return done(status);
   changes_.create(request, [this, done = std::move(done)](Result<wire::TableCreated> result) {
-    done(save() ? std::move(result) : Result<wire::TableCreated>(durable_status_));
+    when_stored([done, result = std::move(result)](const Status& stored) {
+      done(stored.ok() ? result : Result<wire::TableCreated>(stored));
+    });
   });
   settle();
 }
@@ -308,15 +314,17 @@ void Core::Impl::drop_table(const wire::DropTable& request, TableChanges::DropDo
   if (!durable_status_.ok()) return done(durable_status_);
   if (const Status status = may_serve(); !status.ok()) return done(status);
   changes_.drop(request, [this, done = std::move(done)](Result<wire::TableDropped> result) {
-    done(save() ? std::move(result) : Result<wire::TableDropped>(durable_status_));
+    when_stored([done, result = std::move(result)](const Status& stored) {
+      done(stored.ok() ? result : Result<wire::TableDropped>(stored));
+    });
   });
   settle();
 }
 
-Status Core::Impl::damage_indexes() {
+void Core::Impl::damage_indexes(std::function<void(Status)> done) {
   changes_.damage_indexes();
+  when_stored([done = std::move(done)](const Status& stored) { done(stored); });
   settle();
-  return durable_status_;
 }
 
 // ---- the public face -----------------------------------------------------------------------------------------------
@@ -335,7 +343,7 @@ void Core::drop_table(const wire::DropTable& request, std::function<void(Result<
   impl_->drop_table(request, std::move(done));
 }
 void Core::accept_loss(NodeId node, std::function<void(Status)> done) { impl_->accept_loss(node, std::move(done)); }
-Status Core::damage_indexes() { return impl_->damage_indexes(); }
+void Core::damage_indexes(std::function<void(Status)> done) { impl_->damage_indexes(std::move(done)); }
 SessionId Core::open_recoverer(uint64_t now_ns) { return impl_->open_recoverer(now_ns); }
 bool Core::recovery_scan_due() const { return impl_->recovery_scan_due(); }
 std::vector<RecoveryTask> Core::recovery_tasks(size_t max) const { return impl_->recovery_tasks(max); }
@@ -344,9 +352,10 @@ void Core::recovery_cleared(TransactionId id) { impl_->recovery_cleared(id); }
 void Core::recovery_scan_done(uint64_t now_ns) { impl_->recovery_scan_done(now_ns); }
 const FencedSessions* Core::sweep_due() const { return impl_->sweep_due(); }
 void Core::swept(const FencedSessions& sessions) { impl_->swept(sessions); }
+void Core::stored(const Status& outcome) { impl_->stored(outcome); }
 Status Core::durable_status() const { return impl_->durable_status(); }
-wire::Catalog Core::catalog_for_recovery() const { return impl_->catalog().catalog(true); }
-wire::Catalog Core::catalog() const { return impl_->catalog().catalog(false); }
+wire::Catalog Core::catalog_for_recovery() const { return impl_->shown_catalog(true); }
+wire::Catalog Core::catalog() const { return impl_->shown_catalog(false); }
 std::vector<NodeStatus> Core::nodes() const { return impl_->catalog().nodes(); }
 std::vector<Orphan> Core::orphans() const { return impl_->transactions().orphans(); }
 std::vector<SessionStatus> Core::sessions() const { return impl_->sessions(); }

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include <loam/commit/core.h>
 
 #include "common/base/bytes.h"
@@ -47,10 +49,10 @@ struct Answer {
   const M* operator->() const { return &message.value(); }
 };
 
-/// Keeps the newest state; fails when it is told to.
+/// Keeps the newest state at once; fails when it is told to.
 class RecordingDurable final : public Durable {
  public:
-  Status store(Bytes bytes) override {
+  std::optional<Status> store(Bytes bytes) override {
     if (before_store) before_store();
     if (!failure.ok()) return failure;
     state.assign(bytes.begin(), bytes.end());
@@ -62,6 +64,33 @@ class RecordingDurable final : public Durable {
   uint64_t stores = 0;
   Status failure;
   std::function<void()> before_store;
+};
+
+/// A disk that answers when the test says so. A crash leaves `state`.
+class SlowDurable final : public Durable {
+ public:
+  std::optional<Status> store(Bytes bytes) override {
+    EXPECT_FALSE(writing.has_value()) << "one store at a time";
+    writing.emplace(bytes.begin(), bytes.end());
+    ++started;
+    return std::nullopt;
+  }
+  /// The store under way is done; true if there was one.
+  bool finish(Core& core, const Status& outcome = ok_status()) {
+    if (!writing.has_value()) return false;
+    if (outcome.ok()) state = std::move(*writing);
+    writing.reset();
+    core.stored(outcome);
+    return true;
+  }
+  void finish_all(Core& core) {
+    while (finish(core)) {
+    }
+  }
+
+  Buffer state;
+  std::optional<Buffer> writing;
+  uint64_t started = 0;
 };
 
 class CoreHarness {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "commit-manager/src/core/node_leases.h"
 #include "commit-manager/src/core/outcomes.h"
 #include "commit-manager/src/core/session.h"
+#include "commit-manager/src/core/stored_state.h"
 #include "commit-manager/src/core/transactions.h"
 #include "common/wire/manager.h"
 
@@ -29,8 +31,8 @@ namespace loam::commit {
 /// settle(), which runs at the end of every public call: it closes connections, makes orphans, and sends fences. So no
 /// handler loses its session or peer while it works with them.
 ///
-/// What must survive a restart is stored by save(), which every message passes on its way out (transmit()): nothing is
-/// said before that on which it depends is on the disk. After an error of the disk nothing is said at all.
+/// What must survive a restart is given to the disk by settle(); what depends on it is said when it is stored
+/// (durability.cc). After an error of the disk nothing is said at all.
 class Core::Impl final : public NodeChannel {
  public:
   Impl(const CoreOptions& options, Outbox& outbox, Durable* durable, const std::optional<DurableState>& before);
@@ -41,7 +43,7 @@ class Core::Impl final : public NodeChannel {
   uint64_t next_deadline_ns() const;
   void create_table(const wire::CreateTable& request, TableChanges::CreateDone done);
   void drop_table(const wire::DropTable& request, TableChanges::DropDone done);
-  Status damage_indexes();
+  void damage_indexes(std::function<void(Status)> done);
   void accept_loss(NodeId node, std::function<void(Status)> done);
   void set_admin_address(std::string address) { admin_address_ = std::move(address); }
   bool ready() const { return shards_known() && !restarting_ && may_serve().ok(); }
@@ -60,7 +62,9 @@ class Core::Impl final : public NodeChannel {
   std::optional<bool> outcome(TransactionId id) const { return outcomes_.find(id); }
   void check_invariants() const;
 
+  void stored(const Status& outcome);
   const Status& durable_status() const { return durable_status_; }
+  wire::Catalog shown_catalog(bool with_pending) const;
   const CatalogStore& catalog() const { return catalog_; }
   const Transactions& transactions() const { return transactions_; }
 
@@ -78,6 +82,12 @@ class Core::Impl final : public NodeChannel {
     Status why;
     bool ends_session = false;
   };
+  struct WaitingBegin {
+    SessionId session;
+    uint64_t sequence = 0;
+    uint32_t count = 0;
+    bool read_only = false;
+  };
   struct LossAcceptance {
     uint64_t sequence = 0;
     std::function<void(Status)> done;
@@ -92,7 +102,7 @@ class Core::Impl final : public NodeChannel {
   template <wire::Message M>
   void send(Peer& peer, uint64_t sequence, const M& message);
   void send_encoded(Peer& peer, Bytes message);
-  bool transmit(PeerId peer, Bytes message) { return !save() || outbox_.send(peer, message); }
+  bool transmit(PeerId peer, Bytes message) { return !durable_status_.ok() || outbox_.send(peer, message); }
   /// The connection ends; with `ends_session`, the session too.
   void doom(Peer& peer, Status why, bool ends_session);
   void forget(Peer& peer, const Status& why, bool ends_session);
@@ -113,11 +123,11 @@ class Core::Impl final : public NodeChannel {
   void drop_session(Session& session);
   void make_orphans();
   void expire_sessions(uint64_t now_ns);
-  SessionId next_session();
 
   // client_requests.cc
   Status get_catalog(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status begin(Session& session, ByteReader& reader, uint64_t sequence, uint64_t now_ns);
+  void execute_begin(Session& session, uint64_t sequence, uint32_t count, bool read_only, uint64_t now_ns);
   Status complete(Session& session, ByteReader& reader, uint64_t sequence);
   Status cleared(Session& session, ByteReader& reader);
   Status release_snapshots(Session& session, ByteReader& reader);
@@ -129,15 +139,18 @@ class Core::Impl final : public NodeChannel {
   template <wire::Message M>
   void answer(Session& session, uint64_t sequence, const M& message);
   void refuse(Session& session, uint64_t sequence, Status status);
-  /// The same for a request whose session may have ended meanwhile.
+  /// The same when everything that has changed by now is stored, if the session is still open then.
   template <wire::Message M>
-  void answer_later(SessionId session, uint64_t sequence, const Result<M>& result);
+  void answer_when_stored(SessionId session, uint64_t sequence, Result<M> result);
 
   // node_requests.cc
   Status answer_ping(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status register_node(Peer& peer, uint64_t sequence, ByteReader& reader);
-  /// A registration was accepted: what follows from it inside. True if shards were dealt out.
-  bool enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration);
+  /// A registration was accepted: what follows from it inside. The node is told when that is stored.
+  void enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration);
+  void close_earlier_connections(NodeId node);
+  /// `entered`: for the first time on this connection.
+  void tell_registered(Peer& peer, bool entered);
   Status renew_node(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status node_answer(Peer& peer, const wire::Envelope& envelope, ByteReader& reader);
   Status node_error(Peer& peer, uint64_t sequence, Status error);
@@ -145,7 +158,7 @@ class Core::Impl final : public NodeChannel {
   void expire_nodes(uint64_t now_ns);
   Peer* peer_of(NodeId node);
   bool shards_known() const {
-    return options_.initial_nodes == 0 || (catalog_.dealt() && !changes_.spreading_shards());
+    return options_.initial_nodes == 0 || (catalog_.dealt() && !changes_.spreading_shards() && dealing_stored());
   }
   uint64_t next_sequence() override { return ++last_sequence_; }
   void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) override;
@@ -169,7 +182,26 @@ class Core::Impl final : public NodeChannel {
 
   // recovery.cc
   bool save();
+
+  // durability.cc
+  /// The number of the first state that has everything that has changed by now.
+  uint64_t state_number();
+  /// Calls `say` when everything that has changed by now is stored: at once if it is.
+  void when_stored(std::function<void(const Status&)> say);
+  void send_when_stored(PeerId peer, Buffer message);
+  /// To a node, if it is connected; when it registers again, it is told again.
+  template <wire::Message M>
+  void tell_when_stored(NodeId node, uint64_t sequence, const M& message);
+  void finish_store(const Status& outcome);
+  void watch_store(uint64_t now_ns);
   void reserve_transactions(uint32_t count);
+  bool transactions_reserved(uint32_t count) const;
+  /// SessionId(0): none is reserved on the disk.
+  SessionId next_session();
+  bool dealing_stored() const { return durable_ == nullptr || stored_.catalog.shards.version != 0; }
+  wire::CatalogVersion shown_version() const;
+  void wait_for_ids(SessionId session, uint64_t sequence, uint32_t count, bool read_only);
+  void begin_waiting();
 
   const CoreOptions options_;
   std::string admin_address_;
@@ -180,7 +212,8 @@ class Core::Impl final : public NodeChannel {
 
   std::unordered_map<PeerId, Peer> peers_;
   std::unordered_map<SessionId, Session> sessions_;
-  std::map<NodeId, PeerId> node_peers_;  ///< nodes that are connected
+  std::map<NodeId, PeerId> node_peers_;   ///< nodes that are connected and registered
+  std::map<NodeId, PeerId> registering_;  ///< nodes whose registration waits for the disk
   std::vector<Doomed> doomed_;
   uint64_t last_session_;
   uint64_t last_sequence_ = 0;  ///< of requests to storage nodes
@@ -220,12 +253,21 @@ class Core::Impl final : public NodeChannel {
   // What survives.
   Durable* const durable_;
   Status durable_status_;
-  uint64_t node_lease_ns_;  ///< the longest one that a node may hold from now or from before
-  uint64_t transaction_bound_;
+  uint64_t node_lease_ns_;      ///< the longest one that a node may hold from now or from before
+  uint64_t transaction_bound_;  ///< of the next state; ids are given up to stored_.transactions
   uint64_t session_bound_;
-  bool unsaved_ = false;
-  uint64_t saved_revision_ = 0;
+  bool unsaved_ = false;  ///< something has changed that has no number yet
+  uint64_t state_number_ = 0;
+  uint64_t numbered_revision_ = 0;  ///< of the catalog
   Buffer state_;
+  StoredState stored_;
+  std::optional<StoredState> storing_;
+  std::deque<Waiting> waiting_;  ///< numbers do not fall
+  std::deque<WaitingBegin> waiting_begins_;
+  // Of the watch over slow disks: the state that was on its way when it was last looked at, and since when.
+  uint64_t watched_store_ = 0;
+  uint64_t watched_since_ns_ = 0;
+  bool slow_store_noted_ = false;
   bool restarting_ = false;  ///< sessions of older epochs are not recovered yet (R11)
   uint64_t restart_fence_ = 0;
 
@@ -290,14 +332,25 @@ void Core::Impl::answer(Session& session, uint64_t sequence, const M& message) {
 }
 
 template <wire::Message M>
-void Core::Impl::answer_later(SessionId id, uint64_t sequence, const Result<M>& result) {
-  const auto at = sessions_.find(id);
-  if (at == sessions_.end()) return;
-  if (result.ok()) {
-    answer(at->second, sequence, result.value());
-  } else {
-    refuse(at->second, sequence, result.status());
-  }
+void Core::Impl::tell_when_stored(NodeId node, uint64_t sequence, const M& message) {
+  const auto at = node_peers_.find(node);
+  if (at == node_peers_.end()) return;
+  Buffer encoded;
+  wire::encode_message(message, sequence, encoded);
+  send_when_stored(at->second, std::move(encoded));
+}
+
+template <wire::Message M>
+void Core::Impl::answer_when_stored(SessionId id, uint64_t sequence, Result<M> result) {
+  when_stored([this, id, sequence, result = std::move(result)](const Status& stored) {
+    const auto at = sessions_.find(id);
+    if (!stored.ok() || at == sessions_.end()) return;
+    if (result.ok()) {
+      answer(at->second, sequence, result.value());
+    } else {
+      refuse(at->second, sequence, result.status());
+    }
+  });
 }
 
 }  // namespace loam::commit

@@ -13,29 +13,35 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
   if (peer.node.value != 0 && peer.register_sequence != sequence) {
     return {StatusCode::kMalformed, "a storage node registers twice on one connection"};
   }
-  bool dealt = false;
-  const bool entered = peer.node.value == 0;
-  if (entered) {
-    if (Status status = identify(request); !status.ok()) {
-      ++counts_.refused;
-      send(peer, sequence, wire::Error{std::move(status)});
-      return ok_status();
-    }
-    const auto registration = catalog_.register_node(request);
-    if (!registration.ok()) {
-      ++counts_.refused;
-      send(peer, sequence, wire::Error{registration.status()});
-      return ok_status();
-    }
-    dealt = enter_node(peer, sequence, *registration);
+  if (peer.node.value != 0) {
+    if (!registering_.contains(peer.node)) tell_registered(peer, false);  // otherwise the answer will come
+    return ok_status();
   }
-  if (!save()) return ok_status();  // so that the answer names the state that it depends on
+  if (Status status = identify(request); !status.ok()) {
+    ++counts_.refused;
+    send(peer, sequence, wire::Error{std::move(status)});
+    return ok_status();
+  }
+  const auto registration = catalog_.register_node(request);
+  if (registration.ok()) {
+    enter_node(peer, sequence, *registration);
+    return ok_status();
+  }
+  ++counts_.refused;
+  Buffer refusal;
+  wire::encode_message(wire::Error{registration.status()}, sequence, refusal);
+  send_when_stored(peer.id, std::move(refusal));  // what it contradicts may not be stored yet
+  return ok_status();
+}
+
+/// With the catalog as it is stored. What is not stored yet follows when it is.
+void Core::Impl::tell_registered(Peer& peer, bool entered) {
   const NodeStatus& node = catalog_.node(peer.node);
   wire::NodeRegistered registered;
   registered.node = peer.node;
   registered.incarnation = node.info.incarnation;
   registered.manager_epoch = options_.epoch;
-  registered.catalog = catalog_.catalog(true);
+  registered.catalog = shown_catalog(true);
   registered.fences = fence_set();
   registered.lease_ns = options_.node_lease_ns;
   registered.memory_lost = node.memory_lost;
@@ -44,30 +50,35 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
     transactions_.publish(now_ns_, registered.publication);
     republish_ = true;  // the others shall not stay behind
   }
-  send(peer, sequence, registered);
+  send(peer, peer.register_sequence, registered);
   if (restarting_ || !ended_.empty()) send_fence(peer.node);
   if (entered) changes_.tell_again(peer.node);
-  if (dealt) changes_.shards_dealt(peer.node);
-  return ok_status();
 }
 
-bool Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration) {
-  const NodeId id = registration.node;
-  if (Peer* before = peer_of(id); before != nullptr) {
+/// Its process has started anew, or connected anew, and the end of the old connection has not been seen yet.
+void Core::Impl::close_earlier_connections(NodeId node) {
+  for (auto* connected : {&node_peers_, &registering_}) {
+    const auto at = connected->find(node);
+    if (at == connected->end()) continue;
     Env::probe("manager.node.connected_anew");
-    // Its process has started anew, or connected anew, and the end of the old connection has not been seen yet.
-    before->node = NodeId(0);
-    doom(*before, {StatusCode::kUnavailable, "the storage node has registered over another connection"}, false);
+    Peer& before = peers_.at(at->second);
+    before.node = NodeId(0);
+    doom(before, {StatusCode::kUnavailable, "the storage node has registered over another connection"}, false);
+    connected->erase(at);
   }
+}
+
+void Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration) {
+  const NodeId id = registration.node;
+  close_earlier_connections(id);
   peer.node = id;
   peer.register_sequence = sequence;
-  node_peers_[id] = peer.id;
   leases_.registered(id, registration.new_start, now_ns_);
   if (const auto loss = losses_.find(id); loss != losses_.end()) {
     const auto done = std::move(loss->second.done);
     losses_.erase(loss);
     if (!catalog_.node(id).memory_lost) {
-      done(save() ? ok_status() : durable_status_);
+      when_stored(done);
     } else {
       done({StatusCode::kUnavailable, "storage node " + std::to_string(id.value) +
                                           " has started anew meanwhile; look at its state, and accept the loss again"});
@@ -81,7 +92,21 @@ bool Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::R
       std::to_string(node.info.incarnation.value) +
       (node.memory_lost ? ": the records of its shards are lost, until that is accepted nobody gets at them" : "") +
       (dealt ? ", shards dealt out" : ""));
-  return dealt;
+  if (durable_ == nullptr || (!dealt && stored_.has_registration(node))) {
+    node_peers_[id] = peer.id;
+    tell_registered(peer, true);
+  } else {
+    registering_[id] = peer.id;
+    when_stored([this, id, of = peer.id](const Status& stored) {
+      const auto at = registering_.find(id);
+      if (!stored.ok() || at == registering_.end() || at->second != of) return;
+      registering_.erase(at);
+      node_peers_[id] = of;
+      leases_.renewed(id, now_ns_);  // no time that the disk took counts against it
+      tell_registered(peers_.at(of), true);
+    });
+  }
+  if (dealt) changes_.shards_dealt(id);
 }
 
 Status Core::Impl::renew_node(Peer& peer, uint64_t sequence, ByteReader& reader) {
@@ -160,7 +185,7 @@ Status Core::Impl::loss_accepted(NodeId node, uint64_t sequence, Status outcome)
     catalog_.loss_told(node);
     outbox_.note("storage node " + std::to_string(node.value) + " serves its shards, empty: the loss was accepted");
   }
-  done(save() ? std::move(outcome) : durable_status_);
+  when_stored([done, outcome = std::move(outcome)](const Status& stored) { done(stored.ok() ? outcome : stored); });
   return ok_status();
 }
 
@@ -189,12 +214,15 @@ void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
   changes_.damage_indexes();
   const uint64_t sequence = next_sequence();
   losses_[id] = {sequence, std::move(done)};
-  send(*peer, sequence, wire::AcceptLoss{});
+  Buffer message;
+  wire::encode_message(wire::AcceptLoss{}, sequence, message);
+  send_when_stored(peer->id, std::move(message));
   settle();
 }
 
 /// Whoever loses the lease loses the connection too: only a registration brings it everything that it has missed.
 void Core::Impl::expire_nodes(uint64_t now_ns) {
+  for (const auto& [node, peer] : registering_) leases_.renewed(node, now_ns);  // they wait for the disk
   for (const NodeId id : leases_.expire(now_ns)) {
     Env::probe("manager.node.lease_expired");
     ++counts_.node_leases_expired;
@@ -219,11 +247,11 @@ Core::Impl::Peer* Core::Impl::peer_of(NodeId node) {
 }
 
 void Core::Impl::install(NodeId node, uint64_t sequence, const wire::InstallTable& message) {
-  if (Peer* peer = peer_of(node); peer != nullptr) send(*peer, sequence, message);
+  tell_when_stored(node, sequence, message);
 }
 
 void Core::Impl::remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) {
-  if (Peer* peer = peer_of(node); peer != nullptr) send(*peer, sequence, message);
+  tell_when_stored(node, sequence, message);
 }
 
 }  // namespace loam::commit

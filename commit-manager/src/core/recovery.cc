@@ -74,10 +74,10 @@ Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, Durable* durable,
   save();
 }
 
-/// Stores what has changed; false once that has failed. Every message passes here: two comparisons if nothing has.
+/// Gives what has changed to the disk, unless another state is on its way there. True: it is stored already.
 bool Core::Impl::save() {
-  if (durable_ == nullptr || (!unsaved_ && saved_revision_ == catalog_.revision())) return durable_status_.ok();
-  if (!durable_status_.ok()) return false;
+  if (durable_ == nullptr || storing_.has_value() || !durable_status_.ok()) return false;
+  if (state_number() == stored_.number) return false;
   DurableState state;
   catalog_.save(state);
   state.epoch = options_.epoch;
@@ -87,23 +87,11 @@ bool Core::Impl::save() {
   state.history = history_;
   ++state.history.state;
   encode_state(state, state_);
-  durable_status_ = durable_->store(state_);
-  if (!durable_status_.ok()) {
-    outbox_.note("the state could not be stored, nothing more is said to anybody: " + durable_status_.to_string());
-    return false;
-  }
-  ++counts_.durable_stores;
-  history_.state = state.history.state;  // nodes are told of stored states only
-  unsaved_ = false;
-  saved_revision_ = catalog_.revision();
-  republish_ = true;  // the nodes are told the number of the state that they depend on
-  return true;
-}
-
-void Core::Impl::reserve_transactions(uint32_t count) {
-  if (durable_ == nullptr || transactions_.last_id().value + count <= transaction_bound_) return;
-  transaction_bound_ = transactions_.last_id().value + count + options_.ids_ahead;
-  unsaved_ = true;
+  storing_ = StoredState{state_number(),         transaction_bound_,        session_bound_,
+                         catalog_.catalog(true), catalog_.pending_tables(), catalog_.nodes()};
+  const std::optional<Status> outcome = durable_->store(state_);
+  if (outcome.has_value()) finish_store(*outcome);
+  return outcome.has_value() && outcome->ok();
 }
 
 SessionId Core::Impl::open_recoverer(uint64_t now_ns) {
@@ -118,7 +106,7 @@ SessionId Core::Impl::open_recoverer(uint64_t now_ns) {
     ++lost_;
     fence_due_ = true;
   }
-  recoverer_ = next_session();
+  recoverer_ = durable_status_.ok() ? next_session() : SessionId(0);
   settle();
   return durable_status_.ok() ? recoverer_ : SessionId(0);
 }

@@ -37,6 +37,9 @@ Statistics Core::Impl::statistics() const {
   statistics.restarting = restarting_;
   statistics.durable_stores = counts_.durable_stores;
   statistics.durable_bytes = state_.size();
+  statistics.storing = storing_.has_value();
+  statistics.answers_waiting = waiting_.size();
+  statistics.begins_waiting = waiting_begins_.size();
   statistics.publication_bytes = counts_.publication_bytes;
   statistics.publications_skipped = counts_.publications_skipped;
   statistics.catalog_version = catalog_.version();
@@ -63,7 +66,10 @@ void Core::Impl::check_invariants() const {
   LOAM_CHECK(doomed_.empty() && ending_.empty() && !fence_due_, "settled");
   for (const auto& [id, peer] : peers_) {
     LOAM_CHECK(peer.session == nullptr || peer.session->peer == id, "session and peer know each other");
-    LOAM_CHECK(peer.node.value == 0 || node_peers_.at(peer.node) == id, "node and peer know each other");
+    if (peer.node.value != 0) {
+      const auto& connected = registering_.contains(peer.node) ? registering_ : node_peers_;
+      LOAM_CHECK(connected.at(peer.node) == id, "node and peer know each other");
+    }
     LOAM_CHECK(peer.session == nullptr || peer.node.value == 0, "a peer is a client or a node");
   }
   const wire::FenceSet fences = fence_set();
@@ -72,7 +78,7 @@ void Core::Impl::check_invariants() const {
     LOAM_CHECK(session.peer.value == 0 || peers_.at(session.peer).session == &session,
                "a session knows its connection");
     LOAM_CHECK(!ended_.contains(id) && !fences.fenced(id), "an open session has not ended");
-    LOAM_CHECK(id.value <= session_bound_, "sessions stay below the bound that is stored");
+    LOAM_CHECK(durable_ == nullptr || id.value <= stored_.sessions, "sessions stay below the bound that is stored");
   }
   size_t fencing = 0, open = 0, uncleared = 0;
   for (const auto& [id, ended] : ended_) {
@@ -88,14 +94,17 @@ void Core::Impl::check_invariants() const {
   LOAM_CHECK(fencing == fencing_, "sessions that are being fenced are counted");
   LOAM_CHECK(open == statistics.orphaned_open && uncleared == statistics.orphaned_uncleared,
              "each orphan belongs to a session that has ended");
-  LOAM_CHECK(durable_ == nullptr || transactions_.last_id().value <= transaction_bound_, "ids stay below the bound");
+  LOAM_CHECK(durable_ == nullptr || transactions_.last_id().value <= stored_.transactions,
+             "ids stay below the bound that is stored");
   for (const NodeStatus& node : catalog_.nodes()) {
     LOAM_CHECK(leases_.holds_lease(node.info.id) == catalog_.reachable(node.info.id), "who has a lease is reachable");
     LOAM_CHECK(!node_peers_.contains(node.info.id) || catalog_.reachable(node.info.id), "who is connected has a lease");
   }
   LOAM_CHECK(history_.validate().ok() && history_.epochs.back().number == options_.epoch, "the history is valid");
-  LOAM_CHECK(!durable_status_.ok() || durable_ == nullptr || (!unsaved_ && saved_revision_ == catalog_.revision()),
-             "what has changed is stored");
+  const bool changed = unsaved_ || numbered_revision_ != catalog_.revision();
+  LOAM_CHECK(!durable_status_.ok() || durable_ == nullptr || storing_.has_value() ||
+                 (!changed && state_number_ == stored_.number && waiting_.empty()),
+             "what has changed is stored or on its way, and answers wait for nothing else");
 }
 
 }  // namespace loam::commit

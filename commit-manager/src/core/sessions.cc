@@ -48,8 +48,8 @@ Status Core::Impl::open_session(Peer& peer, uint64_t sequence, ByteReader& reade
   session.open_sequence = sequence;
   session.heard_ns = now_ns_;
   send(peer, sequence,
-       wire::SessionOpened{session.id, options_.epoch, admin_address_, catalog_.catalog(false),
-                           options_.client_lease_ns, history_.cluster});
+       wire::SessionOpened{session.id, options_.epoch, admin_address_, shown_catalog(false), options_.client_lease_ns,
+                           history_.cluster});
   return ok_status();
 }
 
@@ -69,6 +69,12 @@ Status Core::Impl::new_session(Peer& peer, const wire::OpenSession& request) {
   }
   LOAM_RETURN_IF_ERROR(may_serve());
   const SessionId id = next_session();
+  if (id == SessionId()) {
+    Env::probe("manager.session.waits_for_disk");
+    return {StatusCode::kUnavailable,
+            "open session: the disk of the commit manager does not answer, and it has reserved no more numbers of "
+            "sessions there; try again"};
+  }
   Session& session = sessions_[id];
   session.id = id;
   session.peer = peer.id;
@@ -103,22 +109,13 @@ Status Core::Impl::resume(Peer& peer, const wire::OpenSession& request) {
   return ok_status();
 }
 
-SessionId Core::Impl::next_session() {
-  if (++last_session_ > session_bound_) {
-    Env::probe("manager.durable.session_bound_met");
-    session_bound_ = last_session_ + options_.ids_ahead;
-    unsaved_ = durable_ != nullptr;
-  }
-  return SessionId(last_session_);
-}
-
 Status Core::Impl::renew_session(Session& session, ByteReader& reader, uint64_t sequence) {
   LOAM_RETURN_IF_ERROR(decode(reader, renew_));
   if (std::adjacent_find(renew_.held.begin(), renew_.held.end(), std::greater_equal<>()) != renew_.held.end()) {
     return {StatusCode::kMalformed, "the snapshots that a renewal names do not ascend"};
   }
   transactions_.keep_only(session.id, session.load, renew_.newest, renew_.held);
-  send(peers_.at(session.peer), sequence, wire::SessionRenewed{catalog_.version()});
+  send(peers_.at(session.peer), sequence, wire::SessionRenewed{shown_version()});
   return ok_status();
 }
 

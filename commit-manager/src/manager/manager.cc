@@ -10,6 +10,7 @@
 #include "commit-manager/src/recovery/recovery_driver.h"
 #include "commit-manager/src/server/server.h"
 #include "commit-manager/src/store/state_file.h"
+#include "commit-manager/src/store/state_writer.h"
 #include "common/base/env.h"
 #include "common/base/thread.h"
 #include "common/net/transport.h"
@@ -93,6 +94,7 @@ struct CommitManager::Parts {
   std::unique_ptr<StateFile> file;  // if there is a data folder
   std::unique_ptr<net::Transport> transport;
   std::unique_ptr<Server> server;
+  std::unique_ptr<StateWriter> writer;  // if anything survives; its thread posts to the server
   std::unique_ptr<RecoveryDriver> recovery;
   std::unique_ptr<AdminServer> admin;
   // Written by stop(), read by the server thread. Relaxed: wake() and join() order everything else.
@@ -109,7 +111,9 @@ Status CommitManager::Parts::start() {
     AdminBackend backend;
     backend.post = [this](std::function<void(Core&)> task) { return server->post(std::move(task)); };
     backend.statistics = [this](const Core& core) { return statistics(core); };
-    backend.accept_unreadable = [this](TransactionId id) { return recovery->accept_unreadable(server->core(), id); };
+    backend.accept_unreadable = [this](TransactionId id, std::function<void(Status)> done) {
+      recovery->accept_unreadable(server->core(), id, std::move(done));
+    };
     backend.address = [this] { return address; };
     backend.timeout_ns = options.admin_timeout_ns;
     LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, std::move(backend)));
@@ -134,8 +138,12 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
     const std::string place = file == nullptr ? "the store" : "folder " + options.data;
     return {StatusCode::kInternal, place + ": " + std::string(status.message())};
   }
-  server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); }, store, state);
+  if (store != nullptr) writer = std::make_unique<StateWriter>(*store);
+  server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); }, writer.get(), state);
   LOAM_RETURN_IF_ERROR(server->core().durable_status());
+  if (writer != nullptr) {
+    writer->start([this](const Status& outcome) { server->post([outcome](Core& core) { core.stored(outcome); }); });
+  }
   recovery = std::make_unique<RecoveryDriver>(
       run_recoverer(wanted.scheme), [] { return Env::now_ns(); }, [this] { transport->wake(); },
       options.sweep_interval_ns);
@@ -186,6 +194,7 @@ void CommitManager::Parts::stop() {
     transport->wake();
     thread.join();
   }
+  writer.reset();  // after the store that is under way
   admin.reset();
   transport.reset();  // drops its connections without calling the server
 }

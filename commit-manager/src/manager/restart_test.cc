@@ -1,4 +1,5 @@
 // What survives a commit manager, and how it ends when its folder fails.
+#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -119,6 +120,74 @@ TEST_F(RestartTest, KeepsInAStoreWhatItWouldKeepInAFolder) {
   const auto damaged = CommitManager::start(wanted);
   EXPECT_EQ(damaged.code(), StatusCode::kInternal);
   EXPECT_NE(damaged.status().message().find("store"), std::string_view::npos) << damaged.status().to_string();
+}
+
+/// A disk that stalls while the test wants it.
+class StallingStore final : public Store {
+ public:
+  Bytes found() const override { return state_; }
+  Status store(Bytes wanted) override {
+    std::unique_lock lock(mutex_);
+    ++entered_;
+    changed_.wait(lock, [this] { return !stalled_; });
+    state_.assign(wanted.begin(), wanted.end());
+    return ok_status();
+  }
+  void stall(bool stalled) {
+    const std::lock_guard lock(mutex_);
+    stalled_ = stalled;
+    entered_ = 0;
+    changed_.notify_all();
+  }
+  bool stalls() {
+    const std::lock_guard lock(mutex_);
+    return stalled_ && entered_ > 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Buffer state_;
+  bool stalled_ = false;
+  int entered_ = 0;
+};
+
+TEST_F(RestartTest, ADiskThatStallsStopsNeitherBeginsNorRenewals) {
+  StallingStore store;
+  const std::shared_ptr<void> end(nullptr, [&](void*) {
+    store.stall(false);
+    manager.reset();  // before its store
+  });
+  ManagerOptions wanted = options(1);
+  wanted.data.clear();
+  wanted.store = &store;
+  wanted.core.client_lease_ns = wanted.core.node_lease_ns = 3'600'000'000'000;
+  start(wanted);
+  const auto node = connect();
+  ASSERT_TRUE(node->call<wire::NodeRegistered>(wire::RegisterNode{"tcp://n:1", "", 1}).ok());
+  wire::SessionOpened opened;
+  const auto client = open_session(opened);
+  const auto creator = open_session(opened);
+  store.stall(true);
+  creator->post(wire::CreateTable{"accounts", TableKind::kTransactional,
+                                  Schema::make({{"id", FieldType::kInt64, false}}).value()});
+  ASSERT_TRUE(creator->until([&] { return store.stalls(); }));
+  for (int i = 0; i < 50; ++i) {
+    const auto begun = client->call<wire::Begun>(wire::Begin{2, true});
+    ASSERT_TRUE(begun.ok()) << begun.status().to_string();
+    ASSERT_TRUE(client->call<wire::Completed>(wire::Complete{{{begun->first_id, true}}}).ok());
+    ASSERT_TRUE(client->call<wire::SessionRenewed>(wire::RenewSession{}).ok());
+    ASSERT_TRUE(node->call<wire::NodeRenewed>(wire::RenewNode{}).ok());
+  }
+  const ManagerStatistics statistics = manager->statistics();
+  EXPECT_TRUE(statistics.core.storing);
+  EXPECT_EQ(statistics.core.answers_waiting, 1u) << "the storage node hears of the table later";
+  store.stall(false);
+  uint64_t sequence = 0;
+  ASSERT_TRUE(node->take<wire::InstallTable>(&sequence).ok());
+  node->reply(sequence, wire::TableInstalled{});
+  EXPECT_TRUE(creator->take<wire::TableCreated>().ok());
+  EXPECT_EQ(manager->statistics().core.sessions, 2u);
 }
 
 TEST_F(RestartTest, StatisticsOfAStoppedManagerAreZero) {

@@ -183,7 +183,7 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   start_ns_ = now_ns + kRetryStartNs;
   client::RecovererOptions options;
   options.session = core.open_recoverer(now_ns);
-  if (options.session == SessionId()) return false;  // the state could not be stored: the manager stops
+  if (options.session == SessionId()) return false;  // no number is reserved on the disk, or the manager stops
   const Statistics statistics = core.statistics();
   options.manager_epoch = statistics.epoch;
   options.cluster = statistics.cluster;
@@ -276,17 +276,28 @@ void RecoveryDriver::refresh_catalog(const Core& core, uint64_t now_ns) {
   worker_->set_catalog(std::move(catalog));
 }
 
-Status RecoveryDriver::accept_unreadable(Core& core, TransactionId id) {
+void RecoveryDriver::accept_unreadable(Core& core, TransactionId id, std::function<void(Status)> done) {
   std::vector<TransactionId> known;
   if (worker_ != nullptr) known = worker_->statistics().unreadable_ids;
   if (std::find(known.begin(), known.end(), id) == known.end()) {
-    return {StatusCode::kInvalidArgument, "transaction " + std::to_string(id.value) +
-                                              " has no undo record of which recovery knows that it cannot be read; "
-                                              "`loam status` lists those"};
+    return done({StatusCode::kInvalidArgument, "transaction " + std::to_string(id.value) +
+                                                   " has no undo record of which recovery knows that it cannot be "
+                                                   "read; `loam status` lists those"});
   }
   log_warning("recovery: an operator has given up the undo record of transaction " + std::to_string(id.value) +
               ", which cannot be read: the transaction counts as aborted, and what it has written stays");
-  LOAM_RETURN_IF_ERROR(core.damage_indexes());
+  core.damage_indexes([this, worker = starts_, id, done = std::move(done)](const Status& stored) {
+    done(stored.ok() ? accepted(worker, id) : stored);
+  });
+}
+
+Status RecoveryDriver::accepted(uint64_t worker, TransactionId id) {
+  if (worker_ == nullptr || worker != starts_) {
+    Env::probe("manager.recovery.replaced_while_storing");
+    return {StatusCode::kUnavailable,
+            "recovery began anew while this was stored; give the undo record of transaction " +
+                std::to_string(id.value) + " up again"};
+  }
   worker_->accept_unreadable(id);
   scan_ns_ = 0;  // a scan that this record held up is repeated at once
   check_wanted_ = true;

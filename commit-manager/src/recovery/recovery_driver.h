@@ -83,9 +83,10 @@ class RecoveryDriver {
   /// After every round of the server; `changed`: something was executed in it.
   void step(Core& core, bool changed);
   /// An operator gives up a transaction whose undo record nobody can read: it ends as if the record had been lost, and
-  /// indexes are damaged, because nobody knows how much of it they have. kInvalidArgument: there is no such
-  /// transaction.
-  Status accept_unreadable(Core& core, TransactionId id);
+  /// indexes are damaged, because nobody knows how much of it they have; that is stored first. `done` is called once,
+  /// now or from a later call of the core, unless the driver ends before. kInvalidArgument: there is no such
+  /// transaction; kUnavailable: the recoverer was replaced meanwhile, ask again.
+  void accept_unreadable(Core& core, TransactionId id, std::function<void(Status)> done);
   /// When step() has something to do, whatever else happens.
   uint64_t next_deadline_ns() const;
 
@@ -118,6 +119,7 @@ class RecoveryDriver {
   void check(Core& core, uint64_t now_ns);
   bool works() const { return !given_.empty() || scanning_ || sweeping_; }
   bool start_worker(Core& core, uint64_t now_ns);
+  Status accepted(uint64_t worker, TransactionId id);
   void end_worker(Core& core, uint64_t now_ns);
   void forget_worker(Core& core, uint64_t now_ns);
   void refresh_catalog(const Core& core, uint64_t now_ns);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -424,11 +425,14 @@ TEST_F(RestartTest, ScansBeforeAnythingBegins) {
   record().options.on_scan_done({StatusCode::kMalformed, "one cannot be read"});
   run_to_rest();
   const TransactionId id(7);
-  EXPECT_EQ(driver.accept_unreadable(harness->core, id).code(), StatusCode::kInvalidArgument)
-      << "recovery does not know of it";
+  std::optional<Status> accepted;
+  const auto done = [&](const Status& status) { accepted = status; };
+  driver.accept_unreadable(harness->core, id, done);
+  EXPECT_EQ(accepted->code(), StatusCode::kInvalidArgument) << "recovery does not know of it";
   record().statistics.unreadable_ids = {id};
   EXPECT_EQ(driver.statistics().unreadable_ids, std::vector{id});
-  EXPECT_TRUE(driver.accept_unreadable(harness->core, id).ok());
+  driver.accept_unreadable(harness->core, id, done);
+  EXPECT_TRUE(accepted->ok()) << accepted->to_string();
   EXPECT_EQ(record().accepted, std::vector{id});
   run_to_rest();
   EXPECT_EQ(record().scans, 3) << "it need not wait for its turn";

@@ -66,6 +66,9 @@ inline constexpr uint64_t kClosedUnfencedNs = 1'000'000'000;
 inline constexpr uint64_t kClosedToSweep = 1'024;
 /// Outcomes of recovered transactions that are kept for their clients (R4); beyond, the oldest are forgotten.
 inline constexpr size_t kMaxOutcomes = 262'144;
+/// Begins that may wait at one time for the disk to store a higher bound of ids; more are refused with kOverloaded. It
+/// bounds memory: 512 clients with full windows (wire::kManagerReplyWindow), 2 MiB.
+inline constexpr size_t kMaxWaitingBegins = 65'536;
 /// What a client that is refused with kOverloaded is advised to wait, and one that comes while the cluster starts or
 /// the commit manager recovers.
 inline constexpr uint64_t kRetryOverloadedNs = 10'000'000;
@@ -94,10 +97,12 @@ struct CoreOptions {
   uint64_t max_transaction_age_ns = 60'000'000'000;
   /// Outcomes of recovered transactions are kept so long (R4).
   uint64_t outcome_keep_ns = 600'000'000'000;
-  /// Ids reserved in the durable state at a time (R11): a begin waits for the disk once in so many.
+  /// Ids reserved in the durable state at a time (R11). The next ones are reserved when half of these are left, so a
+  /// disk that stalls stops begins only when that half is used up.
   uint64_t ids_ahead = 1'000'000;
   uint64_t closed_to_sweep = kClosedToSweep;
   size_t max_outcomes = kMaxOutcomes;
+  size_t max_waiting_begins = kMaxWaitingBegins;
   size_t max_sessions = kMaxSessions;
   size_t max_open_per_session = kMaxOpenPerSession;
   size_t max_open = kMaxOpenIds;
@@ -123,14 +128,16 @@ class Outbox {
   virtual void note(const std::string& line, std::source_location where = std::source_location::current()) = 0;
 };
 
-/// What must survive a restart of the commit manager (R11): one block of bytes, opaque to the driver, stored as a
-/// whole. Implemented by the driver; called from inside the core's constructor and calls.
+/// Stores what must survive a restart of the commit manager (R11): one block of bytes, opaque to the driver, replaced
+/// as a whole. Implemented by the driver; called from inside the core's constructor and calls.
 class Durable {
  public:
   virtual ~Durable() = default;
-  /// Replaces what was stored before, and blocks until that is on the disk. After an error the core says nothing more
-  /// to anybody (Core::durable_status()), and the driver stops the process.
-  virtual Status store(Bytes state) = 0;
+  /// Starts to replace what was stored before; the bytes are copied before the call returns. The outcome if it is known
+  /// at once, otherwise nothing: then the driver calls Core::stored() with it later, and the core starts no other store
+  /// before that. Must not block where the core serves leases. After an error the core says nothing more to anybody
+  /// (Core::durable_status()), and the driver stops the process.
+  virtual std::optional<Status> store(Bytes state) = 0;
 };
 
 /// A storage node that this commit manager has refused, because its own history does not contain what the node was told
@@ -162,6 +169,9 @@ struct Statistics {
   bool restarting = false;  ///< older epochs are not recovered yet: no begin is answered (R11)
   uint64_t durable_stores = 0;
   uint64_t durable_bytes = 0;     ///< of the newest state
+  bool storing = false;           ///< a state is on its way to the disk
+  uint64_t answers_waiting = 0;   ///< level: answers and messages that wait for the disk
+  uint64_t begins_waiting = 0;    ///< level: begins that wait until more ids are reserved on the disk
   uint64_t last_transaction = 0;  ///< highest id given out
   uint64_t open = 0;              ///< open transactions
   uint64_t orphaned_open = 0;     ///< of those: their session has ended; they wait for recovery and hold the horizon
@@ -271,12 +281,14 @@ std::string_view to_string(SessionStatus::State state);
 /// 5. A table is in the clients' catalog only while every live node has it (R30).
 /// 6. A transaction of a session that has ended is handed to recovery only when every storage node refuses the session:
 ///    it has acknowledged the fence, or it, and every earlier incarnation of it, holds no lease (R7, R8, R9).
-/// 7. Nothing is said to anybody before that on which it depends is stored (R11).
+/// 7. Nothing is said to anybody before that on which it depends is stored (R11): a change of tables, nodes or shards
+///    is answered when it is stored; ids and sessions are given below bounds that are stored; clients and nodes are
+///    shown the catalog as it is stored. Everything else goes on while the disk is busy.
 class Core {
  public:
   /// `state` is what `durable` stored last, and has passed check_state(); empty: a new cluster. Without `durable`
-  /// nothing survives, and `state` is not looked at: for `loam dev` and tests. Stores the new epoch at once; see
-  /// durable_status().
+  /// nothing survives, and `state` is not looked at: for `loam dev` and tests. Starts to store the new epoch; until
+  /// that is done no session is opened and no storage node registered.
   Core(const CoreOptions& options, Outbox& outbox, Durable* durable = nullptr, Bytes state = {});
   ~Core();
   Core(const Core&) = delete;
@@ -284,7 +296,9 @@ class Core {
 
   /// Ok if a core can start from these bytes; kMalformed or kUnsupportedVersion says what is wrong with them.
   static Status check_state(Bytes state);
-  /// The first error of Durable::store(). From then on the core executes nothing and says nothing: stop the process.
+  /// The outcome of the store that is under way: what waited for it is said. Does nothing if none is.
+  void stored(const Status& outcome);
+  /// The first error of a store. From then on the core executes nothing and says nothing: stop the process.
   Status durable_status() const;
 
   /// gRPC address that clients are told; empty (the default) if there is none.
@@ -313,11 +327,13 @@ class Core {
   void accept_loss(NodeId node, std::function<void(Status)> done);
 
   /// An operator gives a transaction up whose undo nobody can carry out: the indexes may lack some of what it wrote
-  /// from now on, and count as damaged. Before recovered() of its id. An error: it could not be stored.
-  Status damage_indexes();
+  /// from now on, and count as damaged. `done` is called when that is stored, now or from a later call, or with the
+  /// error of the disk. Before recovered() of its id.
+  void damage_indexes(std::function<void(Status)> done);
 
   /// A new session for the commit manager's own recoverer: without lease and connection, good for attaching to storage
-  /// nodes. The one before is fenced, like a dead client's. SessionId(0) if it could not be stored.
+  /// nodes. The one before is fenced, like a dead client's. SessionId(0) if the disk has reserved no more numbers: ask
+  /// again.
   SessionId open_recoverer(uint64_t now_ns);
   /// After a restart (R11): the owners of all shards are registered, have all their memory or their loss accepted, and
   /// have acknowledged the fence of all older sessions: scan the transaction table, then call recovery_scan_done(). May
@@ -339,10 +355,11 @@ class Core {
   const FencedSessions* sweep_due() const;
   /// What these have left is removed.
   void swept(const FencedSessions& sessions);
-  /// Nodes with incarnations, and the shard map.
+  /// Nodes with incarnations, and the shard map, as they are stored: what a drop takes away counts as undone (R30), and
+  /// a drop that is not stored may be forgotten.
   wire::Catalog catalog_for_recovery() const;
 
-  /// As clients see it.
+  /// As clients see it: what is stored.
   wire::Catalog catalog() const;
   std::vector<NodeStatus> nodes() const;
   std::vector<Orphan> orphans() const;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <loam/commit/core.h>
 #include <loam/commit/store.h>
 
 #include "common/base/status.h"

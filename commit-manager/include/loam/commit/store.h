@@ -1,9 +1,8 @@
 // What survives a commit manager, as its owner gives it.
 #pragma once
 
-#include <loam/commit/core.h>
-
 #include "common/base/bytes.h"
+#include "common/base/status.h"
 
 namespace loam::commit {
 
@@ -11,12 +10,17 @@ namespace loam::commit {
 /// a disk (ManagerOptions::data); the simulator's is a disk that outlives simulated processes. A store is one manager's
 /// alone while that runs.
 ///
-/// Threads: found() by CommitManager::start(), before the first store(); store() by the manager's server thread.
-/// Implementations pass the pause points manager.durable.before and manager.durable.after.
-class Store : public Durable {
+/// Threads: found() and the first store() by CommitManager::start(), one after the other; the later calls of store() by
+/// the manager's writer thread, one at a time. Implementations pass the pause points manager.durable.before and
+/// manager.durable.after.
+class Store {
  public:
+  virtual ~Store() = default;
   /// As the last store() that took effect left it, valid until the next; empty: a new cluster.
   virtual Bytes found() const = 0;
+  /// Replaces what was stored before, and blocks until that is on the disk. After an error the manager says nothing
+  /// more to anybody and ends.
+  virtual Status store(Bytes state) = 0;
 };
 
 }  // namespace loam::commit

@@ -1,0 +1,477 @@
+// The core while its disk is busy: what waits, what goes on, and what a crash leaves (R11).
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "commit-manager/src/catalog/durable_state.h"
+#include "commit-manager/src/core/core_harness.h"
+#include "common/testing/random.h"
+
+namespace loam::commit {
+namespace {
+
+using testing::Random;
+using wire::AcceptLoss;
+using wire::Begin;
+using wire::Begun;
+using wire::CatalogReply;
+using wire::Completed;
+using wire::CreateTable;
+using wire::DropTable;
+using wire::GetCatalog;
+using wire::InstallTable;
+using wire::NodeRegistered;
+using wire::NodeRenewed;
+using wire::OpenSession;
+using wire::RegisterNode;
+using wire::RenewNode;
+using wire::SessionOpened;
+using wire::SessionRenewed;
+using wire::TableCreated;
+using wire::TableDropped;
+
+constexpr uint64_t kLease = CoreHarness::kLeaseNs;
+/// What the disk takes when it stalls.
+constexpr uint64_t kStallNs = 5'000'000'000;
+
+CreateTable table(const std::string& name) { return {name, TableKind::kTransactional, test_schema()}; }
+
+struct DurabilityTest : ::testing::Test {
+  static CoreOptions options() {
+    CoreOptions options = CoreHarness::open_at_once();
+    options.initial_nodes = 1;
+    return options;
+  }
+
+  /// A manager that starts from what the disk has, with one storage node that has the shard map.
+  void start(const CoreOptions& with = options()) {
+    const uint64_t now_ns = h ? h->now_ns : 1'000'000'000;
+    disk.writing.reset();  // the crash takes what was not stored
+    const Buffer state = disk.state;
+    ASSERT_TRUE(Core::check_state(state).ok()) << Core::check_state(state).to_string();
+    h = std::make_unique<CoreHarness>(with, &disk, state);
+    h->now_ns = now_ns;
+    disk.finish_all(h->core);
+    h->core.on_time(h->now_ns);
+  }
+  void serve() {
+    node = register_node("tcp://a:1");
+    finish();
+    acknowledge_tables();
+    client = h->client();
+    finish();
+    ASSERT_EQ(h->core.statistics().sessions, 1u);
+  }
+
+  PeerId register_node(const std::string& address, Incarnation incarnation = Incarnation(0)) {
+    const PeerId peer = h->connect();
+    h->post(peer, RegisterNode{address, "", 1 << 20, incarnation});
+    return peer;
+  }
+  void acknowledge_tables() {
+    while (!h->outbox.sent[node].empty()) {
+      const auto install = h->take<InstallTable>(node);
+      if (install.ok()) h->deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
+    }
+  }
+  void finish() { disk.finish_all(h->core); }
+  bool silent(PeerId peer) { return h->outbox.sent[peer].empty(); }
+
+  SlowDurable disk;
+  std::unique_ptr<CoreHarness> h;
+  PeerId node;
+  PeerId client;
+};
+
+TEST_F(DurabilityTest, ADiskThatStallsCostsNoLeaseAndStopsNoBegin) {
+  start();
+  serve();
+  const PeerId creator = h->client();
+  h->post(creator, table("accounts"));
+  ASSERT_TRUE(h->core.statistics().storing);
+  const uint64_t until = h->now_ns + kStallNs;
+  uint64_t begins = 0;
+  while (h->now_ns < until) {
+    const auto begun = h->call<Begun>(client, Begin{3, true});
+    ASSERT_TRUE(begun.ok()) << begun.error.to_string();
+    ASSERT_TRUE(h->call<Completed>(client, wire::Complete{{{begun->first_id, true}}}).ok());
+    ASSERT_TRUE(h->call<SessionRenewed>(creator, wire::RenewSession{}).ok());
+    h->post(node, RenewNode{});
+    ASSERT_TRUE(h->newest<NodeRenewed>(node).ok());
+    h->run_for(kLease / 8);
+    ++begins;
+  }
+  EXPECT_GT(begins, 10u);
+  EXPECT_TRUE(silent(creator)) << "the table is not stored, so it is not created";
+  EXPECT_EQ(disk.started, h->core.statistics().durable_stores + 1) << "one store is under way";
+  EXPECT_EQ(h->core.statistics().sessions, 2u);
+  EXPECT_EQ(h->core.statistics().node_leases_expired, 0u);
+  EXPECT_EQ(h->core.statistics().nodes_live, 1u);
+  EXPECT_TRUE(std::ranges::any_of(h->outbox.notes, [](const std::string& line) {
+    return line.find("has not stored the state") != std::string::npos;
+  })) << "operators are told";
+  h->core.check_invariants();
+
+  finish();
+  acknowledge_tables();
+  EXPECT_TRUE(silent(creator)) << "that clients see it has to be stored too";
+  finish();
+  EXPECT_TRUE(h->newest<TableCreated>(creator).ok());
+  EXPECT_FALSE(h->core.statistics().storing);
+  h->core.check_invariants();
+}
+
+TEST_F(DurabilityTest, NodesHearOfATableWhenItsNumberIsStored) {
+  start();
+  serve();
+  h->post(client, table("accounts"));
+  EXPECT_TRUE(silent(node));
+  finish();
+  const auto install = h->take<InstallTable>(node);
+  ASSERT_TRUE(install.ok()) << install.error.to_string();
+  EXPECT_GT(decode_state(disk.state)->next_table, install->table.id);
+}
+
+TEST_F(DurabilityTest, AnswersOfChangesComeInTheOrderOfTheChanges) {
+  start();
+  serve();
+  h->core.peer_lost(node);
+  h->run_for(2 * kLease);  // without nodes every change is done at once
+  finish();
+  client = h->client();
+  finish();
+  const uint64_t stores = disk.started;
+  std::vector<uint64_t> asked;
+  for (const char* name : {"a", "b", "c", "a"}) asked.push_back(h->post(client, table(name)));
+  asked.push_back(h->post(client, DropTable{"b", {}}));
+  EXPECT_TRUE(silent(client));
+  EXPECT_EQ(disk.started, stores + 1);
+  ASSERT_TRUE(disk.finish(h->core));
+  EXPECT_EQ(disk.started, stores + 2) << "all that came meanwhile is stored at once";
+  std::vector<uint64_t> answered;
+  answered.push_back(h->take<TableCreated>(client).sequence);
+  EXPECT_TRUE(silent(client)) << "the second state is not stored";
+  ASSERT_TRUE(disk.finish(h->core));
+  for (int i = 0; i < 3; ++i) answered.push_back(h->take<TableCreated>(client).sequence);
+  answered.push_back(h->take<TableDropped>(client).sequence);
+  EXPECT_EQ(answered, asked);
+  EXPECT_FALSE(h->core.statistics().storing);
+}
+
+TEST_F(DurabilityTest, ARepeatedRequestIsNotAnsweredBeforeTheFirst) {
+  start();
+  serve();
+  h->core.peer_lost(node);
+  h->run_for(2 * kLease);
+  finish();
+  const PeerId first = h->connect();
+  const auto opened = h->call<SessionOpened>(first, OpenSession{"test"});
+  ASSERT_TRUE(opened.ok()) << opened.error.to_string();
+  const uint64_t sequence = h->post(first, table("a"));
+  h->core.peer_lost(first);
+  const PeerId second = h->connect();
+  ASSERT_TRUE(h->call<SessionOpened>(second, OpenSession{"test", opened->session, opened->manager_epoch}).ok())
+      << "a session goes on while the disk is busy";
+  h->deliver(second, CoreHarness::encoded(table("a"), sequence));
+  EXPECT_TRUE(silent(second)) << "a crash could still take the table back";
+  finish();
+  EXPECT_EQ(h->take<TableCreated>(second).sequence, sequence);
+  h->deliver(second, CoreHarness::encoded(table("a"), sequence));
+  EXPECT_EQ(h->take<TableCreated>(second).sequence, sequence) << "from the window";
+  EXPECT_TRUE(silent(second));
+}
+
+TEST_F(DurabilityTest, ShowsTheCatalogThatIsStored) {
+  start();
+  serve();
+  h->core.peer_lost(node);
+  h->run_for(2 * kLease);
+  finish();
+  client = h->client();
+  const auto names = [&] {
+    std::set<std::string> listed;
+    const auto reply = h->call<CatalogReply>(client, GetCatalog{});
+    EXPECT_TRUE(reply.ok()) << reply.error.to_string();
+    for (const wire::TableInfo& one : reply->catalog.tables) listed.insert(one.name);
+    EXPECT_EQ(h->core.catalog().tables.size(), listed.size());
+    EXPECT_EQ(h->call<SessionRenewed>(client, wire::RenewSession{})->catalog_version, reply->catalog.version);
+    EXPECT_EQ(h->call<Begun>(client, Begin{1, false})->catalog_version, reply->catalog.version);
+    return listed;
+  };
+  const PeerId creator = h->client();
+  h->post(creator, table("a"));
+  EXPECT_FALSE(names().contains("a"));
+  finish();
+  EXPECT_TRUE(names().contains("a"));
+  ASSERT_TRUE(h->take<TableCreated>(creator).ok());
+  h->post(creator, DropTable{"a", {}});
+  EXPECT_TRUE(names().contains("a")) << "a crash could bring it back";
+  std::optional<StatusCode> again;
+  h->core.drop_table({"a", {}}, [&](const Result<TableDropped>& result) { again = result.code(); });
+  EXPECT_EQ(again, std::nullopt) << "that it does not exist is not stored";
+  finish();
+  EXPECT_EQ(again, StatusCode::kNoSuchTable);
+  EXPECT_FALSE(names().contains("a"));
+}
+
+TEST_F(DurabilityTest, ANodeIsRegisteredWhenItsIncarnationIsStored) {
+  start();
+  const PeerId first = register_node("tcp://a:1");
+  EXPECT_TRUE(silent(first));
+  for (uint64_t waited = 0; waited < kStallNs; waited += kLease / 4) h->run_for(kLease / 4);
+  EXPECT_EQ(h->core.statistics().node_leases_expired, 0u) << "it waits for the manager, not the other way round";
+  EXPECT_TRUE(h->outbox.closed.empty());
+  const PeerId early = h->connect();
+  EXPECT_EQ(h->call<SessionOpened>(early, OpenSession{"test"}).error.code(), StatusCode::kUnavailable)
+      << "the shard map is not stored";
+  h->core.check_invariants();
+  finish();
+  const auto registered = h->take<NodeRegistered>(first);
+  ASSERT_TRUE(registered.ok()) << registered.error.to_string();
+  EXPECT_EQ(registered->incarnation, decode_state(disk.state)->nodes.at(0).incarnation);
+  EXPECT_EQ(registered->catalog.shards.owners.front(), registered->node);
+  h->run_for(kLease);
+  EXPECT_EQ(h->core.statistics().node_leases_expired, 0u) << "its lease counts from the answer";
+
+  // It loses its connection while the disk stalls: nothing of it has to be stored.
+  h->core.create_table(table("a"), [](const Result<TableCreated>&) {});
+  ASSERT_TRUE(h->core.statistics().storing);
+  h->core.peer_lost(first);
+  const PeerId back = register_node("tcp://a:1", registered->incarnation);
+  EXPECT_TRUE(h->take<NodeRegistered>(back).ok());
+  EXPECT_TRUE(silent(back)) << "of the table it hears when that is stored";
+  finish();
+  EXPECT_TRUE(h->newest<InstallTable>(back).ok());
+
+  // Its next process takes its place only when that is stored; the one before is not told to end until then.
+  h->core.create_table(table("b"), [](const Result<TableCreated>&) {});
+  const PeerId next = register_node("tcp://a:1");
+  const PeerId before = register_node("tcp://a:1", registered->incarnation);
+  EXPECT_TRUE(silent(next) && silent(before));
+  const PeerId third = register_node("tcp://a:1");
+  finish();
+  EXPECT_EQ(h->take<NodeRegistered>(before).error.code(), StatusCode::kFenced);
+  EXPECT_TRUE(silent(next)) << "it was replaced in turn";
+  EXPECT_TRUE(h->outbox.closed.contains(next));
+  EXPECT_EQ(h->take<NodeRegistered>(third)->incarnation, decode_state(disk.state)->nodes.at(0).incarnation);
+  h->core.check_invariants();
+}
+
+TEST_F(DurabilityTest, ANodeHearsOfAnAcceptedLossWhenItIsStored) {
+  start();
+  serve();
+  h->core.peer_lost(node);
+  const PeerId back = register_node("tcp://a:1");
+  finish();
+  ASSERT_TRUE(h->newest<NodeRegistered>(back)->memory_lost);
+  std::optional<Status> done;
+  h->core.accept_loss(NodeId(1), [&](Status status) { done = std::move(status); });
+  EXPECT_TRUE(silent(back));
+  h->core.peer_lost(back);
+  const PeerId again = register_node("tcp://a:1", h->core.nodes().at(0).info.incarnation);
+  EXPECT_TRUE(silent(again)) << "its registration says whether the loss is accepted";
+  EXPECT_FALSE(done.has_value());
+  finish();
+  EXPECT_FALSE(h->take<NodeRegistered>(again)->memory_lost);
+  EXPECT_FALSE(decode_state(disk.state)->nodes.at(0).memory_lost);
+  ASSERT_TRUE(done.has_value());
+  EXPECT_TRUE(done->ok()) << done->to_string();
+}
+
+TEST_F(DurabilityTest, BeginsLastAsLongAsReservedIdsAndThenWait) {
+  CoreOptions few = options();
+  few.ids_ahead = 100;
+  few.max_waiting_begins = 3;
+  start(few);
+  serve();
+  const uint64_t bound = decode_state(disk.state)->transactions.value;
+  uint64_t last = 0;
+  uint64_t given = 0;
+  std::vector<uint64_t> waiting;
+  for (; given < 200; ++given) {
+    const uint64_t sequence = h->post(client, Begin{1, false});
+    if (silent(client)) {
+      waiting.push_back(sequence);
+      break;
+    }
+    last = h->take<Begun>(client)->first_id.value;
+  }
+  EXPECT_EQ(last, bound) << "every id that is reserved is given, and no other";
+  EXPECT_GE(given, few.ids_ahead) << "the next ones were asked for in time";
+  EXPECT_TRUE(h->call<Begun>(client, Begin{0, true}).ok()) << "a snapshot needs no id";
+  const PeerId other = h->client();
+  h->post(other, Begin{2, false});
+  waiting.push_back(h->post(client, Begin{5, true}));
+  EXPECT_EQ(h->core.statistics().begins_waiting, few.max_waiting_begins);
+  const auto refused = h->call<Begun>(client, Begin{1, false});
+  EXPECT_EQ(refused.error.code(), StatusCode::kOverloaded) << refused.error.to_string();
+  h->core.check_invariants();
+
+  ASSERT_TRUE(disk.finish(h->core));
+  const auto first = h->take<Begun>(client);
+  EXPECT_EQ(first.sequence, waiting[0]);
+  EXPECT_EQ(first->first_id.value, last + 1);
+  EXPECT_EQ(h->take<Begun>(other)->first_id.value, last + 2) << "in the order in which they came";
+  const auto third = h->take<Begun>(client);
+  EXPECT_EQ(third.sequence, waiting[1]);
+  EXPECT_EQ(third->first_id.value, last + 4);
+  EXPECT_EQ(h->core.statistics().begins_waiting, 0u);
+  h->core.check_invariants();
+}
+
+TEST_F(DurabilityTest, ABeginThatWaitsEndsWithItsSession) {
+  CoreOptions few = options();
+  few.ids_ahead = 2;
+  start(few);
+  serve();
+  while (h->core.statistics().begins_waiting == 0) h->post(client, Begin{1, false});
+  const PeerId other = h->client();
+  h->post(other, Begin{1, false});
+  ASSERT_EQ(h->core.statistics().begins_waiting, 2u);
+  h->post(client, wire::CloseSession{});
+  finish();
+  EXPECT_TRUE(h->take<Begun>(other).ok());
+  EXPECT_EQ(h->core.statistics().begins_waiting, 0u);
+  h->core.check_invariants();
+}
+
+TEST_F(DurabilityTest, SessionsStayBelowTheirBound) {
+  CoreOptions few = options();
+  few.ids_ahead = 4;
+  start(few);
+  serve();
+  h->core.create_table(table("a"), [](const Result<TableCreated>&) {});
+  SessionId last;
+  Status refused;
+  for (int i = 0; i < 20 && refused.ok(); ++i) {
+    const PeerId peer = h->connect();
+    const auto opened = h->call<SessionOpened>(peer, OpenSession{"test"});
+    if (opened.ok()) last = opened->session;
+    refused = opened.error;
+  }
+  EXPECT_EQ(refused.code(), StatusCode::kUnavailable) << refused.to_string();
+  EXPECT_EQ(last, decode_state(disk.state)->sessions);
+  EXPECT_EQ(h->core.open_recoverer(h->now_ns), SessionId(0));
+  h->core.check_invariants();
+  finish();
+  EXPECT_TRUE(h->call<SessionOpened>(h->connect(), OpenSession{"test"}).ok());
+  EXPECT_NE(h->core.open_recoverer(h->now_ns), SessionId(0));
+}
+
+TEST_F(DurabilityTest, AFailedStoreIsToldToAdministrationAndEndsTheRest) {
+  start();
+  serve();
+  h->post(client, table("a"));
+  std::optional<Status> created, dropped, damaged;
+  h->core.create_table(table("b"), [&](const Result<TableCreated>& result) { created = result.status(); });
+  h->core.drop_table({"none", {}}, [&](const Result<TableDropped>& result) { dropped = result.status(); });
+  h->core.damage_indexes([&](const Status& status) { damaged = status; });
+  EXPECT_FALSE(created.has_value() || dropped.has_value() || damaged.has_value());
+  const uint64_t stores = disk.started;
+  ASSERT_TRUE(disk.finish(h->core, {StatusCode::kNoSpace, "the disk is full; make room on that disk"}));
+  EXPECT_EQ(h->core.durable_status().code(), StatusCode::kNoSpace);
+  ASSERT_TRUE(dropped.has_value() && damaged.has_value());
+  EXPECT_EQ(dropped->code(), StatusCode::kNoSpace);
+  EXPECT_EQ(damaged->code(), StatusCode::kNoSpace);
+  EXPECT_TRUE(silent(client) && silent(node));
+  h->post(client, Begin{1, false});
+  h->run_for(2 * kLease);
+  EXPECT_TRUE(silent(client) && silent(node));
+  EXPECT_EQ(disk.started, stores) << "what the disk has is not known: nothing more is written";
+  EXPECT_EQ(h->core.open_recoverer(h->now_ns), SessionId(0));
+}
+
+/// The manager dies at any moment; the disk answers late, in steps that the seed chooses. All that was acknowledged is
+/// there afterwards, and no number comes twice.
+TEST_F(DurabilityTest, ACrashTakesNothingThatWasAcknowledged) {
+  Random random(testing::test_seed(32));
+  std::map<std::string, bool> told;   // by table: it exists
+  std::map<std::string, bool> asked;  // of changes under way
+  std::set<uint64_t> incarnations;
+  uint64_t last_transaction = 0, last_session = 0, last_epoch = 0, crashes_while_storing = 0;
+  for (int life = 0; life < 60; ++life) {
+    SCOPED_TRACE(life);
+    CoreOptions with = options();
+    with.ids_ahead = random.between(1, 40);
+    start(with);
+    ASSERT_GT(h->core.statistics().epoch, last_epoch);
+    last_epoch = h->core.statistics().epoch;
+    std::set<std::string> found;
+    for (const wire::TableInfo& one : h->core.catalog().tables) found.insert(one.name);
+    for (const auto& [name, exists] : told) {
+      if (asked.contains(name)) continue;
+      ASSERT_EQ(found.contains(name), exists) << name;
+    }
+    for (const auto& [name, exists] : asked) told[name] = found.contains(name);
+    asked.clear();
+    h->core.recovery_scan_done(h->now_ns);
+    const PeerId peer = register_node("tcp://a:1");
+    finish();
+    const auto registered = h->take<NodeRegistered>(peer);
+    ASSERT_TRUE(registered.ok()) << registered.error.to_string();
+    ASSERT_TRUE(incarnations.insert(registered->incarnation.value).second);
+    h->core.peer_lost(peer);
+    h->run_for(2 * kLease);  // changes wait for the disk alone
+    PeerId user = h->connect();
+    std::map<uint64_t, std::pair<std::string, bool>> requests;
+    for (uint64_t step = random.between(1, 80); step > 0; --step) {
+      switch (random.below(4)) {
+        case 0:
+          user = h->connect();
+          h->post(user, OpenSession{"test"});
+          break;
+        case 1:
+          h->post(user, Begin{static_cast<uint32_t>(random.between(1, 9)), false});
+          break;
+        case 2: {
+          const std::string name = "t" + std::to_string(random.below(12));
+          if (asked.contains(name)) break;
+          const bool create = !told[name];
+          const uint64_t sequence = create ? h->post(user, table(name)) : h->post(user, DropTable{name, {}});
+          requests[sequence] = {name, create};
+          asked[name] = create;
+          break;
+        }
+        default:
+          static_cast<void>(disk.finish(h->core));
+          break;
+      }
+      for (auto& [to, queue] : h->outbox.sent) {
+        while (!queue.empty()) {
+          ByteReader reader(queue.front());
+          wire::Envelope envelope;
+          ASSERT_TRUE(wire::decode_envelope(reader, envelope).ok());
+          if (envelope.opcode == wire::Opcode::kBegun) {
+            Begun begun;
+            ASSERT_TRUE(wire::decode_body(reader, begun).ok());
+            ASSERT_GT(begun.first_id.value, last_transaction);
+            last_transaction = begun.first_id.value;
+          } else if (envelope.opcode == wire::Opcode::kSessionOpened) {
+            SessionOpened opened;
+            ASSERT_TRUE(wire::decode_body(reader, opened).ok());
+            ASSERT_GT(opened.session.value, last_session);
+            last_session = opened.session.value;
+          } else if (requests.contains(envelope.sequence)) {
+            const auto [name, create] = requests[envelope.sequence];
+            asked.erase(name);
+            if (envelope.opcode != wire::Opcode::kError) told[name] = create;
+          }
+          queue.pop_front();
+        }
+      }
+      if (!disk.writing.has_value()) h->core.check_invariants();
+    }
+    crashes_while_storing += disk.writing.has_value() ? 1 : 0;
+    if (disk.writing.has_value() && random.one_in(2)) disk.state = *disk.writing;  // stored, and nobody heard of it
+  }
+  EXPECT_GT(last_transaction, 100u);
+  EXPECT_GT(crashes_while_storing, 10u);
+}
+
+}  // namespace
+}  // namespace loam::commit

@@ -1,0 +1,51 @@
+#include "commit-manager/src/store/state_writer.h"
+
+#include <mutex>
+#include <utility>
+
+#include "common/base/assert.h"
+
+namespace loam::commit {
+
+StateWriter::~StateWriter() {
+  if (!thread_.joinable()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void StateWriter::start(std::function<void(const Status&)> done) {
+  done_ = std::move(done);
+  thread_ = Thread("loam-state", [this] { run(); });
+}
+
+std::optional<Status> StateWriter::store(Bytes state) {
+  if (!thread_.joinable()) return store_.store(state);
+  {
+    const std::scoped_lock lock(mutex_);
+    LOAM_CHECK(!has_wanted_, "the core stores one state at a time");
+    wanted_.assign(state.begin(), state.end());
+    has_wanted_ = true;
+  }
+  changed_.notify_all();
+  return std::nullopt;
+}
+
+void StateWriter::run() {
+  Buffer state;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || has_wanted_; });
+      if (stopping_) return;
+      state.swap(wanted_);
+      has_wanted_ = false;
+    }
+    done_(store_.store(state));
+  }
+}
+
+}  // namespace loam::commit
