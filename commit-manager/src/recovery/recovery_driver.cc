@@ -52,8 +52,11 @@ RecoveryDriver::RecoveryDriver(StartRecovery start, Clock clock, std::function<v
 }
 
 RecoveryDriver::~RecoveryDriver() {
-  const std::scoped_lock lock(inbox_->mutex);
-  inbox_->wake = nullptr;
+  {
+    const std::scoped_lock lock(inbox_->mutex);
+    inbox_->wake = nullptr;
+  }
+  for (auto& [number, thread] : ending_) thread.join();
 }
 
 void RecoveryDriver::step(Core& core, bool changed) {
@@ -62,6 +65,7 @@ void RecoveryDriver::step(Core& core, bool changed) {
     inbox_->leave({Note::Kind::kFailed, starts_, {}, false, {StatusCode::kFenced, "its time is over"}});
   }
   take_notes(core, now_ns);
+  if (!ending_.empty()) join_ended();
   check_wanted_ = check_wanted_ || changed;
   if (now_ns < next_deadline_ns()) return;
   check_wanted_ = false;
@@ -216,8 +220,27 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
 
 void RecoveryDriver::end_worker(Core& core, uint64_t now_ns) {
   add(ended_, worker_->statistics());
-  worker_.reset();
+  end_elsewhere(std::move(worker_));
   forget_worker(core, now_ns);
+}
+
+/// Its end waits for its thread, which may be waiting itself. What it still says is told to the core, or to nobody.
+void RecoveryDriver::end_elsewhere(std::unique_ptr<RecoveryWorker> worker) {
+  const auto last = std::make_shared<std::unique_ptr<RecoveryWorker>>(std::move(worker));
+  ending_.emplace(starts_, Thread("loam-ending", [last, inbox = inbox_, number = starts_] {
+                    last->reset();
+                    const std::scoped_lock lock(inbox->mutex);
+                    inbox->ended.push_back(number);
+                  }));
+}
+
+void RecoveryDriver::join_ended() {
+  std::vector<uint64_t> ended;
+  {
+    const std::scoped_lock lock(inbox_->mutex);
+    ended.swap(inbox_->ended);
+  }
+  for (const uint64_t number : ended) ending_.extract(number).mapped().join();
 }
 
 void RecoveryDriver::forget_worker(Core& core, uint64_t now_ns) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <unordered_set>
@@ -46,7 +47,7 @@ using StartRecovery = std::function<Result<std::unique_ptr<RecoveryWorker>>(clie
 /// nobody; (3) a scan that ends while none is due is repeated; (4) the next
 /// recoverer starts when the nodes refuse the session of the one before: what that one had sent may still be executed
 /// until then, and would put back undo records that the next one has cleared. So one that hangs can be left where it
-/// hangs.
+/// hangs, and one that ends does so on a thread of its own: the server's waits neither for a resolver nor for a node.
 class RecoveryDriver {
  public:
   /// How soon after a change the core is asked what there is to do; and a lower bound between two questions.
@@ -106,8 +107,9 @@ class RecoveryDriver {
   /// What recoverers call back into. Outlives the driver where one of them hangs.
   struct Inbox {
     Mutex mutex;
-    std::vector<Note> notes;     // guarded by mutex
-    std::function<void()> wake;  // guarded by mutex; empty: the driver is gone
+    std::vector<Note> notes;      // guarded by mutex
+    std::vector<uint64_t> ended;  // guarded by mutex; workers whose end is over, by number
+    std::function<void()> wake;   // guarded by mutex; empty: the driver is gone
 
     void leave(Note note);
   };
@@ -120,6 +122,8 @@ class RecoveryDriver {
   bool works() const { return !given_.empty() || scanning_ || sweeping_; }
   bool start_worker(Core& core, uint64_t now_ns);
   Status accepted(uint64_t worker, TransactionId id);
+  void end_elsewhere(std::unique_ptr<RecoveryWorker> worker);
+  void join_ended();
   void end_worker(Core& core, uint64_t now_ns);
   void forget_worker(Core& core, uint64_t now_ns);
   void refresh_catalog(const Core& core, uint64_t now_ns);
@@ -152,6 +156,7 @@ class RecoveryDriver {
   uint32_t silent_looks_ = 0;
   uint32_t idle_looks_ = 0;
 
+  std::map<uint64_t, Thread> ending_;       // threads that wait for the end of a worker, by its number
   std::unique_ptr<RecoveryWorker> worker_;  // last: its end calls back
 };
 

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "commit-manager/src/core/core_harness.h"
+#include "common/testing/patience.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::commit {
@@ -25,15 +26,24 @@ struct Record {
   std::vector<wire::Catalog> catalogs;
   int scans = 0;
   std::vector<wire::FenceSet> sweeps;
-  bool running = true;
+  std::atomic<bool> running{true};
   bool alive = true;  ///< its thread turns when something is given to it
   client::RecovererStatistics statistics;
+  std::atomic<bool> may_end{true};
+
+  bool runs() const { return running.load(std::memory_order_acquire); }
+  bool ends() const {
+    return testing::eventually([this] { return !runs(); });
+  }
 };
 
 class FakeWorker final : public RecoveryWorker {
  public:
   explicit FakeWorker(Record& record) : record_(record) {}
-  ~FakeWorker() override { record_.running = false; }
+  ~FakeWorker() override {
+    EXPECT_TRUE(testing::eventually([this] { return record_.may_end.load(std::memory_order_acquire); }));
+    record_.running.store(false, std::memory_order_release);
+  }
   void set_catalog(wire::Catalog catalog) override { record_.catalogs.push_back(std::move(catalog)); }
   void add(std::vector<client::RecoveryTask> tasks) override {
     if (record_.alive) ++record_.statistics.rounds;
@@ -258,7 +268,7 @@ TEST_F(RecoveryDriverTest, AFailedRecovererIsFollowedByAnother) {
   // Decided at the nodes before it failed, and told after it.
   record().options.on_recovered(TransactionId(first.value + 1), false);
   driver.step(harness->core, false);
-  EXPECT_FALSE(record().running);
+  EXPECT_TRUE(record().ends());
   EXPECT_EQ(record().acknowledged, std::vector{first});
   EXPECT_EQ(harness->core.statistics().open, 0u);
   run_for(2 * RecoveryDriver::kRestartNs);
@@ -270,7 +280,22 @@ TEST_F(RecoveryDriverTest, AFailedRecovererIsFollowedByAnother) {
   EXPECT_EQ(driver.statistics().committed, 7u) << "what the first did counts";
   record().options.on_failed({StatusCode::kFenced, "late"});
   driver.step(harness->core, false);
-  EXPECT_TRUE(record(1).running) << "an old one's word";
+  EXPECT_TRUE(record(1).runs()) << "an old one's word";
+}
+
+TEST_F(RecoveryDriverTest, TheServerDoesNotWaitForARecovererThatEnds) {
+  (void)dead_client(1);
+  run_for(kBeyondLeaseNs);
+  ASSERT_EQ(records.size(), 1u);
+  record().may_end.store(false, std::memory_order_release);  // its thread waits for a resolver
+  record().options.on_failed({StatusCode::kFenced, "test"});
+  run_for(2 * RecoveryDriver::kRestartNs);
+  EXPECT_TRUE(record().runs());
+  ASSERT_EQ(records.size(), 2u) << "the next one does not wait for it either";
+  record().may_end.store(true, std::memory_order_release);
+  EXPECT_TRUE(record().ends());
+  run_to_rest();
+  EXPECT_TRUE(record(1).runs());
 }
 
 constexpr uint64_t kUntilSilent = (RecoveryDriver::kSilentLooks + 2) * RecoveryDriver::kWatchNs;
@@ -290,7 +315,7 @@ TEST_F(RecoveryDriverTest, ARecovererWhoseThreadHangsIsLeftAndAnotherFollows) {
   EXPECT_EQ(records.size(), 1u) << "the node has not said yet that it refuses the first one";
   run_for(2 * RecoveryDriver::kRestartNs);
   ASSERT_EQ(records.size(), 2u);
-  EXPECT_TRUE(record().running) << "nobody waits for the end of a thread that hangs";
+  EXPECT_TRUE(record().runs()) << "nobody waits for the end of a thread that hangs";
   EXPECT_GT(record(1).options.session, record().options.session) << "and the nodes refuse it";
   ASSERT_EQ(record(1).tasks.size(), 1u);
   record().options.on_recovered(first, true);  // it was only slow
@@ -317,7 +342,7 @@ TEST_F(RecoveryDriverTest, ARecovererThatEndsNothingIsReplaced) {
   record().statistics.unreadable_ids.pop_back();
   run_for(kUntilIdle);
   ASSERT_EQ(records.size(), 2u);
-  EXPECT_FALSE(record().running);
+  EXPECT_TRUE(record().ends());
   EXPECT_EQ(record(1).tasks.size(), 3u);
 }
 
@@ -327,7 +352,7 @@ TEST_F(RecoveryDriverTest, AnotherStartsWhenTheNodesRefuseTheOneThatFailed) {
   ASSERT_EQ(records.size(), 1u);
   record().options.on_failed({StatusCode::kFenced, "its time is over"});
   run_for(4 * RecoveryDriver::kRestartNs, false);
-  EXPECT_FALSE(record().running);
+  EXPECT_TRUE(record().ends());
   EXPECT_EQ(records.size(), 1u) << "what it has sent may still be executed, and put back what another one clears";
   run_for(2 * RecoveryDriver::kRestartNs);
   EXPECT_EQ(records.size(), 2u);
@@ -337,11 +362,17 @@ TEST_F(RecoveryDriverTest, AnotherFollowsThoughNothingElseHappens) {
   (void)dead_client(3);
   run_for(kBeyondLeaseNs);
   ASSERT_EQ(records.size(), 1u);
-  for (uint32_t i = 0; i < RecoveryDriver::kIdleLooks + 2 && record().running; ++i) {
+  const SessionId session = record().options.session;
+  const auto replaced = [&] {
+    return std::ranges::none_of(harness->core.sessions(), [&](const SessionStatus& one) {
+      return one.id == session && one.state == SessionStatus::State::kOpen;
+    });
+  };
+  for (uint32_t i = 0; i < RecoveryDriver::kIdleLooks + 2 && !replaced(); ++i) {
     harness->now_ns += RecoveryDriver::kWatchNs;
     driver.step(harness->core, false);
   }
-  ASSERT_FALSE(record().running) << "it ended nothing";
+  ASSERT_TRUE(replaced() && record().ends()) << "it ended nothing";
   harness->run_for(RecoveryDriver::kCheckNs);
   harness->acknowledge_fence(node);
   const uint64_t end = harness->now_ns + 2 * RecoveryDriver::kRestartNs;
