@@ -74,5 +74,74 @@ TEST(ReplyWindow, AnOvertakenAnswerIsNotKept) {
   EXPECT_EQ(window.look_up(1, reply), Found::kForgotten);
 }
 
+// The order that holds an answer for longest: the slots before it are answered late, and then used again.
+TEST(ReplyWindow, TheRingHoldsEverySmallAnswerOfTheWindow) {
+  ReplyBudget budget(0);
+  ReplyWindow window(kManagerReplyWindow, &budget);
+  constexpr size_t kSmall = kManagerReplyWindow.small_bytes();
+  Buffer reply;
+  for (uint64_t s = 1; s <= kReplyWindow; ++s) ASSERT_EQ(window.look_up(s, reply), Found::kNew);
+  window.keep(kReplyWindow, reply_of(kReplyWindow, kSmall));
+  for (uint64_t s = 1; s < kReplyWindow; ++s) window.keep(s, reply_of(s, kSmall));
+  for (uint64_t s = kReplyWindow + 1; s < 2 * kReplyWindow; ++s) {
+    ASSERT_EQ(window.look_up(s, reply), Found::kNew);
+    window.keep(s, reply_of(s, kSmall));
+    for (uint64_t old = s - kReplyWindow + 1; old <= s; ++old) {
+      ASSERT_EQ(window.look_up(old, reply), Found::kAnswered) << old << " after " << s;
+      ASSERT_EQ(reply, reply_of(old, kSmall));
+    }
+  }
+}
+
+TEST(ReplyWindow, LargeAnswersAreBookedAndGivenBack) {
+  constexpr ReplyWindowLimits kLimits{4, 256, 5'000};
+  ReplyBudget budget(8'000);
+  Buffer reply;
+  {
+    ReplyWindow first(kLimits, &budget);
+    ASSERT_EQ(first.look_up(1, reply), Found::kNew);
+    EXPECT_TRUE(first.book(1, 4'000));
+    EXPECT_EQ(budget.used(), 4'000u);
+    ASSERT_EQ(first.look_up(2, reply), Found::kNew);
+    EXPECT_FALSE(first.book(2, 1'001)) << "beyond what one session may have";
+    first.keep(1, reply_of(1, 3'000));
+    EXPECT_EQ(budget.used(), 3'000u) << "what it does not need goes back";
+    EXPECT_TRUE(first.book(2, 2'000));
+    first.keep(2, reply_of(2, kLimits.small_bytes()));
+    EXPECT_EQ(budget.used(), 3'000u);
+    ReplyWindow second(kLimits, &budget);
+    ASSERT_EQ(second.look_up(1, reply), Found::kNew);
+    EXPECT_TRUE(second.book(1, 5'000));
+    EXPECT_EQ(budget.used(), 8'000u);
+    ASSERT_EQ(first.look_up(3, reply), Found::kNew);
+    EXPECT_FALSE(first.book(3, 100)) << "beyond what all sessions may have";
+    first.keep(3, reply_of(3, 100));
+    EXPECT_EQ(first.look_up(3, reply), Found::kForgotten) << "no room was booked";
+    EXPECT_EQ(first.look_up(1, reply), Found::kAnswered);
+    EXPECT_EQ(reply, reply_of(1, 3'000));
+    EXPECT_EQ(first.look_up(2, reply), Found::kAnswered);
+    EXPECT_EQ(reply, reply_of(2, kLimits.small_bytes()));
+    ASSERT_EQ(first.look_up(5, reply), Found::kNew);  // takes the slot of 1
+    EXPECT_EQ(budget.used(), 5'000u);
+    EXPECT_EQ(first.look_up(1, reply), Found::kForgotten);
+  }
+  EXPECT_EQ(budget.used(), 0u) << "the windows are gone";
+}
+
+TEST(ReplyWindow, AReferenceStandsForAnAnswer) {
+  ReplyBudget budget(0);
+  ReplyWindow window(kManagerReplyWindow, &budget);
+  Buffer reply;
+  ASSERT_EQ(window.look_up(1, reply), Found::kNew);
+  window.keep_reference(1, reply_of(9));
+  ASSERT_EQ(window.look_up(2, reply), Found::kNew);
+  window.keep(2, reply_of(2));
+  EXPECT_EQ(window.look_up(1, reply), Found::kAnswered);
+  EXPECT_TRUE(window.is_reference(1));
+  EXPECT_EQ(reply, reply_of(9));
+  EXPECT_EQ(window.look_up(2, reply), Found::kAnswered);
+  EXPECT_FALSE(window.is_reference(2));
+}
+
 }  // namespace
 }  // namespace loam::wire

@@ -1,7 +1,10 @@
 // What clients ask for. A Status that is not ok means: malformed, the connection ends. Refusals are answers.
+#include <cstring>
+#include <span>
 #include <utility>
 
 #include "commit-manager/src/core/core_impl.h"
+#include "common/base/assert.h"
 #include "common/base/env.h"
 
 namespace loam::commit {
@@ -54,8 +57,38 @@ void Core::Impl::execute_begin(Session& session, uint64_t sequence, uint32_t cou
   begun_.snapshot = *begun.snapshot;
   begun_.seen_by_all = begun.seen_by_all;
   begun_.catalog_version = shown_version();
-  answer(session, sequence, begun_);
+  answer_begun(session, sequence);
   Env::pause_point("manager.begin.answered");
+}
+
+void Core::Impl::answer_begun(Session& session, uint64_t sequence) {
+  out_.clear();
+  wire::encode_message(begun_, sequence, out_);
+  if (out_.size() <= wire::kManagerReplyWindow.small_bytes()) {
+    session.window.keep(sequence, out_);
+  } else {
+    const BegunReference reference{begun_.first_id.value, begun_.snapshot_number, begun_.seen_by_all.value,
+                                   begun_.catalog_version};
+    session.window.keep_reference(sequence, std::as_bytes(std::span(&reference, 1)));
+  }
+  if (session.peer.value != 0) send_encoded(peers_.at(session.peer), out_);
+}
+
+bool Core::Impl::begun_again(const Session& session, uint64_t sequence, Bytes bytes) {
+  BegunReference reference;
+  LOAM_CHECK(bytes.size() == sizeof(reference), "the window gives back what was kept");
+  std::memcpy(&reference, bytes.data(), sizeof(reference));
+  const Snapshot* snapshot =
+      transactions_.held_snapshot(session.id, TransactionId(reference.first_id), reference.snapshot_number);
+  if (snapshot == nullptr) return false;
+  begun_.first_id = TransactionId(reference.first_id);
+  begun_.snapshot_number = reference.snapshot_number;
+  begun_.snapshot = *snapshot;
+  begun_.seen_by_all = Version(reference.seen_by_all);
+  begun_.catalog_version = reference.catalog_version;
+  out_.clear();
+  wire::encode_message(begun_, sequence, out_);
+  return true;
 }
 
 Status Core::Impl::complete(Session& session, ByteReader& reader, uint64_t sequence) {

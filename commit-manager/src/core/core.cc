@@ -21,6 +21,12 @@ constexpr uint64_t kPublicationBytesPerInterval = 64u << 10;
 constexpr uint64_t kTicksPerLease = 16;
 constexpr uint64_t kLongestTickNs = 20'000'000;
 
+/// What such an answer may have more than its request: numbers, versions, the text of an error.
+constexpr size_t kAnswerMoreBytes = 1'024;
+
+/// These are answered with as much as they bring. A Begun may be large too, but its window keeps a reference.
+bool answer_may_be_large(Opcode opcode) { return opcode == Opcode::kCreateTable || opcode == Opcode::kAskOutcomes; }
+
 uint64_t shortest_ns(const CoreOptions& options) {
   return std::min({options.client_lease_ns, options.node_lease_ns, options.max_transaction_age_ns});
 }
@@ -144,21 +150,40 @@ Status Core::Impl::execute_once(Session& session, const wire::Envelope& envelope
     case Found::kRunning:
       return ok_status();
     case Found::kAnswered:
+      if (session.window.is_reference(envelope.sequence) && !begun_again(session, envelope.sequence, Buffer(out_))) {
+        answer_forgotten(session, peer, envelope.sequence);
+        return ok_status();
+      }
       Env::probe("manager.request.answered_from_window");
       ++counts_.repeated;
       send_encoded(peer, out_);
       return ok_status();
-    case Found::kForgotten: {
-      Env::probe("manager.request.forgotten");
-      const Status status(StatusCode::kUnknownOutcome,
-                          "request " + std::to_string(envelope.sequence) + " of session " +
-                              std::to_string(session.id.value) + " came again after its answer was forgotten (" +
-                              std::to_string(wire::kManagerReplyWindow.requests) + " requests and " +
-                              std::to_string(wire::kManagerReplyWindow.bytes) + " bytes are kept); the session ends");
-      send(peer, envelope.sequence, wire::Error{status});
-      doom(peer, status, true);
+    case Found::kForgotten:
+      answer_forgotten(session, peer, envelope.sequence);
       return ok_status();
-    }
+  }
+  return execute_new(session, envelope, reader, now_ns);
+}
+
+void Core::Impl::answer_forgotten(const Session& session, Peer& peer, uint64_t sequence) {
+  Env::probe("manager.request.forgotten");
+  const Status status(StatusCode::kUnknownOutcome,
+                      "request " + std::to_string(sequence) + " of session " + std::to_string(session.id.value) +
+                          " came again after its answer was forgotten (the answers of " +
+                          std::to_string(wire::kManagerReplyWindow.requests) + " requests are kept); the session ends");
+  send(peer, sequence, wire::Error{status});
+  doom(peer, status, true);
+}
+
+Status Core::Impl::execute_new(Session& session, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns) {
+  if (answer_may_be_large(envelope.opcode) &&
+      !session.window.book(envelope.sequence, reader.remaining() + kAnswerMoreBytes)) {
+    Env::probe("manager.request.no_room_for_answer");
+    refuse(session, envelope.sequence,
+           {StatusCode::kOverloaded,
+            "the commit manager has no memory left to keep the answer for a repetition (limit " +
+                std::to_string(options_.max_kept_answer_bytes) + " bytes for all clients); try again later"});
+    return ok_status();
   }
   switch (envelope.opcode) {
     case Opcode::kBegin:

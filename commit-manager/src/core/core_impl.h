@@ -97,6 +97,8 @@ class Core::Impl final : public NodeChannel {
   Status execute(Peer& peer, Bytes message, uint64_t now_ns);
   Status execute_for_session(Peer& peer, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns);
   Status execute_once(Session& session, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns);
+  Status execute_new(Session& session, const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns);
+  void answer_forgotten(const Session& session, Peer& peer, uint64_t sequence);
   template <wire::Message M>
   static Status decode(ByteReader& reader, M& message);
   template <wire::Message M>
@@ -128,6 +130,10 @@ class Core::Impl final : public NodeChannel {
   Status get_catalog(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status begin(Session& session, ByteReader& reader, uint64_t sequence, uint64_t now_ns);
   void execute_begin(Session& session, uint64_t sequence, uint32_t count, bool read_only, uint64_t now_ns);
+  /// Answers with begun_, of which the window keeps a reference if it is large.
+  void answer_begun(Session& session, uint64_t sequence);
+  /// Makes an answer again into out_. False: the client has had it, since it has ended what it names.
+  bool begun_again(const Session& session, uint64_t sequence, Bytes reference);
   Status complete(Session& session, ByteReader& reader, uint64_t sequence);
   Status cleared(Session& session, ByteReader& reader);
   Status release_snapshots(Session& session, ByteReader& reader);
@@ -211,6 +217,7 @@ class Core::Impl final : public NodeChannel {
   Transactions transactions_;
 
   std::unordered_map<PeerId, Peer> peers_;
+  wire::ReplyBudget kept_answers_;  // before the sessions, whose windows use it
   std::unordered_map<SessionId, Session> sessions_;
   std::map<NodeId, PeerId> node_peers_;   ///< nodes that are connected and registered
   std::map<NodeId, PeerId> registering_;  ///< nodes whose registration waits for the disk

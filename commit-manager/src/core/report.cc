@@ -50,6 +50,7 @@ Statistics Core::Impl::statistics() const {
   statistics.nodes_lost = catalog_.count(wire::NodeState::kLost);
   statistics.nodes_dead = catalog_.nodes().size() - statistics.nodes_live;
   statistics.node_leases_expired = counts_.node_leases_expired;
+  statistics.kept_answer_bytes = kept_answers_.used();
   statistics.messages = counts_.messages;
   statistics.repeated = counts_.repeated;
   statistics.refused = counts_.refused;

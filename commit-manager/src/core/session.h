@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <type_traits>
 
 #include <loam/commit/core.h>
 
@@ -16,14 +17,28 @@ namespace loam::commit {
 /// One open session (R3): the unit of idempotence, of ownership (R8), of lease and fence. It outlives its connections.
 /// Owner: Core, in a map whose entries do not move. Ends when it is closed, or as an EndedSession.
 struct Session {
+  explicit Session(wire::ReplyBudget& answers) : window(wire::kManagerReplyWindow, &answers) {}
+
   SessionId id;
   PeerId peer;  ///< its newest connection; 0 while it has none
   std::string client_name;
   uint64_t open_sequence = 0;  ///< of the OpenSession, which may be repeated
   uint64_t heard_ns = 0;       ///< its lease counts from here
   SessionLoad load;
-  wire::ReplyWindow window{wire::kManagerReplyWindow};
+  wire::ReplyWindow window;
 };
+
+/// What the window of a session keeps of a Begun whose snapshot is large: the rest is made again from the open
+/// snapshot, which is held as long as the client can ask for the answer, since nobody else completes or releases what
+/// it names.
+struct BegunReference {
+  uint64_t first_id = 0;  ///< 0: read-only
+  uint64_t snapshot_number = 0;
+  uint64_t seen_by_all = 0;
+  uint64_t catalog_version = 0;
+};
+static_assert(sizeof(BegunReference) <= wire::kManagerReplyWindow.small_bytes());
+static_assert(std::is_trivially_copyable_v<BegunReference>);
 
 /// A session that has ended and has to be fenced, and what it leaves to the recoverer [R7, R8].
 ///

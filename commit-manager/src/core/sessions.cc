@@ -75,7 +75,7 @@ Status Core::Impl::new_session(Peer& peer, const wire::OpenSession& request) {
             "open session: the disk of the commit manager does not answer, and it has reserved no more numbers of "
             "sessions there; try again"};
   }
-  Session& session = sessions_[id];
+  Session& session = sessions_.try_emplace(id, kept_answers_).first->second;
   session.id = id;
   session.peer = peer.id;
   session.client_name = printable(request.client_name);

@@ -194,6 +194,18 @@ void Transactions::release(SessionId session, SessionLoad& load, std::span<const
   }
 }
 
+const Snapshot* Transactions::held_snapshot(SessionId session, TransactionId id, uint64_t number) const {
+  OpenSnapshots::Slot slot = OpenSnapshots::kNone;
+  if (id.value != 0) {
+    const Transaction* transaction = transactions_.find(id.value);
+    if (transaction != nullptr && transaction->session == session) slot = transaction->snapshot;
+  } else {
+    const Registered* registered = number == 0 ? nullptr : registered_.find(number);
+    if (registered != nullptr && registered->session == session) slot = registered->snapshot;
+  }
+  return slot == OpenSnapshots::kNone ? nullptr : &snapshots_.entry(slot).snapshot;
+}
+
 Version Transactions::base() const { return visible_now().base; }
 
 Version Transactions::seen_by_all() const {

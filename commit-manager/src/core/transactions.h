@@ -80,6 +80,9 @@ class Transactions {
   /// them, and it cannot tell for the entries of an index, which are in no version order, that their snapshot is gone.
   void drop_snapshots(std::span<const SessionId> sessions);
 
+  /// The snapshot that this session's open transaction holds, or, if `id` is 0, its registered snapshot of this number;
+  /// null if it does not hold it any more. Lives until the next call.
+  const Snapshot* held_snapshot(SessionId session, TransactionId id, uint64_t number) const;
   /// What is known of an id: open, one of the outcomes, or kForgotten.
   wire::Outcome outcome(TransactionId id) const;
   /// The session that left this transaction behind; 0: it is no orphan.

@@ -21,6 +21,7 @@
 #include "common/wire/fence_set.h"
 #include "common/wire/identity.h"
 #include "common/wire/manager.h"
+#include "common/wire/reply_window.h"
 
 namespace loam::commit {
 
@@ -69,6 +70,9 @@ inline constexpr size_t kMaxOutcomes = 262'144;
 /// Begins that may wait at one time for the disk to store a higher bound of ids; more are refused with kOverloaded. It
 /// bounds memory: 512 clients with full windows (wire::kManagerReplyWindow), 2 MiB.
 inline constexpr size_t kMaxWaitingBegins = 65'536;
+/// Memory for the large answers that the windows of all sessions keep for repetitions (R3): two sessions' worth of the
+/// largest ones. A request whose answer would not fit is refused with kOverloaded before it is executed.
+inline constexpr size_t kMaxKeptAnswerBytes = 2 * wire::kManagerReplyWindow.large_bytes;
 /// What a client that is refused with kOverloaded is advised to wait, and one that comes while the cluster starts or
 /// the commit manager recovers.
 inline constexpr uint64_t kRetryOverloadedNs = 10'000'000;
@@ -103,6 +107,7 @@ struct CoreOptions {
   uint64_t closed_to_sweep = kClosedToSweep;
   size_t max_outcomes = kMaxOutcomes;
   size_t max_waiting_begins = kMaxWaitingBegins;
+  size_t max_kept_answer_bytes = kMaxKeptAnswerBytes;
   size_t max_sessions = kMaxSessions;
   size_t max_open_per_session = kMaxOpenPerSession;
   size_t max_open = kMaxOpenIds;
@@ -199,6 +204,7 @@ struct Statistics {
   uint64_t nodes_unreachable = 0;  ///< their lease has run out
   uint64_t nodes_lost = 0;         ///< started anew with empty memory, and the loss is not accepted (R10)
   uint64_t node_leases_expired = 0;
+  uint64_t kept_answer_bytes = 0;  ///< level: large answers, kept for repetitions
   uint64_t messages = 0;
   uint64_t repeated = 0;   ///< answered from the reply window
   uint64_t refused = 0;    ///< answered with an error
