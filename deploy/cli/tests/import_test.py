@@ -222,7 +222,7 @@ class GuessTest(ImportCase):
         report = json.loads(output)
         self.assertEqual((report["imported"], report["dropped_table"]), (3, False))
         self.assertEqual(report["wider_schema"], "key:int64?,\"a b\":text?,n:text?",
-                         "what was imported between is no float64")
+                         "the row that was imported between has no float64")
 
 
 class ContentTest(ImportCase):
@@ -353,7 +353,7 @@ class DelimiterTest(ImportCase):
         forced = re.search(r"say (--delimiter \S+)", result.stderr).group(1)
         self.shell(f"{cluster.PROGRAM} import {self.table}_forced {path} {forced} --connect {self.dev.address}", code=4)
         result = self.loam("import", self.table, self.write("b.csv", "a,b\n1,2\n"), "--schema", "a:int32,b:int32")
-        self.assertNotIn("delimiter", result.stderr, "nothing is said of what is clear")
+        self.assertNotIn("delimiter", result.stderr, "nothing is said if the rows decide")
 
 
 if __name__ == "__main__":

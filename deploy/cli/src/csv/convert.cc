@@ -50,7 +50,7 @@ std::optional<Number> parse_number(std::string_view text) {
   return value;
 }
 
-// A field for a message: its beginning, in UTF-8 whatever its bytes are.
+// The beginning of a field for a message, which is always UTF-8.
 std::string shorten(std::string_view text) {
   constexpr size_t kShown = 40;
   const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u; };

@@ -34,9 +34,9 @@ struct Waiting {
   std::function<Status()> on_due;    ///< called by read(); its error ends that read(), and a later one may go on
 };
 
-/// Opens `path`; "-" is the standard input. gzip is recognised by its content, not by the name. read() gives what is
-/// there and waits only for the first byte. A file that cannot be opened is kNotFound, with the system's reason.
-/// `waiting` may be null, else it outlives the source.
+/// Opens `path`; "-" is the standard input. gzip is recognised by its content, not by the name. read() waits
+/// for the first byte only, and gives the bytes that have come. A file that cannot be opened is kNotFound, with the
+/// system's reason. `waiting` may be null, else it outlives the source.
 Result<std::unique_ptr<ByteSource>> open_source(const std::string& path, const Waiting* waiting = nullptr);
 
 /// A source that first gives `text`, which was read from `rest` before, and then the rest.

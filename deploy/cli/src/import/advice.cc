@@ -76,9 +76,9 @@ std::string go_on_text(const ImportOptions& options, const ImportReport& report)
                       kMaxPrintedRanges);
   }
   if (is_standard_input(options)) {
-    text += "loam: to go on, correct what is wrong, and give the same input from its first line to: ";
+    text += "loam: to go on, correct the cause, and give the same input from its first line to: ";
   } else {
-    text += "loam: to go on, correct what is wrong and run: ";
+    text += "loam: to go on, correct the cause and run: ";
   }
   text += command + "\n";
   if (report.encoding) {

@@ -115,7 +115,7 @@ TEST(GoOn, NamesTheLinesThatAreLeftAndTheDelimiter) {
   report.left.add({7, 7});
   report.left.add({9, LineRange::kOpen});
   report.delimiter = '\t';
-  EXPECT_EQ(go_on_text(options, report), "loam: to go on, correct what is wrong and run: the command\n");
+  EXPECT_EQ(go_on_text(options, report), "loam: to go on, correct the cause and run: the command\n");
   ASSERT_EQ(told.size(), 2u);
   EXPECT_EQ(told[0].values, (std::vector<std::string>{"7", "9-"}));
   EXPECT_EQ(told[1].values, (std::vector<std::string>{"\\t"}));

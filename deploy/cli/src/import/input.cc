@@ -8,7 +8,7 @@
 
 namespace loam::cli {
 
-/// The sample of a pipe: what was kept, and then more, which is kept too.
+/// The sample of a pipe: the bytes that were kept, and then more, which are kept too.
 class Input::Sample final : public ByteSource {
  public:
   Sample(Input& input, std::function<bool()> has_row) : input_(input), has_row_(std::move(has_row)) {}

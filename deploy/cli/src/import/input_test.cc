@@ -109,7 +109,7 @@ TEST_F(InputTest, IsStoppedAtEveryStep) {
   ASSERT_EQ(write(stop_[1], "x", 1), 1);
   const auto sample = input->sample([] { return false; }).value();
   std::array<char, 100> buffer{};
-  EXPECT_EQ(sample->read(buffer).value(), 8u) << "what is there already";
+  EXPECT_EQ(sample->read(buffer).value(), 8u) << "it was read before";
   EXPECT_EQ(sample->read(buffer).code(), StatusCode::kCancelled);
   const auto source = rows(*input);
   EXPECT_EQ(source->read(buffer).value(), 8u);
