@@ -215,6 +215,10 @@ class CoreHarness {
   uint64_t last_sequence_ = 0;
 };
 
+inline constexpr uint64_t kLease = CoreHarness::kLeaseNs;
+/// After this time a lease has run out, and the core has noticed it.
+inline constexpr uint64_t kOver = kLease + kLease / 8 + kLease / 16 + 1;
+
 inline Schema test_schema(FieldType type = FieldType::kInt64) {
   return Schema::make({{"id", FieldType::kInt64, false}, {"balance", type, true}}).value();
 }

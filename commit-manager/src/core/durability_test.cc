@@ -35,7 +35,6 @@ using wire::SessionRenewed;
 using wire::TableCreated;
 using wire::TableDropped;
 
-constexpr uint64_t kLease = CoreHarness::kLeaseNs;
 /// What the disk takes when it stalls.
 constexpr uint64_t kStallNs = 5'000'000'000;
 

@@ -19,10 +19,6 @@ using wire::OpenSession;
 using wire::RegisterNode;
 using wire::RenewNode;
 
-constexpr uint64_t kLease = CoreHarness::kLeaseNs;
-/// After this, a lease is over and that has been noticed.
-constexpr uint64_t kOver = kLease + kLease / 8 + kLease / 16 + 1;
-
 /// A session with one open transaction that its client gives up; returns its number.
 SessionId lose_session(CoreHarness& h) {
   const PeerId peer = h.connect();

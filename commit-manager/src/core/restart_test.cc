@@ -25,9 +25,6 @@ using wire::Outcome;
 using wire::RegisterNode;
 using wire::SessionOpened;
 
-constexpr uint64_t kLease = CoreHarness::kLeaseNs;
-constexpr uint64_t kOver = kLease + kLease / 8 + kLease / 16 + 1;
-
 struct RestartTest : ::testing::Test {
   static CoreOptions options() {
     CoreOptions options = CoreHarness::open_at_once();

@@ -17,8 +17,6 @@ using wire::SessionClosed;
 using wire::SessionOpened;
 using wire::SessionRenewed;
 
-constexpr uint64_t kLease = CoreHarness::kLeaseNs;
-
 OpenSession resume(uint64_t session, uint64_t epoch = 1) { return {"test", SessionId(session), epoch}; }
 
 TEST(Sessions, AnyMessageRenewsTheLease) {
