@@ -78,7 +78,7 @@ TEST_F(ConfigFileTest, TellsWhereAndWhatIsWrong) {
   EXPECT_EQ(error("[scan]\nfurlongs = 1\n"), "some.toml:2:1: there is no option 'scan-furlongs'; --help lists them");
   EXPECT_EQ(error("listen = 7\n"), "some.toml:1:10: option 'listen' expects text");
   EXPECT_EQ(error("scan-threads = '4'\n"),
-            "some.toml:1:16: option 'scan-threads' expects a whole number up to 4294967295");
+            "some.toml:1:16: option 'scan-threads' expects a whole number from 0 to 4294967295");
   EXPECT_NE(error("scan-threads = -1\n").find("not '-1'"), std::string::npos);
   EXPECT_NE(error("scan-threads = 1.5\n").find("not '1.5'"), std::string::npos);
   EXPECT_NE(error("huge-pages = 'true'\n").find("true or false"), std::string::npos);

@@ -4,7 +4,6 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <cmath>
 #include <span>
 #include <utility>
 
@@ -46,31 +45,36 @@ bool same_letters(std::string_view a, std::string_view b) {
   });
 }
 
-template <class T>
-bool parse_all(std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-Status expected(std::string_view what, std::string_view text) {
-  return {StatusCode::kInvalidArgument, "expected " + std::string(what) + ", not '" + std::string(text) + "'"};
-}
-
 /// A number and one of the units. Without a unit it is taken as it is if `bare` says so, and 0 always.
 Result<uint64_t> parse_with_unit(std::string_view text, std::span<const Unit> units, bool bare, std::string_view what) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) return expected(what, text);
-  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  const std::string_view digits = leading_whole(text);
+  const auto parsed = parse_whole(digits);
+  if (!parsed.ok()) return not_expected(what, text);
+  const uint64_t number = *parsed;
+  std::string_view unit = text.substr(digits.size());
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   if (unit.empty()) {
     if (bare || number == 0) return number;
-    return expected(what, text);
+    return not_expected(what, text);
   }
   const auto found =
       std::find_if(units.begin(), units.end(), [&](const Unit& u) { return same_letters(u.name, unit); });
-  if (found == units.end() || number > UINT64_MAX / found->factor) return expected(what, text);
+  if (found == units.end() || number > UINT64_MAX / found->factor) return not_expected(what, text);
   return number * found->factor;
+}
+
+std::string with_range(std::string_view what, const std::string& min, const std::string& max) {
+  std::string text(what);
+  text.append(", from ").append(min).append(" to ").append(max);
+  return text;
+}
+
+/// parse_with_unit() and the range; the message names both.
+Result<uint64_t> parse_in_range(std::string_view text, WholeRange range, Result<uint64_t> (*parse)(std::string_view),
+                                const std::string& what) {
+  const auto parsed = parse(text);
+  if (!parsed.ok() || *parsed < range.min || *parsed > range.max) return not_expected(what, text);
+  return *parsed;
 }
 
 std::string with_unit(uint64_t value, std::span<const Unit> units, std::string_view smallest) {
@@ -128,6 +132,19 @@ Result<uint64_t> parse_duration(std::string_view text) {
 std::string size_text(uint64_t bytes) { return with_unit(bytes, kSizeUnits, ""); }
 std::string duration_text(uint64_t ns) { return with_unit(ns, kDurationUnits, "ns"); }
 
+std::string describe_sizes(WholeRange bytes) {
+  return with_range(kSizeExpected, size_text(bytes.min), size_text(bytes.max));
+}
+std::string describe_durations(WholeRange ns) {
+  return with_range(kDurationExpected, duration_text(ns.min), duration_text(ns.max));
+}
+Result<uint64_t> parse_size(std::string_view text, WholeRange bytes) {
+  return parse_in_range(text, bytes, parse_size, describe_sizes(bytes));
+}
+Result<uint64_t> parse_duration(std::string_view text, WholeRange ns) {
+  return parse_in_range(text, ns, parse_duration, describe_durations(ns));
+}
+
 void OptionSet::text(std::string name, std::string& value, std::string help) {
   Option option{std::move(name), std::move(help), "text"};
   option.takes_text = true;
@@ -143,7 +160,7 @@ void OptionSet::flag(std::string name, bool& value, std::string help) {
   Option option{std::move(name), std::move(help), "true or false"};
   option.is_flag = true;
   option.set = [&value](std::string_view given) -> Status {
-    if (given != "true" && given != "false") return expected("true or false", given);
+    if (given != "true" && given != "false") return not_expected("true or false", given);
     value = given == "true";
     return ok_status();
   };
@@ -152,47 +169,45 @@ void OptionSet::flag(std::string name, bool& value, std::string help) {
 }
 
 void OptionSet::share(std::string name, double& value, std::string help) {
-  Option option{std::move(name), std::move(help), "a number"};
+  constexpr DecimalRange kShares{0, 1};
+  Option option{std::move(name), std::move(help), describe(kShares)};
   option.takes_number = true;
-  option.set = [&value](std::string_view given) -> Status {
-    double number = 0;
-    if (!parse_all(given, number) || !std::isfinite(number)) return expected("a number", given);
-    value = number;
+  option.set = [&value, kShares](std::string_view given) -> Status {
+    LOAM_ASSIGN_OR_RETURN(value, parse_decimal(given, kShares));
     return ok_status();
   };
   option.show = [&value]() -> OptionValue { return value; };
   options_.push_back(std::move(option));
 }
 
-void OptionSet::size(std::string name, uint64_t& bytes, std::string help) {
-  Option option{std::move(name), std::move(help), std::string(kSizeExpected)};
+void OptionSet::size(std::string name, uint64_t& bytes, std::string help, WholeRange range) {
+  Option option{std::move(name), std::move(help), describe_sizes(range)};
   option.takes_number = option.takes_text = true;
-  option.set = [&bytes](std::string_view given) -> Status {
-    LOAM_ASSIGN_OR_RETURN(bytes, parse_size(given));
+  option.set = [&bytes, range](std::string_view given) -> Status {
+    LOAM_ASSIGN_OR_RETURN(bytes, parse_size(given, range));
     return ok_status();
   };
   option.show = [&bytes]() -> OptionValue { return size_text(bytes); };
   options_.push_back(std::move(option));
 }
 
-void OptionSet::duration(std::string name, uint64_t& ns, std::string help) {
-  Option option{std::move(name), std::move(help), std::string(kDurationExpected)};
+void OptionSet::duration(std::string name, uint64_t& ns, std::string help, WholeRange range) {
+  Option option{std::move(name), std::move(help), describe_durations(range)};
   option.takes_text = true;
-  option.set = [&ns](std::string_view given) -> Status {
-    LOAM_ASSIGN_OR_RETURN(ns, parse_duration(given));
+  option.set = [&ns, range](std::string_view given) -> Status {
+    LOAM_ASSIGN_OR_RETURN(ns, parse_duration(given, range));
     return ok_status();
   };
   option.show = [&ns]() -> OptionValue { return duration_text(ns); };
   options_.push_back(std::move(option));
 }
 
-void OptionSet::add_number(std::string name, std::string help, uint64_t max, std::function<void(uint64_t)> assign,
+void OptionSet::add_number(std::string name, std::string help, WholeRange range, std::function<void(uint64_t)> assign,
                            std::function<uint64_t()> read) {
-  Option option{std::move(name), std::move(help), "a whole number up to " + std::to_string(max)};
+  Option option{std::move(name), std::move(help), describe(range)};
   option.takes_number = true;
-  option.set = [max, assign = std::move(assign), what = option.expects](std::string_view given) -> Status {
-    uint64_t number = 0;
-    if (!parse_all(given, number) || number > max) return expected(what, given);
+  option.set = [range, assign = std::move(assign)](std::string_view given) -> Status {
+    LOAM_ASSIGN_OR_RETURN(const uint64_t number, parse_whole(given, range));
     assign(number);
     return ok_status();
   };
@@ -207,7 +222,7 @@ void OptionSet::choice(std::string name, size_t& value, std::vector<std::string>
   option.takes_text = true;
   option.set = [&value, choices, what](std::string_view given) -> Status {
     const auto found = std::find(choices.begin(), choices.end(), given);
-    if (found == choices.end()) return expected(what, given);
+    if (found == choices.end()) return not_expected(what, given);
     value = static_cast<size_t>(found - choices.begin());
     return ok_status();
   };

@@ -1,6 +1,7 @@
 // Options of a program: one declaration serves the command line, the configuration file and what is printed.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/program/numbers.h"
 
 namespace loam::program {
 
@@ -36,17 +38,20 @@ class OptionSet {
  public:
   void text(std::string name, std::string& value, std::string help);
   void flag(std::string name, bool& value, std::string help);
+  /// A decimal number from 0 to 1.
   void share(std::string name, double& value, std::string help);
-  /// Bytes: 67108864, 64MiB; units are powers of 1,024.
-  void size(std::string name, uint64_t& bytes, std::string help);
-  /// Nanoseconds in the program, 500ns, 20us, 10ms, 2s, 5min outside.
-  void duration(std::string name, uint64_t& ns, std::string help);
+  /// Bytes: 67108864, 64MiB; units are powers of 1,024. The range is in bytes.
+  void size(std::string name, uint64_t& bytes, std::string help, WholeRange range = {});
+  /// Nanoseconds in the program, 500ns, 20us, 10ms, 2s, 5min outside. The range is in nanoseconds.
+  void duration(std::string name, uint64_t& ns, std::string help, WholeRange range = {});
+  /// A whole number; the range is within what `T` can hold.
   template <std::unsigned_integral T>
     requires(!std::same_as<T, bool>)
-  void number(std::string name, T& value, std::string help) {
+  void number(std::string name, T& value, std::string help, WholeRange range = {}) {
+    range.max = std::min<uint64_t>(range.max, std::numeric_limits<T>::max());
     add_number(
-        std::move(name), std::move(help), std::numeric_limits<T>::max(),
-        [&value](uint64_t given) { value = static_cast<T>(given); }, [&value] { return uint64_t{value}; });
+        std::move(name), std::move(help), range, [&value](uint64_t given) { value = static_cast<T>(given); },
+        [&value] { return uint64_t{value}; });
   }
   /// One of `choices`, by its place in the list.
   void choice(std::string name, size_t& value, std::vector<std::string> choices, std::string help);
@@ -61,7 +66,7 @@ class OptionSet {
   std::string to_json() const;
 
  private:
-  void add_number(std::string name, std::string help, uint64_t max, std::function<void(uint64_t)> assign,
+  void add_number(std::string name, std::string help, WholeRange range, std::function<void(uint64_t)> assign,
                   std::function<uint64_t()> read);
 
   std::vector<Option> options_;
@@ -70,6 +75,12 @@ class OptionSet {
 /// "64MiB" → bytes and "10ms" → nanoseconds, and back, in the largest unit that is exact.
 Result<uint64_t> parse_size(std::string_view text);
 Result<uint64_t> parse_duration(std::string_view text);
+/// The same within a range, which the message of kInvalidArgument names.
+Result<uint64_t> parse_size(std::string_view text, WholeRange bytes);
+Result<uint64_t> parse_duration(std::string_view text, WholeRange ns);
+/// What the two take, for help and errors.
+std::string describe_sizes(WholeRange bytes);
+std::string describe_durations(WholeRange ns);
 std::string size_text(uint64_t bytes);
 std::string duration_text(uint64_t ns);
 

@@ -16,7 +16,7 @@ SMALL = ["--listen", "tcp://127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", 
 
 def check_ranges():
     for wrong, says in ((["--page", "3"], "power of two"), (["--network-threads", "0"], "1 to"),
-                        (["--compact-dead-share", "2"], "0 and 1"),
+                        (["--compact-dead-share", "2"], "a number from 0 to 1"), (["--compact-dead-share", "1"], "0 and 1"),
                         (["--columns", "some"], "never, scanned or always"), (["--column-rows", "0"], "at least 1"),
                         (["--compact-core-share", "1"], "below 1"), (["--compact-watermark", "0"], "0 and 1"),
                         (["--background-nice", "20"], "0 to 19"), (["--scan-nice", "20"], "0 to 19"),

@@ -1,0 +1,59 @@
+#include "common/program/numbers.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace loam::program {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+std::string text_of(double value) {
+  std::array<char, 32> out;
+  const auto [end, error] = std::to_chars(out.data(), out.data() + out.size(), value);
+  return {out.data(), error == std::errc() ? end : out.data()};
+}
+
+}  // namespace
+
+std::string describe(WholeRange range) {
+  return "a whole number from " + std::to_string(range.min) + " to " + std::to_string(range.max);
+}
+
+std::string describe(DecimalRange range) { return "a number from " + text_of(range.min) + " to " + text_of(range.max); }
+
+Status not_expected(std::string_view what, std::string_view text) {
+  return {StatusCode::kInvalidArgument, "expected " + std::string(what) + ", not '" + std::string(text) + "'"};
+}
+
+std::string_view leading_whole(std::string_view text) {
+  const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
+  const std::string_view digits = text.substr(0, static_cast<size_t>(end - text.begin()));
+  return digits.size() > 1 && digits.front() == '0' ? std::string_view() : digits;
+}
+
+Result<uint64_t> parse_whole(std::string_view text, WholeRange range) {
+  uint64_t number = 0;
+  const bool whole = !text.empty() && leading_whole(text).size() == text.size();
+  if (!whole || std::from_chars(text.data(), text.data() + text.size(), number).ec != std::errc() ||
+      number < range.min || number > range.max) {
+    return not_expected(describe(range), text);
+  }
+  return number;
+}
+
+Result<double> parse_decimal(std::string_view text, DecimalRange range) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  // "inf" and "nan" begin with no digit; of "010.5" the leading zero is refused.
+  if (leading_whole(text).empty()) return not_expected(describe(range), text);
+  const auto [at, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || at != end || !(number >= range.min && number <= range.max)) {
+    return not_expected(describe(range), text);
+  }
+  return number;
+}
+
+}  // namespace loam::program
