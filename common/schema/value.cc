@@ -54,7 +54,7 @@ Value integer(int64_t x, FieldType type) {
 
 template <class T>
 bool parse_number(std::string_view text, T& out) {
-  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.starts_with('+')) text.remove_prefix(text.starts_with("+-") ? 0 : 1);  // one sign
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   return error == std::errc() && end == text.data() + text.size();
 }

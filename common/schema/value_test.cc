@@ -51,6 +51,12 @@ TEST(Value, ParseReadsWhatToStringWrote) {
   EXPECT_EQ(Value::parse("18446744073709551615", FieldType::kUint64)->to_string(), "18446744073709551615");
   EXPECT_EQ(Value::null().to_string(), "NULL");
   EXPECT_EQ(Value::parse("+7", FieldType::kInt16).value(), Value::int16(7));
+  for (const FieldType type :
+       {FieldType::kInt16, FieldType::kInt64, FieldType::kUint64, FieldType::kFloat32, FieldType::kFloat64}) {
+    for (const char* two_signs : {"+-5", "++5", "-+5", "--5", "+"}) {
+      EXPECT_FALSE(Value::parse(two_signs, type).ok()) << two_signs;
+    }
+  }
 }
 
 TEST(Value, ParseRefuses) {
