@@ -1,7 +1,7 @@
 #include "common/program/program.h"
 
 #include <chrono>
-#include <cstdio>
+#include <iostream>
 #include <optional>
 #include <utility>
 
@@ -9,8 +9,11 @@
 
 #include "common/base/env.h"
 #include "common/base/log.h"
+#include "common/program/arguments.h"
 #include "common/program/config_file.h"
+#include "common/program/descriptors.h"
 #include "common/program/log_output.h"
+#include "common/program/standard_streams.h"
 #include "common/program/stop_signals.h"
 
 namespace loam::program {
@@ -65,6 +68,7 @@ Program::Program(std::string name, std::string description)
     : name_(std::move(name)), description_(std::move(description)) {}
 
 int Program::run(int argc, const char* const* argv, const Work& work) {
+  StandardStreams streams;
   options_.choice("log-level", log_level_, {"info", "warning", "error"}, "least severe lines that are logged");
   options_.text("log-file", log_file_, "appended to; empty: stderr");
   Mode mode;
@@ -81,30 +85,36 @@ int Program::run(int argc, const char* const* argv, const Work& work) {
   print->configurable(false);
   app.add_flag("--json", mode.json, "with --print-config: as JSON")->configurable(false)->needs(print);
   app.set_version_flag("--version", name_ + " " LOAM_VERSION);
+  // A server that serves goes on without its standard output; what it was asked to print must arrive.
+  const auto printed = [&streams, this](ExitCode code) {
+    const Status written = streams.finish();
+    if (!written.ok()) std::cerr << name_ << ": " << written.message() << std::endl;
+    return static_cast<int>(written.ok() || code != ExitCode::kStopped ? code : ExitCode::kFailed);
+  };
   try {
-    app.parse(argc, argv);
+    app.parse(parser_arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
-    return static_cast<int>(app.exit(error) == 0 ? ExitCode::kStopped : ExitCode::kBadOption);
+    return printed(app.exit(error) == 0 ? ExitCode::kStopped : ExitCode::kBadOption);
   }
   if (const Status status = work.check(); !status.ok()) {
-    std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+    std::cerr << status.message() << std::endl;
     return static_cast<int>(ExitCode::kBadOption);
   }
-  if (mode.print) {
-    std::fputs((mode.json ? options_.to_json() : options_.to_toml()).c_str(), stdout);
-    return static_cast<int>(ExitCode::kStopped);
-  }
-  if (mode.check) {
-    std::puts("ok");
-    return static_cast<int>(ExitCode::kStopped);
+  if (mode.print || mode.check) {
+    std::cout << (mode.check && !mode.print ? "ok\n" : mode.json ? options_.to_json() : options_.to_toml());
+    return printed(ExitCode::kStopped);
   }
   return static_cast<int>(serve(work));
 }
 
 ExitCode Program::serve(const Work& work) {
+  if (const Status status = ensure_descriptors(kServerDescriptors); !status.ok()) {
+    std::cerr << name_ << ": could not start: " << status.message() << std::endl;
+    return ExitCode::kFailed;
+  }
   StopSignals signals;  // before any thread
   if (const Status status = LogOutput::open(static_cast<LogLevel>(log_level_), log_file_); !status.ok()) {
-    std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+    std::cerr << status.message() << std::endl;
     return ExitCode::kBadOption;
   }
   log_info(name_ + " " LOAM_VERSION ": " + options_.to_line());

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -107,6 +108,9 @@ def check_config_file(program, folder):
     refused("listen = 7400\n", f"{path}:1:10", "listen", "text")
     refused("[log]\nlevel = 'chatty'\n", f"{path}:2:", "log-level", "info, warning, error")
     refused("listen = '7400'\n", "7400")
+    refused("spin = -1\n", f"{path}:1:8", "spin", "a duration such as")
+    refused("spin = '-1s'\n", f"{path}:1:8", "spin", "a duration such as")
+    refused("spin = '01s'\n", f"{path}:1:8", "spin", "a duration such as")
     refused("config = 'other.toml'\n", "config")
 
     path.write_text("listen = 'tcp://127.0.0.1:7999'\n[log]\nlevel = 'warning'\n")
@@ -119,6 +123,56 @@ def check_config_file(program, folder):
     path.write_text(printed.stdout)
     again = run(program, "--config", path, "--print-config")
     expect(again.stdout == printed.stdout, f"what is printed can be fed back: {again}")
+
+
+def check_numbers(program):
+    """Every number, size and duration has a range and one syntax, on the command line."""
+    options = json.loads(run(program, "--print-config", "--json").stdout)
+    numbers = [name for name, value in options.items() if isinstance(value, (int, float)) and
+               not isinstance(value, bool) or re.fullmatch(r"\d+([KMGT]iB|ns|us|ms|s|min|h)", str(value))]
+    expect(len(numbers) > 8, f"options that are numbers: {numbers}")
+    for name in numbers:
+        for bad in ("-1", "18446744073709551616", "", "010"):
+            result = run(program, "--check-config", f"--{name}", bad)
+            expect(result.returncode == BAD_OPTION, f"--{name} '{bad}' is refused: {result}")
+            expect(re.search(f"--{name}: expected .* from .* to .*, not '{bad}'", result.stderr), f"{bad}: {result}")
+
+
+def check_outputs(program, arguments, folder):
+    """What cannot be written is told; descriptors that the caller had closed are no sockets."""
+    for mode in (["--help"], ["--version"], ["--check-config"], ["--print-config"], ["--print-config", "--json"]):
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([program, *mode], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        expect(result.returncode == FAILED and "No space left on device" in result.stderr, f"{mode}: {result}")
+        result = subprocess.run([program, *mode], capture_output=True, text=True, check=False,
+                                preexec_fn=lambda: os.close(1))
+        expect(result.returncode == FAILED and "EBADF" in result.stderr, f"{mode} without an output: {result}")
+    log = pathlib.Path(folder) / "closed.log"
+    process = subprocess.Popen([program, *map(str, arguments), "--log-file", str(log)],
+                               preexec_fn=lambda: os.closerange(0, 3))
+    try:
+        wait_for_line(process, log, "serving at")
+        for fd in range(3):
+            expect(os.readlink(f"/proc/{process.pid}/fd/{fd}") == "/dev/null", f"descriptor {fd} is on /dev/null")
+        process.terminate()
+        expect(process.wait(DEADLINE_S) == STOPPED, "it serves and stops without standard streams")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def check_descriptor_limit(program, arguments):
+    result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=DEADLINE_S,
+                            check=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8)))
+    expect(result.returncode == FAILED, f"with 8 descriptors it does not start: {result}")
+    expect("may open only 8 files" in result.stderr and "ulimit -n" in result.stderr, f"and says why: {result}")
+
+
+def wait_for_line(process, log, text):
+    deadline = time.monotonic() + DEADLINE_S
+    while not (log.exists() and text in log.read_text()):
+        expect(time.monotonic() < deadline and process.poll() is None, f"it logs '{text}' into its file")
+        time.sleep(0.01)  # poll interval
 
 
 def check_ports(program, arguments):
@@ -143,10 +197,7 @@ def check_signals(program, arguments, folder):
     log = pathlib.Path(folder) / "server.log"
     process = subprocess.Popen([program, *map(str, arguments), "--log-file", str(log)])
     try:
-        deadline = time.monotonic() + DEADLINE_S
-        while not (log.exists() and "serving at" in log.read_text()):
-            expect(time.monotonic() < deadline and process.poll() is None, "it logs into its file")
-            time.sleep(0.01)  # poll interval
+        wait_for_line(process, log, "serving at")
         process.terminate()
         expect(process.wait(DEADLINE_S) == STOPPED and "stopped" in log.read_text(), "the file has the end too")
     finally:
@@ -171,6 +222,9 @@ def check(program, name, arguments):
     with tempfile.TemporaryDirectory() as folder:
         check_options(program, name)
         check_config_file(program, folder)
+        check_numbers(program)
+        check_outputs(program, arguments, folder)
+        check_descriptor_limit(program, arguments)
         check_ports(program, arguments)
         check_signals(program, arguments, folder)
         check_second_signal(program, arguments, folder)
