@@ -17,6 +17,16 @@ void log_for_grpc(gpr_log_func_args* line) {
       "gRPC: " + std::string(line->message));
 }
 
+void set_limits(grpc::ServerBuilder& builder, const GrpcLimits& limits) {
+  const auto milliseconds = [](std::chrono::milliseconds time) { return static_cast<int>(time.count()); };
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, milliseconds(limits.handshake));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(limits.idle));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(limits.probe_after));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds(limits.probe_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);  // no limit: these are its own
+}
+
 }  // namespace
 
 grpc::Status to_grpc(const Status& status) {
@@ -47,34 +57,45 @@ grpc::Status to_grpc(const Status& status) {
   return {code, std::string(status.message())};
 }
 
-Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address, grpc::Service& service) {
+Result<std::unique_ptr<GrpcServer>> GrpcServer::start(const std::string& address, grpc::Service& service,
+                                                      const GrpcLimits& limits) {
   gpr_set_log_function(log_for_grpc);
   grpc::EnableDefaultHealthCheckService(true);
+  auto acceptor = std::make_unique<Acceptor>();
+  LOAM_ASSIGN_OR_RETURN(const int port, acceptor->listen(address));
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
-  // A second server must not share the port in silence.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  auto receiver = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
+  set_limits(builder, limits);
   builder.RegisterService(&service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) {
-    return Status(StatusCode::kUnavailable, "cannot listen on " + address +
-                                                " for administration: the port is in use, or the address is not one of "
-                                                "this host; choose another one");
+  if (server == nullptr) {
+    return Status(StatusCode::kUnavailable, "gRPC does not start for administration on " + address);
   }
   const std::string host = address.substr(0, address.rfind(':') + 1);
-  return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(server), host + std::to_string(port)));
+  return std::unique_ptr<GrpcServer>(
+      new GrpcServer(std::move(server), std::move(acceptor), std::move(receiver), host + std::to_string(port)));
 }
 
-GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::string address)
-    : server_(std::move(server)), address_(std::move(address)) {
+GrpcServer::GrpcServer(std::unique_ptr<grpc::Server> server, std::unique_ptr<Acceptor> acceptor,
+                       std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> receiver, std::string address)
+    : server_(std::move(server)),
+      acceptor_(std::move(acceptor)),
+      receiver_(std::move(receiver)),
+      address_(std::move(address)) {
   set_serving(false);
+  acceptor_->start([this](int fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.fd = fd;
+    receiver_->HandleNewConnection(&connection);
+  });
 }
 
 GrpcServer::~GrpcServer() { stop(); }
 
 void GrpcServer::stop() {
   set_serving(false);
+  acceptor_->stop();
   server_->Shutdown(std::chrono::system_clock::now() + kGrace);
   server_->Wait();
 }

@@ -1,14 +1,22 @@
 #include "common/admin/grpc_server.h"
 
+#include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <fcntl.h>
 #include <grpc/support/log.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/method_handler.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
@@ -82,6 +90,114 @@ TEST(GrpcServer, ErrorsKeepTheirMessage) {
   EXPECT_EQ(status.error_message(), "no such node");
   EXPECT_TRUE(to_grpc(ok_status()).ok());
   EXPECT_EQ(to_grpc({StatusCode::kInternal, ""}).error_code(), grpc::StatusCode::INTERNAL);
+}
+
+/// A peer that speaks no gRPC.
+class Peer {
+ public:
+  Peer() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  explicit Peer(const std::string& address) : Peer() { EXPECT_TRUE(connect(address)); }
+  ~Peer() { ::close(fd_); }
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  [[nodiscard]] bool connect(const std::string& address) const {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    const bool connected = ::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0;
+    return connected && ::fcntl(fd_, F_SETFL, O_NONBLOCK) == 0;
+  }
+  bool send(std::string_view bytes) const {
+    return ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
+  bool heard() const {
+    char byte = 0;
+    return ::recv(fd_, &byte, 1, 0) == 1;
+  }
+  /// Reads all that came; whether the server has closed the connection.
+  bool closed() const {
+    char bytes[4'096];
+    for (;;) {
+      const ssize_t size = ::recv(fd_, bytes, sizeof(bytes), 0);
+      if (size < 0) return errno != EAGAIN && errno != EWOULDBLOCK;
+      if (size == 0) return true;
+    }
+  }
+
+ private:
+  const int fd_;
+};
+
+/// HTTP/2's preface and empty settings.
+constexpr std::string_view kHttp2Begin("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+
+/// Limits of hours, so that a test sees the one that it is about.
+GrpcLimits patient() {
+  constexpr std::chrono::hours kLong{24};
+  return {.handshake = kLong, .idle = kLong, .probe_after = kLong, .probe_timeout = kLong};
+}
+
+TEST(GrpcServer, ClosesAConnectionWithoutAHandshake) {
+  OneMethod service;
+  GrpcLimits limits = patient();
+  limits.handshake = std::chrono::milliseconds(50);
+  auto server = GrpcServer::start("127.0.0.1:0", service, limits);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  const Peer silent((*server)->address());
+  const Peer slow((*server)->address());
+  ASSERT_TRUE(slow.send(kHttp2Begin.substr(0, 20)));
+  EXPECT_TRUE(testing::eventually([&] { return silent.closed(); }));
+  EXPECT_TRUE(testing::eventually([&] { return slow.closed(); }));
+  EXPECT_EQ(health((*server)->address()), 2) << "others are served";
+}
+
+TEST(GrpcServer, ClosesAConnectionThatDoesNothing) {
+  OneMethod service;
+  GrpcLimits limits = patient();
+  limits.idle = std::chrono::milliseconds(50);
+  auto server = GrpcServer::start("127.0.0.1:0", service, limits);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  const Peer idle((*server)->address());
+  ASSERT_TRUE(idle.send(kHttp2Begin));
+  EXPECT_TRUE(testing::eventually([&] { return idle.closed(); }));
+}
+
+TEST(GrpcServer, ClosesAConnectionWhosePeerAnswersNoPing) {
+  OneMethod service;
+  GrpcLimits limits = patient();
+  limits.probe_after = limits.probe_timeout = std::chrono::milliseconds(50);
+  auto server = GrpcServer::start("127.0.0.1:0", service, limits);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  const Peer dead((*server)->address());
+  ASSERT_TRUE(dead.send(kHttp2Begin));
+  EXPECT_TRUE(testing::eventually([&] { return dead.closed(); }));
+}
+
+std::atomic<size_t> warnings{0};  // relaxed: a count
+
+TEST(GrpcServer, OutOfFileDescriptorsItWaitsSaysSoAndGoesOn) {
+  OneMethod service;
+  auto server = GrpcServer::start("127.0.0.1:0", service);
+  ASSERT_TRUE(server.ok()) << server.status().to_string();
+  set_log_sink([](LogLevel, std::string_view line) {
+    if (line.find("Too many open files") != std::string_view::npos) warnings.fetch_add(1, std::memory_order_relaxed);
+  });
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const Peer late;
+  rlimit low = limit;
+  low.rlim_cur = 3;  // those are in use
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  const bool connected = late.connect((*server)->address());  // by the kernel; the server cannot accept it
+  const bool told = testing::eventually([] { return warnings.load(std::memory_order_relaxed) > 0; });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  set_log_sink(nullptr);
+  ASSERT_TRUE(connected && told);
+  ASSERT_TRUE(late.send(kHttp2Begin));
+  EXPECT_TRUE(testing::eventually([&] { return late.heard(); })) << "it was served when descriptors were free again";
+  EXPECT_EQ(health((*server)->address()), 2);
 }
 
 std::vector<std::string> lines;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/log.h"
 #include "common/net/tcp_transport_impl.h"
 
 namespace loam::net {
@@ -54,14 +55,17 @@ void TcpTransport::accept(TcpListener& listener) {
       deal(listener, std::move(fd));
       continue;
     }
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+    const int error = errno;
+    if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
       // The waiting connection would be reported again and again: look away until descriptors are free again.
       watch(listener.fd_.get(), EPOLL_CTL_MOD, 0, &listener);
       listen_again_ns_ = now_ns() + kSweepNs;
       counters_.refused.add(1);
+      log_warning("connections wait: " + error_text(error) +
+                  "; raise the limit on open files (ulimit -n, or LimitNOFILE of a service)");
       return;
     }
-    if (errno == EAGAIN) return;
+    if (error == EAGAIN) return;
     // Anything else is the fate of one connection (ECONNABORTED and the like).
   }
 }

@@ -12,6 +12,7 @@
 
 #include <sys/resource.h>
 
+#include "common/base/log.h"
 #include "common/net/frame.h"
 #include "common/net/tcp_socket.h"
 #include "common/net/transport_fixture.h"
@@ -495,7 +496,12 @@ TEST_F(TcpTest, OutOfFileDescriptorsTheListenerWaitsAndOthersAreServed) {
   rlimit low = limit;
   low.rlim_cur = static_cast<rlim_t>(late.get()) + 1;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  static size_t told;
+  told = 0;
+  set_log_sink([](LogLevel, std::string_view line) { told += line.find("EMFILE") != std::string_view::npos; });
   ASSERT_TRUE(pump_until([&] { return server_->counters().refused.read() >= 1; }));
+  set_log_sink(nullptr);
+  EXPECT_GE(told, 1u);
   ASSERT_TRUE(early.send(as_bytes("still served")).ok());
   ASSERT_TRUE(pump_until([&] { return !owner_.messages.empty(); }));
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
