@@ -18,6 +18,7 @@ _COMMON = {
     "net": ("base", "memory", "fiber"),
     "admin": ("base",),
     "program": ("base",),
+    "command": ("base", "program"),
     "testing": ("base",),
 }
 # Root → the product roots whose public headers it may include.

@@ -1,0 +1,34 @@
+#include "common/command/environment.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace loam::command {
+
+CLI::Option* add_with_environment(CLI::App& app, const std::string& name, std::string& value,
+                                  const std::string& variable, const std::string& help) {
+  const CLI::Validator not_empty(
+      [](std::string& text) { return text.empty() ? std::string("the value is empty") : std::string(); }, "");
+  return app.add_option(name, value, help)->envname(variable)->check(not_empty);
+}
+
+void read_environment_where_given(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    std::vector<std::pair<CLI::Option*, std::string>> named;
+    for (CLI::Option* option : command->get_options([](CLI::Option*) { return true; })) {
+      const std::string name = option->get_envname();
+      if (name.empty()) continue;
+      option->envname("");
+      named.emplace_back(option, name);
+    }
+    if (!named.empty()) {
+      command->preparse_callback([named](size_t) {
+        for (const auto& [option, name] : named) option->envname(name);
+      });
+    }
+    read_environment_where_given(*command);
+  }
+}
+
+}  // namespace loam::command
