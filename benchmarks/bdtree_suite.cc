@@ -18,6 +18,7 @@
 #include "benchmarks/split_storm.h"
 #include "benchmarks/suite.h"
 #include "benchmarks/ycsb.h"
+#include "common/command/number_options.h"
 #include "common/schema/row.h"
 #include "common/testing/random.h"
 
@@ -273,22 +274,23 @@ std::vector<Values> sorted_keys(const KeyShape& shape, size_t count, uint64_t se
 class BdtreeSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
-    app.add_option("--keys", keys_, "in the nodes that are searched")->capture_default_str();
-    app.add_option("--node-keys", node_keys_, "in one node")->capture_default_str()->check(CLI::Range(2, 10'000));
-    app.add_option("--searches", searches_, "of one turn; 0: 300,000 with --quick, else 2 M");
-    app.add_option("--tree-keys", load_.keys, "in the tree on a cluster; 0: 300,000 with --quick, else 3 M");
-    app.add_option("--ycsb-keys", ycsb_.keys, "of each type; 0: 10,000 with --quick, else 300,000")
-        ->check(CLI::IsMember({0}) | CLI::Range(100, 1'000'000'000));
-    app.add_option("--ycsb-operations", ycsb_.operations,
-                   "of a workload in one turn, scans a tenth; 0: 500 with --quick, else 20,000");
-    app.add_option("--ycsb-fibers", ycsb_.fibers, "that work at once")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 1'000));
-    app.add_option("--ycsb-value-bytes", ycsb_.value_bytes, "of a record")
-        ->capture_default_str()
-        ->check(CLI::Range(kLeastYcsbValueBytes, size_t{10'000}));
-    app.add_option("--storm-keys", storm_.keys, "before the splits; 0: 10,000 with --quick, else 300,000");
-    app.add_option("--storm-lookups", storm_.lookups, "of one turn; 0: 2,000 with --quick, else 100,000");
+    command::add_whole(app, "--keys", keys_, {1, 1'000'000'000}, "in the nodes that are searched");
+    command::add_whole(app, "--node-keys", node_keys_, {2, 10'000}, "in one node");
+    command::add_whole(app, "--searches", searches_, {0, 1'000'000'000},
+                       "of one turn; 0: 300,000 with --quick, else 2 M");
+    command::add_whole(app, "--tree-keys", load_.keys, {0, 1'000'000'000},
+                       "in the tree on a cluster; 0: 300,000 with --quick, else 3 M");
+    command::add_whole(app, "--ycsb-keys", ycsb_.keys, {0, 1'000'000'000},
+                       "of each type; 0: 10,000 with --quick, else 300,000")
+        ->check(CLI::IsMember({"0"}) | CLI::Range(100, 1'000'000'000));
+    command::add_whole(app, "--ycsb-operations", ycsb_.operations, {0, 1'000'000'000},
+                       "of a workload in one turn, scans a tenth; 0: 500 with --quick, else 20,000");
+    command::add_whole(app, "--ycsb-fibers", ycsb_.fibers, {1, 1'000}, "that work at once");
+    command::add_whole(app, "--ycsb-value-bytes", ycsb_.value_bytes, {kLeastYcsbValueBytes, 10'000}, "of a record");
+    command::add_whole(app, "--storm-keys", storm_.keys, {0, 1'000'000'000},
+                       "before the splits; 0: 10,000 with --quick, else 300,000");
+    command::add_whole(app, "--storm-lookups", storm_.lookups, {0, 1'000'000'000},
+                       "of one turn; 0: 2,000 with --quick, else 100,000");
     app.add_option("--only", only_,
                    "compare: the keys' comparisons; tree: the tree on a cluster; ycsb: YCSB's workloads over it; "
                    "storm: lookups during splits")

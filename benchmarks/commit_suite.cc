@@ -11,6 +11,7 @@
 #include <loam/commit/core.h>
 
 #include "benchmarks/suite.h"
+#include "common/command/number_options.h"
 #include "common/testing/random.h"
 #include "common/wire/manager.h"
 
@@ -99,10 +100,10 @@ class Cluster {
 class CommitSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
-    app.add_option("--open", open_, "open transactions of the throughput")->capture_default_str();
-    app.add_option("--batch", batch_, "begins, and completions, in one message")->capture_default_str();
-    app.add_option("--clients", clients_, "clients of the descriptors")->capture_default_str();
-    app.add_option("--others", others_, "transactions for which one stays open")->capture_default_str();
+    command::add_whole(app, "--open", open_, {1, 1'000'000}, "open transactions of the throughput");
+    command::add_whole(app, "--batch", batch_, {1, 1'000'000}, "begins, and completions, in one message");
+    command::add_whole(app, "--clients", clients_, {1, 1'000'000}, "clients of the descriptors");
+    command::add_whole(app, "--others", others_, {1, 1'000'000'000}, "transactions for which one stays open");
   }
 
   void run(Run& run) override {

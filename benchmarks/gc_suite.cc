@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "benchmarks/head_pages.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
+#include "common/command/number_options.h"
 
 namespace loam::bench {
 namespace {
@@ -34,17 +36,14 @@ double took(std::vector<uint32_t>& took_ns, double q) {
 class GcSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
-    app.add_option("--records", records_,
-                   "of 200 bytes, of which a random half is rewritten; 0: 1 M with --quick, else 8 M")
-        ->check(CLI::Range(0, 50'000'000));
-    app.add_option("--puts", puts_, "of one turn; 0: six for each rewritten record with --quick, else ten")
-        ->check(CLI::Range(0, 1'000'000'000));
-    app.add_option("--memory", memory_, "all of the collected table's pool, over its live entries")
-        ->capture_default_str()
-        ->check(CLI::Range(1.3, 10.0));
-    app.add_option("--page-mib", page_mib_, "pages of the log, a power of two")
-        ->capture_default_str()
-        ->check(CLI::IsMember({1, 2, 4, 8}));
+    command::add_whole(app, "--records", records_, {0, 50'000'000},
+                       "of 200 bytes, of which a random half is rewritten; 0: 1 M with --quick, else 8 M");
+    command::add_whole(app, "--puts", puts_, {0, 1'000'000'000},
+                       "of one turn; 0: six for each rewritten record with --quick, else ten");
+    command::add_decimal(app, "--memory", memory_, {1.3, 10.0},
+                         "all of the collected table's pool, over its live entries");
+    command::add_whole(app, "--page-mib", page_mib_, {1, 8}, "pages of the log, a power of two")
+        ->check(CLI::IsMember({"1", "2", "4", "8"}));
     app.add_option("--only", only_, "one part of the suite: windows, effort, tail, frees, snapshot or factors")
         ->check(CLI::IsMember({"windows", "effort", "tail", "frees", "snapshot", "factors"}));
     app.add_option("--series", series_, "write the windows of every turn into this file, as CSV");
@@ -157,8 +156,8 @@ class GcSuite final : public Suite {
     };
     rows("with", with);
     rows("without", without);
-    out.flush();
-    LOAM_CHECK(out.good(), "cannot write the file of --series");
+    out.close();
+    if (!out) throw std::runtime_error("--series: " + series_ + " cannot be written to its end");
   }
 
   /// By counts: what is copied for a put, and the memory it takes, when compaction keeps up with the writer.

@@ -13,6 +13,7 @@
 #include "benchmarks/index_probe.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
+#include "common/command/number_options.h"
 #include "common/memory/epoch.h"
 #include "common/memory/page_pool.h"
 #include "common/testing/random.h"
@@ -165,16 +166,12 @@ double get_single(Table& table, ThreadContext& me, std::span<const uint64_t> key
 class IndexSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
-    app.add_option("--records", records_, "of the table that is read")
-        ->capture_default_str()
-        ->check(CLI::Range(100'000, 100'000'000));
-    app.add_option("--inserts", inserts_, "of one turn of inserts; 0: 4 M with --quick, else 10 M")
-        ->check(CLI::Range(0, 100'000'000));
-    app.add_option("--lookups", lookups_, "of one turn; 0: 1 M with --quick, else 4 M")
-        ->check(CLI::Range(0, 100'000'000));
-    app.add_option("--group", execution_.group, "operations of a batch of 16 that go through the stages together")
-        ->capture_default_str()
-        ->check(CLI::Range(size_t{1}, kBatch));
+    command::add_whole(app, "--records", records_, {100'000, 100'000'000}, "of the table that is read");
+    command::add_whole(app, "--inserts", inserts_, {0, 100'000'000},
+                       "of one turn of inserts; 0: 4 M with --quick, else 10 M");
+    command::add_whole(app, "--lookups", lookups_, {0, 100'000'000}, "of one turn; 0: 1 M with --quick, else 4 M");
+    command::add_whole(app, "--group", execution_.group, {1, kBatch},
+                       "operations of a batch of 16 that go through the stages together");
     app.add_flag("!--no-prefetch", execution_.prefetch, "fetch nothing ahead of the operations of a group");
   }
 

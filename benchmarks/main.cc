@@ -12,11 +12,17 @@
 #include <CLI/CLI.hpp>
 
 #include "benchmarks/suite.h"
+#include "common/command/number_options.h"
+#include "common/program/arguments.h"
+#include "common/program/standard_streams.h"
 #include "revision.h"
 
 namespace {
 
 using namespace loam::bench;  // NOLINT(google-build-using-namespace): the program's own file
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
 
 int run_program(int argc, char** argv) {
   CLI::App app{
@@ -31,10 +37,8 @@ int run_program(int argc, char** argv) {
   size_t turns = 5;
   std::string json_path;
   app.add_flag("--quick", quick, "finish within two minutes a suite");
-  app.add_option("--seed", seed, "of all data and choices")->capture_default_str();
-  app.add_option("--turns", turns, "of each alternation of variants")
-      ->capture_default_str()
-      ->check(CLI::Range(5, 1000));
+  loam::command::add_whole(app, "--seed", seed, {}, "of all data and choices");
+  loam::command::add_whole(app, "--turns", turns, {5, 1000}, "of each alternation of variants");
   app.add_option("--json", json_path, "write the JSON lines into this file");
 
   std::sort(suites().begin(), suites().end(), [](const auto& a, const auto& b) { return a.name < b.name; });
@@ -44,14 +48,18 @@ int run_program(int argc, char** argv) {
     const auto [choice, added] = choices.emplace(command, entry.make());
     choice->second->add_options(*command);
   }
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(loam::program::parser_arguments(argc, argv));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
 
   std::ofstream json_file;
   if (!json_path.empty()) {
     json_file.open(json_path);
     if (!json_file) {
       std::cerr << "loam-bench: cannot write " << json_path << "\n";
-      return 2;
+      return kExitUsage;
     }
   }
   Report report({LOAM_REVISION, LOAM_BUILD_FLAGS, describe_host(), seed, quick}, std::cout);
@@ -60,16 +68,24 @@ int run_program(int argc, char** argv) {
   Run run{report, quick, seed, turns};
   for (const CLI::App* const command : app.get_subcommands()) choices.at(command)->run(run);
   report.write_json(json_path.empty() ? std::cout : json_file);
-  return 0;
+  if (json_path.empty()) return 0;
+  json_file.close();
+  if (json_file) return 0;
+  std::cerr << "loam-bench: " << json_path << " is incomplete: it cannot be written to its end\n";
+  return kExitFailed;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  loam::program::StandardStreams streams;
   try {
-    return run_program(argc, argv);
+    const int code = run_program(argc, argv);
+    const loam::Status written = streams.finish();
+    if (!written.ok()) std::cerr << "loam-bench: " << written.message() << std::endl;
+    return written.ok() || code != 0 ? code : kExitFailed;
   } catch (const std::exception& error) {
     std::cerr << "loam-bench: " << error.what() << "\n";
-    return 1;
+    return kExitFailed;
   }
 }

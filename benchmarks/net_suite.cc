@@ -12,6 +12,7 @@
 #include "benchmarks/raw_echo.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
+#include "common/command/number_options.h"
 #include "common/fiber/scheduler.h"
 #include "common/fiber/wait.h"
 #include "common/net/tcp_transport.h"
@@ -187,18 +188,12 @@ constexpr PeerFigure kPeerFigures[] = {{"get", 0, 765'000}, {"put", 1, 716'000}}
 class NetSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
-    app.add_option("--connections", load_.connections, "of the echo")->capture_default_str()->check(CLI::Range(1, 64));
-    app.add_option("--batch", load_.batch, "calls of a connection under way")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 1024));
-    app.add_option("--message-bytes", load_.message_bytes, "a multiple of 8")
-        ->capture_default_str()
-        ->check(CLI::Range(8, 4096));
-    app.add_option("--spin-us", spin_us_, "looking for events before a sleep, transport and probe")
-        ->capture_default_str();
-    app.add_option("--records", peers_.records, "of storage node and memcached")
-        ->capture_default_str()
-        ->check(CLI::Range(1'024, 1 << 30));
+    command::add_whole(app, "--connections", load_.connections, {1, 64}, "of the echo");
+    command::add_whole(app, "--batch", load_.batch, {1, 1024}, "calls of a connection under way");
+    command::add_whole(app, "--message-bytes", load_.message_bytes, {8, 4096}, "a multiple of 8");
+    command::add_whole(app, "--spin-us", spin_us_, {0, 1'000'000},
+                       "looking for events before a sleep, transport and probe");
+    command::add_whole(app, "--records", peers_.records, {1'024, 1 << 30}, "of storage node and memcached");
     app.add_option("--node-spin", peers_.servers.spin, "as --spin of loam-storage-node")->capture_default_str();
   }
 

@@ -8,6 +8,7 @@
 
 #include "benchmarks/peers/comparison.h"
 #include "benchmarks/suite.h"
+#include "common/command/number_options.h"
 
 namespace loam::bench {
 namespace {
@@ -24,25 +25,17 @@ constexpr Mix kMixes[] = {{"get", 0, true}, {"put", 1, false}, {"half", 0.5, fal
 class PeersSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
-    app.add_option("--records", options_.records, "of each server")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 1 << 30));
-    app.add_option("--value-bytes", options_.value_bytes, "of a record, beside its key")
-        ->capture_default_str()
-        ->check(CLI::Range(8, 100'000));
-    app.add_option("--memory", options_.servers.memory_bytes, "bytes of each server")->capture_default_str();
-    app.add_option("--connections", connections_, "as many lists of figures")
-        ->capture_default_str()
-        ->delimiter(',')
-        ->check(CLI::Range(1, 64));
-    app.add_option("--in-flight", in_flight_, "operations of a connection under way, the same")
-        ->capture_default_str()
-        ->delimiter(',')
-        ->check(CLI::Range(1, 1'024));
-    app.add_option("--turn-ms", turn_ms_, "of one turn; 0: 100 with --quick, else 1,000")->capture_default_str();
+    command::add_whole(app, "--records", options_.records, {1, 1 << 30}, "of each server");
+    command::add_whole(app, "--value-bytes", options_.value_bytes, {8, 100'000}, "of a record, beside its key");
+    command::add_whole(app, "--memory", options_.servers.memory_bytes, {1 << 20, uint64_t{1} << 46},
+                       "bytes of each server");
+    command::add_wholes(app, "--connections", connections_, {1, 64}, "as many lists of figures")->delimiter(',');
+    command::add_wholes(app, "--in-flight", in_flight_, {1, 1'024}, "operations of a connection under way, the same")
+        ->delimiter(',');
+    command::add_whole(app, "--turn-ms", turn_ms_, {0, 3'600'000}, "of one turn; 0: 100 with --quick, else 1,000");
     app.add_option("--node-spin", options_.servers.spin, "as --spin of loam-storage-node")->capture_default_str();
-    app.add_option("--requests-per-event", options_.servers.requests_per_event, "as -R of memcached")
-        ->capture_default_str();
+    command::add_whole(app, "--requests-per-event", options_.servers.requests_per_event, {1, 1'000'000},
+                       "as -R of memcached");
   }
 
   void run(Run& run) override {

@@ -16,6 +16,7 @@
 #include "benchmarks/retail_session.h"
 #include "benchmarks/suite.h"
 #include "benchmarks/tree_process.h"
+#include "common/command/number_options.h"
 #include "common/schema/chunk.h"
 
 namespace loam::bench {
@@ -98,20 +99,18 @@ class RetailSuite final : public Suite {
     app.add_option("--workload", workload_, "oltp: sessions of five transactions")
         ->capture_default_str()
         ->check(CLI::IsMember({"oltp"}));
-    app.add_option("--items", items_, "rows of the table item; 0: 100,000 with --quick, else 2,500,000");
-    app.add_option("--retail-clients", clients_, "client processes")->capture_default_str()->check(CLI::Range(1, 64));
-    app.add_option("--sessions", sessions_, "at once, of each client")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 4'000));
+    command::add_whole(app, "--items", items_, {0, 100'000'000},
+                       "rows of the table item; 0: 100,000 with --quick, else 2,500,000");
+    command::add_whole(app, "--retail-clients", clients_, {1, 64}, "client processes");
+    command::add_whole(app, "--sessions", sessions_, {1, 4'000}, "at once, of each client");
     app.add_flag("--no-shared-cache", no_shared_cache_,
                  "each transaction begins with an empty cache of index nodes, as the predecessor's did");
     app.add_flag("--no-combining", no_combining_,
                  "each change of an index node travels by itself, as the predecessor's");
-    app.add_option("--warm-up-s", warm_up_s_, "sessions before anything is measured; 0: 2 with --quick, else 10");
-    app.add_option("--measured-s", measured_s_, "0: 5 with --quick, else 60");
-    app.add_option("--retail-memory-mib", memory_mib_, "of the storage node")
-        ->capture_default_str()
-        ->check(CLI::Range(256, 1 << 20));
+    command::add_whole(app, "--warm-up-s", warm_up_s_, {0, 86'400},
+                       "sessions before anything is measured; 0: 2 with --quick, else 10");
+    command::add_whole(app, "--measured-s", measured_s_, {0, 86'400}, "0: 5 with --quick, else 60");
+    command::add_whole(app, "--retail-memory-mib", memory_mib_, {256, 1 << 20}, "of the storage node");
   }
 
   void run(Run& run) override {

@@ -14,6 +14,7 @@
 #include "benchmarks/scan_thesis.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
+#include "common/command/number_options.h"
 #include "common/testing/random.h"
 #include "storage-node/src/scan/kernels.h"
 #include "storage-node/src/version/batch.h"
@@ -90,7 +91,7 @@ double point_ns(OrderLines& lines, storage::PointKind kind, std::span<const uint
 class ScanSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
-    app.add_option("--rows", rows_, "order lines; 0: 4 M with --quick, else 10.8 M")->check(CLI::Range(0, 200'000'000));
+    command::add_whole(app, "--rows", rows_, {0, 200'000'000}, "order lines; 0: 4 M with --quick, else 10.8 M");
     app.add_option("--only", only_,
                    "sums, columns, selections, arrivals, hash, cluster, duckdb or thesis; default: all but thesis")
         ->check(

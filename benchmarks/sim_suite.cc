@@ -10,6 +10,7 @@
 
 #include "benchmarks/sim_output.h"
 #include "benchmarks/suite.h"
+#include "common/command/number_options.h"
 
 namespace loam::bench {
 namespace {
@@ -52,7 +53,7 @@ class SimSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
     app.add_option("--program", program_, "loam-sim; that of the same build if not given");
-    app.add_option("--seeds", seeds_, "of one turn; 0: 100 with --quick, else 500")->capture_default_str();
+    command::add_whole(app, "--seeds", seeds_, {0, 1'000'000'000}, "of one turn; 0: 100 with --quick, else 500");
   }
 
   void run(Run& run) override {

@@ -1,6 +1,7 @@
 """Several suites in one command: each runs with its own options, in the order in which they are named."""
 
 import json
+import re
 import subprocess
 import sys
 import unittest
@@ -42,6 +43,33 @@ class Suites(unittest.TestCase):
     def test_an_option_of_another_suite_is_refused(self):
         self.assertNotEqual(bench(*COMMIT, "gc", "--clients", "7").returncode, 0)
         self.assertNotEqual(bench().returncode, 0, "no suite at all")
+
+    def test_every_number_has_a_range_and_one_syntax(self):
+        suites = re.findall(r"^  (\w+) +\S", bench("--help").stdout.split("Subcommands:")[1], re.MULTILINE)
+        self.assertIn("commit", suites)
+        numbers = 0
+        for suite in [None, *suites]:
+            place = [suite] if suite else []
+            text = bench(*place, "--help").stdout
+            self.assertNotRegex(text, r"  --[\w-]+ (UINT|INT|FLOAT)", f"{suite}: a number without a range")
+            for name in re.findall(r"^  (--[\w-]+) (?:N|NUMBER):", text, re.MULTILINE):
+                numbers += 1
+                for bad in ("-1", "18446744073709551616", "", "010"):
+                    run = bench(*(place or ["commit"]), name, bad)
+                    self.assertEqual(run.returncode, 2, f"{suite} {name} '{bad}'")
+                    self.assertRegex(run.stderr, f"{name}: expected .* from .* to .*, not '{bad}'")
+        self.assertGreater(numbers, 40)
+
+    def test_an_output_that_is_lost_is_no_success(self):
+        run = bench(*COMMIT, "--json", "/dev/full")
+        self.assertEqual((run.returncode, run.stderr.splitlines()[-1]),
+                         (1, "loam-bench: /dev/full is incomplete: it cannot be written to its end"))
+        for arguments in (["--help"], COMMIT):
+            with open("/dev/full", "wb") as full:
+                run = subprocess.run([BENCH, *arguments, "--quick"], check=False, stdout=full, stderr=subprocess.PIPE,
+                                     text=True, timeout=300)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("the standard output cannot be written: No space left on device", run.stderr)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include "benchmarks/peers/postgres.h"
 #include "benchmarks/tree_process.h"
 #include "common/base/env.h"
+#include "common/command/number_options.h"
 #include "common/schema/chunk.h"
 #include "common/testing/random.h"
 
@@ -202,18 +203,11 @@ size_t best_of(const std::vector<Samples>& rates, size_t first, size_t count) {
 }  // namespace
 
 void TpcbComparison::add_options(CLI::App& app) {
-  app.add_option("--branches", branches_, "of the TPC-B-like tables, with 10 tellers each")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 10'000));
-  app.add_option("--accounts-of-a-branch", accounts_, "of the TPC-B-like tables")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 200'000));
-  app.add_option("--tpcb-fibers", fibers_, "TPC-B-like transactions at once; of several numbers the best one counts")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4'000));
-  app.add_option("--tpcb-memory-mib", memory_mib_, "of the TPC-B-like tables' storage node")
-      ->capture_default_str()
-      ->check(CLI::Range(128, 1 << 20));
+  command::add_whole(app, "--branches", branches_, {1, 10'000}, "of the TPC-B-like tables, with 10 tellers each");
+  command::add_whole(app, "--accounts-of-a-branch", accounts_, {1, 200'000}, "of the TPC-B-like tables");
+  command::add_wholes(app, "--tpcb-fibers", fibers_, {1, 4'000},
+                      "TPC-B-like transactions at once; of several numbers the best one counts");
+  command::add_whole(app, "--tpcb-memory-mib", memory_mib_, {128, 1 << 20}, "of the TPC-B-like tables' storage node");
   app.add_option("--postgres", postgres_, "the program that drives PostgreSQL; default: this tree's")
       ->check(CLI::ExistingFile);
 }

@@ -15,6 +15,7 @@
 #include "benchmarks/tpcb.h"
 #include "benchmarks/transfers.h"
 #include "common/base/assert.h"
+#include "common/command/number_options.h"
 #include "deploy/cli/src/cluster/one_process.h"
 
 namespace loam::bench {
@@ -65,15 +66,9 @@ using Columns = std::map<std::string, Samples>;
 class TxSuite final : public Suite {
  public:
   void add_options(CLI::App& app) override {
-    app.add_option("--accounts", transfers_.accounts, "between which money moves")
-        ->capture_default_str()
-        ->check(CLI::Range(2, 10'000'000));
-    app.add_option("--fibers", transfers_.fibers, "transfers at once")
-        ->capture_default_str()
-        ->check(CLI::Range(1, 4'000));
-    app.add_option("--memory-mib", memory_mib_, "of the storage node")
-        ->capture_default_str()
-        ->check(CLI::Range(128, 1 << 20));
+    command::add_whole(app, "--accounts", transfers_.accounts, {2, 10'000'000}, "between which money moves");
+    command::add_whole(app, "--fibers", transfers_.fibers, {1, 4'000}, "transfers at once");
+    command::add_whole(app, "--memory-mib", memory_mib_, {128, 1 << 20}, "of the storage node");
     app.add_option("--only", only_, "transfers, or tpcb: the TPC-B-like transactions beside PostgreSQL")
         ->check(CLI::IsMember({"transfers", "tpcb"}));
     tpcb_.add_options(app);
