@@ -8,9 +8,13 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/env.h"
+#include "common/command/environment.h"
+#include "common/command/number_options.h"
+#include "common/program/options.h"
 #include "deploy/cli/src/cluster/local_cluster.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/host/doctor.h"
+#include "deploy/cli/src/node_memory.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/output/progress.h"
@@ -21,10 +25,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string directory;
   FolderOptions folder;
   std::vector<std::string> manager_options;
   std::vector<std::string> node_options;
+  uint64_t memory_bytes = uint64_t{512} << 20;
   unsigned timeout_s = 30;
   std::string process;
   bool kill = false;
@@ -152,12 +156,11 @@ class Up {
         return cluster;
       }
     }
-    auto bytes = parse_bytes(options_.folder.memory);
-    if (!bytes.ok()) return Status(bytes.code(), "--memory: " + std::string(bytes.status().message()));
     FolderOptions folder = options_.folder;
+    folder.memory = program::size_text(options_.memory_bytes);
     LOAM_ASSIGN_OR_RETURN(folder.manager_settings, settings_of(options_.manager_options));
     LOAM_ASSIGN_OR_RETURN(folder.node_settings, settings_of(options_.node_options));
-    LOAM_RETURN_IF_ERROR(check_memory(folder, *bytes));
+    LOAM_RETURN_IF_ERROR(check_memory(folder, options_.memory_bytes));
     LOAM_ASSIGN_OR_RETURN(ClusterFolder made, ClusterFolder::create(folder));
     return LocalCluster(std::move(made));
   }
@@ -329,41 +332,39 @@ int locked(const Context& context, const Options& options, const std::function<i
   return body();
 }
 
-void add_directory(CLI::App& command, Context& context, Options& options) {
-  command.add_option("--dir", options.directory, "The cluster's folder: configuration, logs, pids")
-      ->envname("LOAM_DIR")
+void add_directory(CLI::App& app, Context& context) {
+  command::add_with_environment(app, "--dir", context.directory, "LOAM_DIR",
+                                "The cluster's folder: configuration, logs, pids")
       ->type_name("FOLDER")
       ->default_str(default_cluster_directory().string());
-  add_json(command, context);
+  add_json(app, context);
 }
 
-void add_timeout(CLI::App& command, Options& options, const char* what) {
-  command.add_option("--timeout", options.timeout_s, what)
-      ->type_name("SECONDS")
-      ->check(CLI::Range(1, 3'600))
-      ->capture_default_str();
+void add_timeout(CLI::App& app, Options& options, const char* what) {
+  command::add_whole(app, "--timeout", options.timeout_s, {1, 3'600}, what)->type_name("SECONDS");
+}
+
+std::filesystem::path directory_of(const Context& context) {
+  return context.directory.empty() ? default_cluster_directory() : std::filesystem::absolute(context.directory);
 }
 
 using Body = int (*)(const Context&, const Options&);
 
 void set_locked_body(CLI::App& command, Context& context, const std::shared_ptr<Options>& options, Body body) {
   set_body(command, context, [&context, options, body] {
-    options->folder.directory =
-        options->directory.empty() ? default_cluster_directory() : std::filesystem::absolute(options->directory);
+    options->folder.directory = directory_of(context);
     return locked(context, *options, [&] { return body(context, *options); });
   });
 }
 
 void add_up(CLI::App& cluster, Context& context, const std::shared_ptr<Options>& options) {
   CLI::App* command = cluster.add_subcommand("up", "Start a cluster, or what is dead of one, in the background");
-  add_directory(*command, context, *options);
+  add_directory(*command, context);
   std::vector<CLI::Option*> settings;
-  settings.push_back(command->add_option("--nodes", options->folder.nodes, "Storage nodes")
-                         ->check(CLI::Range(1U, kMostLocalNodes))
-                         ->capture_default_str());
-  settings.push_back(command->add_option("--memory", options->folder.memory, "Memory of each storage node")
-                         ->type_name("SIZE")
-                         ->capture_default_str());
+  settings.push_back(
+      command::add_whole(*command, "--nodes", options->folder.nodes, {1, kMostLocalNodes}, "Storage nodes"));
+  settings.push_back(
+      command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange, "Memory of each storage node"));
   settings.push_back(command->add_flag("--free-ports", options->folder.free_ports,
                                        "Take free ports of the loopback address instead of 7400 and the next"));
   settings.push_back(command
@@ -375,10 +376,11 @@ void add_up(CLI::App& cluster, Context& context, const std::shared_ptr<Options>&
                                       "An option of loam-storage-node without its dashes; repeatable")
                          ->type_name("NAME=VALUE"));
   add_timeout(*command, *options, "Until all serve");
-  set_locked_body(*command, context, options, [](const Context& c, const Options& o) { return Up(c, o).run(); });
-  command->parse_complete_callback([options, settings] {
+  set_body(*command, context, [&context, options, settings] {
+    options->folder.directory = directory_of(context);
     options->given_settings =
         std::any_of(settings.begin(), settings.end(), [](const auto* one) { return one->count() > 0; });
+    return locked(context, *options, [&] { return Up(context, *options).run(); });
   });
 }
 
@@ -391,15 +393,14 @@ void add_cluster(CLI::App& app, Context& context) {
   add_up(*cluster, context, options);
 
   CLI::App* ending = cluster->add_subcommand("down", "End the cluster; its records are in memory and go with it");
-  add_directory(*ending, context, *options);
+  add_directory(*ending, context);
   add_timeout(*ending, *options, "Until a process that does not end is killed");
   set_locked_body(*ending, context, options, down);
 
   CLI::App* listing = cluster->add_subcommand("status", "Show the processes; exit code 6 if not all are ready");
-  add_directory(*listing, context, *options);
+  add_directory(*listing, context);
   set_body(*listing, context, [&context, options] {
-    options->folder.directory =
-        options->directory.empty() ? default_cluster_directory() : std::filesystem::absolute(options->directory);
+    options->folder.directory = directory_of(context);
     return status(context, *options);
   });
 
@@ -407,7 +408,7 @@ void add_cluster(CLI::App& app, Context& context) {
     command->add_option("process", options->process, "Its name: commit-manager, node-1, …")
         ->required()
         ->type_name("PROCESS");
-    add_directory(*command, context, *options);
+    add_directory(*command, context);
   };
   CLI::App* starting = cluster->add_subcommand("start", "Start one process that does not run");
   process(starting);

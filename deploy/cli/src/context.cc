@@ -1,11 +1,12 @@
 #include "deploy/cli/src/context.h"
 
-#include <charconv>
 #include <iostream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "common/command/environment.h"
+#include "common/program/numbers.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/cluster/cluster_folder.h"
 #include "deploy/cli/src/output/json_line.h"
@@ -30,18 +31,17 @@ void add_json(CLI::App& command, Context& context) {
   command.add_flag("--json", context.json, "Print JSON: one object a row or answer; errors too");
 }
 
-void add_connection(CLI::App& command, Context& context) {
-  command.add_option("--connect", context.connect, "Address of the commit manager")
-      ->envname("LOAM_CONNECT")
+void add_connection(CLI::App& app, Context& context) {
+  command::add_with_environment(app, "--connect", context.connect, "LOAM_CONNECT", "Address of the commit manager")
       ->type_name("ADDRESS")
       ->capture_default_str();
-  add_json(command, context);
+  add_json(app, context);
 }
 
-void add_administration(CLI::App& command, Context& context) {
-  add_connection(command, context);
-  command.add_option("--admin", context.admin, "Administration of the commit manager, if it is not found by --connect")
-      ->envname("LOAM_ADMIN")
+void add_administration(CLI::App& app, Context& context) {
+  add_connection(app, context);
+  command::add_with_environment(app, "--admin", context.admin, "LOAM_ADMIN",
+                                "Administration of the commit manager, if it is not found by --connect")
       ->type_name("HOST:PORT");
 }
 
@@ -104,6 +104,13 @@ int fail(const Context& context, ExitCode code, const Status& status) {
   return fail(context, code, status.message().empty() ? to_string(status.code()) : status.message());
 }
 
+int finish_output(const Context& context, program::StandardStreams& streams, int code) {
+  const Status written = streams.finish();
+  if (written.ok()) return code;
+  fail(context, kExitFailed, written);
+  return code == kExitOk ? kExitFailed : code;
+}
+
 std::vector<OutputColumn> output_columns(const Question& question, const ResultSchema& schema) {
   std::vector<OutputColumn> columns;
   columns.reserve(question.names.size());
@@ -120,13 +127,12 @@ Result<std::pair<std::string, std::string>> split_assignment(std::string_view te
 }
 
 Result<Key> parse_key(std::string_view text) {
-  uint64_t key = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), key);
-  if (error != std::errc() || end != text.data() + text.size()) {
+  const auto key = program::parse_whole(text);
+  if (!key.ok()) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("'{}' is no record key; a key is a whole number from 0 to 2^64 - 1", text));
   }
-  return Key(key);
+  return Key(*key);
 }
 
 }  // namespace loam::cli

@@ -11,6 +11,7 @@
 #include <loam/client/client.h>
 
 #include "common/base/status.h"
+#include "common/program/standard_streams.h"
 #include "deploy/cli/src/exit_codes.h"
 #include "deploy/cli/src/output/printer.h"
 #include "deploy/cli/src/query/question.h"
@@ -25,6 +26,7 @@ struct Context {
   std::string connect{kDefaultAddress};
   std::string name = "loam";  ///< of the session, for operators
   std::string admin;          ///< empty: found from `connect`
+  std::string directory;      ///< of a cluster on this host; empty: the default
   bool json = false;
   bool csv = false;
 
@@ -57,6 +59,10 @@ int fail(const Context& context, ExitCode code, std::string_view message);
 /// The same for a status; the code is exit_code_of() unless given.
 int fail(const Context& context, const Status& status);
 int fail(const Context& context, ExitCode code, const Status& status);
+
+/// Looks whether all that was printed has been written. The exit code: `code`, but kExitFailed for a success whose
+/// output was lost, which is told on standard error.
+int finish_output(const Context& context, program::StandardStreams& streams, int code);
 
 /// The question's names over the types of its result.
 std::vector<OutputColumn> output_columns(const Question& question, const ResultSchema& schema);

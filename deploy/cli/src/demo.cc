@@ -14,12 +14,15 @@
 #include <loam/client/client.h>
 
 #include "common/base/env.h"
+#include "common/command/number_options.h"
+#include "common/program/options.h"
 #include "deploy/cli/src/cluster/local_cluster.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/demo/flights.h"
 #include "deploy/cli/src/demo/ordeal.h"
 #include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/import/importer.h"
+#include "deploy/cli/src/node_memory.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/query/sorted_rows.h"
@@ -35,7 +38,7 @@ constexpr uint64_t kClientLeaseNs = 500'000'000;
 struct Options {
   std::string flights;
   unsigned duration_s = 10;
-  std::string memory = "256MiB";
+  uint64_t memory_bytes = uint64_t{256} << 20;
   OrdealOptions ordeal;
 };
 
@@ -126,16 +129,15 @@ class Demo {
     }
     auto expected = expected_answers(path);
     if (!expected.ok()) return fail(context_, kExitBadData, expected.status());
-    const auto memory = parse_bytes(options_.memory);
-    if (!memory.ok()) return fail(context_, kExitUsage, "--memory: " + std::string(memory.status().message()));
     catch_interrupts();
     auto folder = Folder::make();
     if (!folder.ok()) return fail(context_, kExitNotStarted, folder.status());
     const uint64_t begin_ns = Env::now_ns();
-    auto cluster = (*folder)->start(options_.memory);
+    auto cluster = (*folder)->start(program::size_text(options_.memory_bytes));
     if (!cluster.ok()) return fail(context_, kExitNotStarted, cluster.status());
     say(fmt::format("A commit manager and two storage nodes run as processes of their own, since {}; {}.\n",
                     time_for_people(Env::now_ns() - begin_ns), (*cluster)->folder().manager().address));
+    if (!std::cout) return kExitFailed;  // nobody watches; main() tells why
     const Status status = play(**cluster, path, *expected);
     if (status == StatusCode::kCancelled && interrupted()) return kExitInterrupted;
     if (!status.ok() || !wrong_.empty()) {
@@ -308,19 +310,12 @@ void add_demo(CLI::App& app, Context& context) {
                                          "scans, transactions; all of it checked");
   command->add_option("--flights", options->flights, "Another file of flights; without it those of January 2013")
       ->type_name("FILE");
-  command->add_option("--duration", options->duration_s, "Seconds that money moves at least")
-      ->check(CLI::Range(1, 3'600))
-      ->capture_default_str();
-  command->add_option("--accounts", options->ordeal.accounts, "Accounts")
-      ->check(CLI::Range(2, 10'000'000))
-      ->capture_default_str();
-  command->add_option("--fibers", options->ordeal.fibers, "Transfers at once, in each of the two client processes")
-      ->check(CLI::Range(1, 2'000))
-      ->capture_default_str();
-  command->add_option("--seed", options->ordeal.seed, "Of the random accounts and amounts")->capture_default_str();
-  command->add_option("--memory", options->memory, "Memory of each storage node")
-      ->type_name("SIZE")
-      ->capture_default_str();
+  command::add_whole(*command, "--duration", options->duration_s, {1, 3'600}, "Seconds that money moves at least");
+  command::add_whole(*command, "--accounts", options->ordeal.accounts, {2, 10'000'000}, "Accounts");
+  command::add_whole(*command, "--fibers", options->ordeal.fibers, {1, 2'000},
+                     "Transfers at once, in each of the two client processes");
+  command::add_whole(*command, "--seed", options->ordeal.seed, {}, "Of the random accounts and amounts");
+  command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange, "Memory of each storage node");
   command->add_flag("--calm", options->ordeal.calm, "Nobody is killed or paused");
   add_json(*command, context);
   set_body(*command, context, [&context, options] { return Demo(context, *options).run(); });

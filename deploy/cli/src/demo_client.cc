@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/env.h"
+#include "common/command/number_options.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/demo/client_report.h"
 #include "deploy/cli/src/demo/movers.h"
@@ -37,7 +38,7 @@ void report_until_interrupted(Movers& movers) {
   constexpr auto kPollInterval = std::chrono::milliseconds(5);
   const pid_t parent = getppid();
   uint64_t next_ns = Env::now_ns() + kReportIntervalNs;
-  while (!interrupted() && getppid() == parent) {
+  while (!interrupted() && getppid() == parent && std::cout) {
     std::this_thread::sleep_for(kPollInterval);
     if (Env::now_ns() < next_ns) continue;
     next_ns += kReportIntervalNs;
@@ -68,10 +69,10 @@ int run(const Context& context, const Options& options) {
 void add_demo_client(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("demo-client", "A client process of `loam demo`")->group("");
-  command->add_option("--number", options->movers.client_number)->required();
-  command->add_option("--fibers", options->movers.fibers)->required()->check(CLI::Range(uint64_t{1}, kMostFibers));
-  command->add_option("--seed", options->movers.seed)->required();
-  command->add_option("--accounts", options->accounts)->required()->check(CLI::Range(2, 1'000'000'000));
+  command::add_whole(*command, "--number", options->movers.client_number, {}, "Of the client")->required();
+  command::add_whole(*command, "--fibers", options->movers.fibers, {1, kMostFibers}, "Transfers at once")->required();
+  command::add_whole(*command, "--seed", options->movers.seed, {}, "Of its random choices")->required();
+  command::add_whole(*command, "--accounts", options->accounts, {2, 1'000'000'000}, "Accounts")->required();
   command->add_option("--held-keys", options->held_keys)->required();
   add_connection(*command, context);
   set_body(*command, context, [&context, options] {

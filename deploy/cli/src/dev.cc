@@ -6,14 +6,21 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/log.h"
+#include "common/command/number_options.h"
 #include "deploy/cli/src/cluster/one_process.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/host/interrupt.h"
+#include "deploy/cli/src/node_memory.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
 namespace {
+
+/// The limits of loam-storage-node, which checks its options once more.
+constexpr unsigned kMaxThreads = 64;
+constexpr uint64_t kMaxSpinUs = 1'000'000;
+constexpr program::WholeRange kPageBytes{uint64_t{4} << 10, uint64_t{1} << 30};
 
 struct Options {
   std::string listen{kDefaultAddress};
@@ -21,8 +28,8 @@ struct Options {
   std::string node_listen = "tcp://127.0.0.1:7401";
   std::string node_admin = "127.0.0.1:7411";
   bool free_ports = false;
-  std::string memory = "1GiB";
-  std::string page_size = "8MiB";
+  uint64_t memory_bytes = uint64_t{1} << 30;
+  uint64_t page_bytes = uint64_t{8} << 20;
   unsigned network_threads = 1;
   unsigned scan_threads = 1;
   uint64_t spin_us = 100;
@@ -36,7 +43,7 @@ bool is_loopback(const std::string& address) {
   return host.starts_with("127.") || host.starts_with("localhost:") || host.starts_with("[::1]");
 }
 
-Result<OneProcessOptions> cluster_options(const Options& options) {
+OneProcessOptions cluster_options(const Options& options) {
   OneProcessOptions result = OneProcessOptions::on_free_ports();
   if (!options.free_ports) {
     result.manager.listen = options.listen;
@@ -44,14 +51,8 @@ Result<OneProcessOptions> cluster_options(const Options& options) {
     result.node.listen = options.node_listen;
     result.node.admin_listen = options.node_admin;
   }
-  const auto size = [](const std::string& text, std::string_view option, uint64_t& bytes) -> Status {
-    auto parsed = parse_bytes(text);
-    if (!parsed.ok()) return Status(parsed.code(), fmt::format("{}: {}", option, parsed.status().message()));
-    bytes = *parsed;
-    return ok_status();
-  };
-  LOAM_RETURN_IF_ERROR(size(options.memory, "--memory", result.node.memory_bytes));
-  LOAM_RETURN_IF_ERROR(size(options.page_size, "--page-size", result.node.page_bytes));
+  result.node.memory_bytes = options.memory_bytes;
+  result.node.page_bytes = options.page_bytes;
   result.node.network_threads = options.network_threads;
   result.node.scan_threads = options.scan_threads;
   result.node.huge_pages = !options.no_huge_pages;
@@ -104,20 +105,20 @@ void announce(const Context& context, const OneProcessCluster& cluster, const On
 }
 
 int run(const Context& context, const Options& options) {
-  auto cluster_with = cluster_options(options);
-  if (!cluster_with.ok()) return fail(context, kExitUsage, cluster_with.status());
+  const OneProcessOptions cluster_with = cluster_options(options);
   if (options.print_config) {
-    print_config(context, *cluster_with);
+    print_config(context, cluster_with);
     return kExitOk;
   }
   set_log_level(LogLevel::kInfo);  // these are servers
   block_interrupts();              // before any thread starts: they inherit it
-  auto cluster = OneProcessCluster::start(*cluster_with);
+  auto cluster = OneProcessCluster::start(cluster_with);
   if (!cluster.ok()) {
     return fail(context, cluster.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitNotStarted,
                 cluster.status());
   }
-  announce(context, **cluster, *cluster_with);
+  announce(context, **cluster, cluster_with);
+  if (!std::cout) return kExitFailed;  // nobody has learned where it listens; main() tells why
   wait_for_interrupt();
   if (!context.json) std::cout << "\nending" << std::endl;
   (*cluster)->stop();
@@ -137,20 +138,13 @@ void add_dev(CLI::App& app, Context& context) {
   address("--node-listen", options->node_listen, "Data path of the storage node");
   address("--node-admin", options->node_admin, "Administration of the storage node (gRPC)");
   command->add_flag("--free-ports", options->free_ports, "Take free ports of the loopback address for all four");
-  command->add_option("--memory", options->memory, "Memory for records and indexes")
-      ->type_name("SIZE")
-      ->capture_default_str();
-  command->add_option("--page-size", options->page_size, "Size of a log page, a power of two")
-      ->type_name("SIZE")
-      ->capture_default_str();
-  command->add_option("--network-threads", options->network_threads, "Threads that serve requests")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
-  command->add_option("--scan-threads", options->scan_threads, "Threads that scan")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
-  command->add_option("--spin-us", options->spin_us, "How long an idle thread polls before it sleeps, microseconds")
-      ->capture_default_str();
+  command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange, "Memory for records and indexes");
+  command::add_size(*command, "--page-size", options->page_bytes, kPageBytes, "Size of a log page, a power of two");
+  command::add_whole(*command, "--network-threads", options->network_threads, {1, kMaxThreads},
+                     "Threads that serve requests");
+  command::add_whole(*command, "--scan-threads", options->scan_threads, {1, kMaxThreads}, "Threads that scan");
+  command::add_whole(*command, "--spin-us", options->spin_us, {0, kMaxSpinUs},
+                     "How long an idle thread polls before it sleeps, microseconds");
   command->add_flag("--no-huge-pages", options->no_huge_pages, "Do not ask for transparent huge pages");
   command->add_flag("--print-config", options->print_config, "Print the effective options and end");
   add_json(*command, context);

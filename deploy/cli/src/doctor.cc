@@ -7,7 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/command/number_options.h"
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/node_memory.h"
 #include "deploy/cli/src/output/figures.h"
 #include "deploy/cli/src/output/json_line.h"
 
@@ -15,7 +17,7 @@ namespace loam::cli {
 namespace {
 
 struct Options {
-  std::string memory = "1GiB";
+  uint64_t memory_bytes = uint64_t{1} << 30;
   std::vector<uint16_t> ports = {7400, 7401, 7410, 7411};
 };
 
@@ -46,9 +48,7 @@ void print(const Finding& finding, bool json) {
 
 int run(const Context& context, const Options& options) {
   DoctorOptions what;
-  auto memory = parse_bytes(options.memory);
-  if (!memory.ok()) return fail(context, kExitUsage, "--memory: " + std::string(memory.status().message()));
-  what.memory_bytes = *memory;
+  what.memory_bytes = options.memory_bytes;
   what.ports = options.ports;
   what.locked_limit = locked_memory_limit();
   what.files_limit = open_files_limit();
@@ -73,10 +73,10 @@ void add_doctor(CLI::App& app, Context& context) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("doctor", "Look at this host: what hinders Loam, and how to mend it");
   add_json(*command, context);
-  command->add_option("--memory", options->memory, "Memory that a storage node would take")
-      ->type_name("SIZE")
-      ->capture_default_str();
-  command->add_option("--port", options->ports, "Ports that would be used")->type_name("PORT")->capture_default_str();
+  command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange,
+                    "Memory that a storage node would take");
+  command::add_wholes(*command, "--port", options->ports, {1, UINT16_MAX}, "Ports that would be used")
+      ->type_name("PORT");
   set_body(*command, context, [&context, options] { return run(context, *options); });
 }
 

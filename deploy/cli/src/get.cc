@@ -108,6 +108,7 @@ int get_by_index(const Context& context, const Options& options, client::Client&
     if (records->empty()) break;
     found = true;
     for (const client::Record& record : *records) printer.print(record);
+    if (!std::cout) break;  // main() tells why
   }
   if (!found) {
     return fail(context, kExitFailed,

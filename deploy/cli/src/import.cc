@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/env.h"
+#include "common/command/number_options.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/import/advice.h"
@@ -193,12 +194,8 @@ void add_import(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->add_option("--lines", options->lines, "Only these lines of the file, to go on after a failure: 501- or 7")
       ->type_name("FROM-TO");
-  command->add_option("--batch", import.batch_rows, "Rows a transaction")
-      ->check(CLI::Range(1, 10'000))
-      ->capture_default_str();
-  command->add_option("--in-flight", import.batches_in_flight, "Transactions at once")
-      ->check(CLI::Range(1, 1'000))
-      ->capture_default_str();
+  command::add_whole(*command, "--batch", import.batch_rows, {1, 10'000}, "Rows a transaction");
+  command::add_whole(*command, "--in-flight", import.batches_in_flight, {1, 1'000}, "Transactions at once");
   add_connection(*command, context);
   import.command = [&context, command](std::span<const OptionValues> instead) {
     return repeat(context, *command, instead);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "common/command/number_options.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/json_line.h"
@@ -125,12 +126,13 @@ void add_node(CLI::App& app, Context& context) {
   CLI::App* accepting = command->add_subcommand(
       "accept-loss",
       "Give a storage node that was started anew its shards back, empty: their records are lost for good");
-  accepting->add_option("node", options->node, "Its number in `loam node list`")->required()->type_name("NODE");
+  command::add_whole(*accepting, "node", options->node, {}, "Its number in `loam node list`")
+      ->required()
+      ->default_str("")
+      ->type_name("NODE");
   accepting->add_flag("--yes", options->yes, "Do not ask");
-  accepting->add_option("--timeout", options->timeout_s, "Until the node serves")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(1, 3'600))
-      ->capture_default_str();
+  command::add_whole(*accepting, "--timeout", options->timeout_s, {1, 3'600}, "Until the node serves")
+      ->type_name("SECONDS");
   add_administration(*accepting, context);
   set_body(*accepting, context, [&context, options] { return accept(context, *options); });
 }

@@ -10,6 +10,7 @@
 
 #include "common/base/env.h"
 #include "common/base/thread.h"
+#include "common/command/number_options.h"
 #include "common/net/transport.h"
 #include "common/wire/message.h"
 #include "deploy/cli/src/admin/admin_client.h"
@@ -154,7 +155,7 @@ int run(const Context& context, const Options& options) {
       options.addresses.empty() ? whole_cluster(context, exit_code) : options.addresses;
   catch_interrupts();
   for (const std::string& named : addresses) {
-    if (interrupted()) break;
+    if (interrupted() || !std::cout) break;
     const std::string address = named.find("://") == std::string::npos ? "tcp://" + named : named;
     Pinger pinger(options);
     const Status status = pinger.run(address);
@@ -184,22 +185,14 @@ void add_ping(CLI::App& app, Context& context) {
                    "Servers, as tcp://HOST:PORT or rdma://HOST:PORT; without one, the commit manager and all storage "
                    "nodes")
       ->type_name("ADDRESS");
-  command->add_option("--count", options->count, "Questions to each, one after another")
-      ->check(CLI::Range(size_t{1}, size_t{1'000'000'000}))
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--bytes", options->bytes, "That travel with each, both ways")
-      ->check(CLI::Range(size_t{0}, kMostBytes))
-      ->type_name("N")
-      ->capture_default_str();
-  command->add_option("--interval", options->interval_s, "Between an answer and the next question")
-      ->check(CLI::Range(0.0, kLongestS))
-      ->type_name("SECONDS")
-      ->capture_default_str();
-  command->add_option("--timeout", options->timeout_s, "For a connection, and for each answer")
-      ->check(CLI::Range(0.001, kLongestS))
-      ->type_name("SECONDS")
-      ->capture_default_str();
+  command::add_whole(*command, "--count", options->count, {1, 1'000'000'000}, "Questions to each, one after another");
+  command::add_whole(*command, "--bytes", options->bytes, {0, kMostBytes}, "That travel with each, both ways");
+  command::add_decimal(*command, "--interval", options->interval_s, {0, kLongestS},
+                       "Between an answer and the next question")
+      ->type_name("SECONDS");
+  command::add_decimal(*command, "--timeout", options->timeout_s, {0.001, kLongestS},
+                       "For a connection, and for each answer")
+      ->type_name("SECONDS");
   set_body(*command, context, [&context, options] { return run(context, *options); });
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "common/command/number_options.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/json_line.h"
@@ -65,8 +66,9 @@ void add_recovery(CLI::App& app, Context& context) {
   command->require_subcommand(1);
   CLI::App* accepting = command->add_subcommand(
       "accept-unreadable", "Give up an undo record that nobody can read: its transaction counts as aborted");
-  accepting->add_option("transaction", options->transaction, "Its number in `loam status`")
+  command::add_whole(*accepting, "transaction", options->transaction, {}, "Its number in `loam status`")
       ->required()
+      ->default_str("")
       ->type_name("TRANSACTION");
   accepting->add_flag("--yes", options->yes, "Do not ask");
   add_administration(*accepting, context);

@@ -11,7 +11,7 @@
 
 #include "common/base/env.h"
 #include "common/base/thread.h"
-#include "common/program/options.h"
+#include "common/command/number_options.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/index/handles.h"
 #include "deploy/cli/src/output/figures.h"
@@ -24,12 +24,14 @@
 namespace loam::cli {
 namespace {
 
+constexpr program::WholeRange kTimeLimitNs{1, uint64_t{24} * 3'600'000'000'000};
+
 struct Options {
   std::string table;
   QuestionText text;
   bool statistics = false;
   bool explain = false;
-  std::string time_limit;
+  uint64_t time_limit_ns = 0;  // 0: none
   IndexScanText index;
 };
 
@@ -40,7 +42,7 @@ std::string_view shared_scan_only(const Options& options) {
   if (!text.aggregate.empty()) return "--aggregate";
   if (!text.group_by.empty()) return "--group-by";
   if (!text.order_by.empty()) return "--order-by";
-  if (!options.time_limit.empty()) return "--time-limit";
+  if (options.time_limit_ns != 0) return "--time-limit";
   if (options.statistics) return "--stats";
   return options.explain ? "--explain" : "";
 }
@@ -92,6 +94,7 @@ Status print_rows(const Question& question, client::ScanStream& stream, RowPrint
     const uint64_t left = question.limit == 0 ? chunk->rows() : question.limit - rows;
     printer.rows(chunk->view(), std::min<uint64_t>(left, chunk->rows()));
     rows += std::min<uint64_t>(left, chunk->rows());
+    if (!std::cout) return ok_status();  // main() tells why; the rest of the scan is given up
   }
   bar.end();
   for (const std::vector<Value>& row : sorted.take()) printer.row(row);
@@ -153,11 +156,7 @@ int run(const Context& context, const Options& options) {
   if (!options.index.name.empty()) return scan_index(context, *client, *table, *question, options.index);
   client::ScanOptions scan;
   scan.explain = options.explain;
-  if (!options.time_limit.empty()) {
-    const auto limit = program::parse_duration(options.time_limit);
-    if (!limit.ok()) return fail(context, kExitUsage, "--time-limit: " + std::string(limit.status().message()));
-    scan.time_limit_ns = *limit;
-  }
+  if (options.time_limit_ns != 0) scan.time_limit_ns = options.time_limit_ns;
   PageBar bar;
   if (!context.json) scan.on_progress = [&bar](const client::ScanStatistics& so_far) { bar.update(so_far); };
   auto stream = client->scan(*table, question->query, scan);
@@ -196,7 +195,7 @@ void add_scan(CLI::App& app, Context& context) {
   command->add_option("--group-by", text.group_by, "One row for each value of up to 4 fields")->type_name("FIELDS");
   command->add_option("--order-by", text.order_by, "Columns of the result: \"delay desc, carrier\"")
       ->type_name("COLUMNS");
-  command->add_option("--limit", text.limit, "Most rows to show; 0: all")->type_name("ROWS");
+  command::add_whole(*command, "--limit", text.limit, {}, "Most rows to show; 0: all")->type_name("ROWS");
   IndexScanText& index = options->index;
   auto* by_index = command->add_option("--index", index.name, "Show records in the order of this index")
                        ->type_name("INDEX")
@@ -224,8 +223,8 @@ void add_scan(CLI::App& app, Context& context) {
   command->add_flag("--reverse", index.reverse, "Begin at the last record and go back to the first")
       ->needs(by_index)
       ->group("By index");
-  command->add_option("--time-limit", options->time_limit, "End the scan after that long, such as 2s")
-      ->type_name("DURATION");
+  command::add_duration(*command, "--time-limit", options->time_limit_ns, kTimeLimitNs,
+                        "End the scan after that long, such as 2s");
   command->add_flag("--stats,--statistics", options->statistics, "Say on standard error what the scan cost");
   command->add_flag("--explain", options->explain,
                     "Read nothing; say how the storage nodes would evaluate the question");

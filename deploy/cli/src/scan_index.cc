@@ -65,6 +65,7 @@ int scan_index(const Context& context, client::Client& client, const client::Tab
     if (!records.ok()) return fail(context, records.status());
     if (records->empty()) break;
     for (const client::Record& record : *records) printer->row(row_of(record, question.query));
+    if (!std::cout) break;  // main() tells why
   }
   printer->finish();
   std::cout.flush();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/env.h"
+#include "common/command/number_options.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/host/interrupt.h"
@@ -99,7 +100,7 @@ int watch(const Context& context, const Options& options, const std::string& adm
   if (!before.ok()) return fail(context, before.status());
   uint64_t before_ns = Env::now_ns();
   uint64_t next_ns = before_ns;
-  for (uint64_t shown = 0; options.count == 0 || shown < options.count; ++shown) {
+  for (uint64_t shown = 0; (options.count == 0 || shown < options.count) && std::cout; ++shown) {
     next_ns = std::max(next_ns + interval_ns, Env::now_ns());
     if (!wait_until(next_ns)) break;
     auto after = cluster_statistics(admin);
@@ -132,13 +133,15 @@ void add_stats(CLI::App& app, Context& context) {
       app.add_subcommand("stats", "Statistics of the commit manager, the storage nodes and their tables");
   constexpr double kShortestS = 0.1;
   constexpr double kLongestS = 86'400;
-  CLI::Option* watching =
-      command->add_option("--watch", options->watch_s, "Rates instead, every so many seconds (1), until Ctrl-C")
-          ->expected(0, 1)
-          ->default_str("1")
-          ->check(CLI::Range(kShortestS, kLongestS))
-          ->type_name("SECONDS");
-  command->add_option("--count", options->count, "End after so many")->needs(watching)->check(CLI::PositiveNumber);
+  constexpr uint64_t kMostIntervals = 1'000'000'000;
+  CLI::Option* watching = command::add_decimal(*command, "--watch", options->watch_s, {kShortestS, kLongestS},
+                                               "Rates instead, every so many seconds (1), until Ctrl-C")
+                              ->expected(0, 1)
+                              ->default_str("1")
+                              ->type_name("SECONDS");
+  command::add_whole(*command, "--count", options->count, {1, kMostIntervals}, "End after so many")
+      ->needs(watching)
+      ->default_str("");
   add_administration(*command, context);
   set_body(*command, context, [&context, options] { return run(context, *options); });
 }

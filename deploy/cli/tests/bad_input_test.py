@@ -25,7 +25,13 @@ class UsageTest(ClusterTest):
         self.bad(2, "table", "create", "t", "--field", "a:text", "--kind", "odd", says="--kind")
         self.bad(2, "import", "t", "f", "--delimiter", "ab", says="--delimiter is one character")
         self.bad(2, "import", "t", "f", "--lines", "5-2", says="'5-2' names no lines")
-        self.bad(2, "dev", "--memory", "lots", says="'lots' is no size")
+        self.bad(2, "dev", "--memory", "lots", says="--memory: expected a size such as 64MiB")
+        for value in ("-1", "18446744073709551616", "", "010"):
+            self.bad(2, "scan", "t", "--limit", value,
+                     says=f"--limit: expected a whole number from 0 to 18446744073709551615, not '{value}'")
+        self.bad(2, "dev", "--spin-us", "-1", says="--spin-us: expected a whole number from 0 to 1000000, not '-1'")
+        self.bad(2, "scan", "t", "--connect=", says="--connect: the value is empty")
+        self.bad(2, "cluster", "down", "--dir", "", says="--dir: the value is empty")
 
     def test_errors_in_json(self):
         result = self.bad(1, "get", "nowhere", 1, "--json")
@@ -113,7 +119,8 @@ class RecordErrorsTest(ClusterTest):
     def test_wrong_type(self):
         self.bad(4, "put", self.table, 2, "n=abc", says="field n: 'abc' is no value of type int16")
         self.bad(4, "put", self.table, 2, "n=40000", says="field n: ")
-        self.bad(4, "put", self.table, 2, "n=1.5", says="field n: ")
+        for value in ("1.5", "+-5", "++5", "--5", ""):
+            self.bad(4, "put", self.table, 2, f"n={value}", says=f"field n: '{value}' is no value of type int16")
 
     def test_null_where_there_can_be_none(self):
         self.bad(4, "put", self.table, 2, "t=x", says="field n cannot be NULL and is not given")
@@ -135,7 +142,7 @@ class RecordErrorsTest(ClusterTest):
         self.assertEqual(json.loads(result.stdout)["_key"], 1, "what is there is shown")
 
     def test_what_is_no_key(self):
-        for key in ("-1", "x", "18446744073709551616", "1.0"):
+        for key in ("-1", "", "010", "+1", "x", "18446744073709551616", "1.0"):
             self.bad(4, "get", self.table, "--", key, says="is no record key")
 
     def test_record_over_the_limit(self):

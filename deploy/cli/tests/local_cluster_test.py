@@ -226,7 +226,7 @@ class ErrorsTest(LocalClusterTest):
     def test_wrong_settings(self):
         self.bad(2, self.cluster("up", "--nodes", 0), says="--nodes")
         self.bad(2, self.cluster("up", "--nodes", 10), says="--nodes")
-        self.bad(2, self.cluster("up", "--free-ports", "--memory", "lots"), says="'lots' is no size")
+        self.bad(2, self.cluster("up", "--free-ports", "--memory", "lots"), says="--memory: expected a size such as 64MiB")
         self.bad(2, self.cluster("up", "--free-ports", "--node-option", "x"), says="write field=value")
         self.bad(7, self.cluster("up", "--free-ports", "--memory", "900TiB"), says="take more than")
         (self.directory / "file").write_text("")

@@ -14,6 +14,8 @@
 #include <loam/commit/admin.grpc.pb.h>
 #include <loam/storage/admin.grpc.pb.h>
 
+#include "common/program/descriptors.h"
+
 namespace loam::cli {
 namespace {
 
@@ -85,6 +87,7 @@ template <class Service, class Request, class Reply>
 Result<Json> call(const std::string& address, const Request& request,
                   grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
                   uint64_t timeout_ns = kAnswerWithinNs) {
+  LOAM_RETURN_IF_ERROR(program::ensure_descriptors(program::kClientDescriptors));
   // A connection of its own: shared ones wait for seconds after a server was not there once.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

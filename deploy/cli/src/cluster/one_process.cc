@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "common/program/descriptors.h"
 #include "deploy/cli/src/host/doctor.h"
 #include "deploy/cli/src/output/figures.h"
 
@@ -37,6 +38,7 @@ OneProcessOptions OneProcessOptions::on_free_ports() {
 Result<std::unique_ptr<OneProcessCluster>> OneProcessCluster::start(OneProcessOptions options) {
   if (Status status = options.node.check(); !status.ok()) return of_part("storage node", status);
   if (Status status = check_memory(options.node.memory_bytes); !status.ok()) return of_part("storage node", status);
+  LOAM_RETURN_IF_ERROR(program::ensure_descriptors(2 * program::kServerDescriptors));
   std::unique_ptr<OneProcessCluster> cluster(new OneProcessCluster());
   auto manager = commit::CommitManager::start(options.manager);
   if (!manager.ok()) return of_part("commit manager", manager.status());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "deploy/cli/src/demo/ordeal.h"
+#include "deploy/cli/src/output/display_width.h"
 #include "deploy/cli/src/output/figures.h"
 
 namespace loam::cli {

@@ -1,7 +1,5 @@
 #include "deploy/cli/src/output/figures.h"
 
-#include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -9,11 +7,6 @@
 #include <fmt/format.h>
 
 namespace loam::cli {
-
-size_t display_width(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
 
 std::string grouped(uint64_t number) {
   std::string text = std::to_string(number);
@@ -28,30 +21,6 @@ std::string bytes_for_people(uint64_t bytes) {
   while (value >= 1024 && unit + 1 < std::size(kUnits)) value /= 1024, ++unit;
   if (unit == 0) return fmt::format("{} B", bytes);
   return fmt::format("{:.{}f} {}", value, value < 10 && value != std::floor(value) ? 1 : 0, kUnits[unit]);
-}
-
-Result<uint64_t> parse_bytes(std::string_view text) {
-  uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  // A range, not a string that ends in zero. NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage)
-  const auto [at, error] = std::from_chars(text.data(), end, number);
-  std::string unit(at, end);
-  unit.erase(std::remove(unit.begin(), unit.end(), ' '), unit.end());
-  constexpr std::string_view kLetters = "KMGT";
-  unsigned shift = 0;
-  bool known = error == std::errc();
-  if (!unit.empty() && unit != "B") {
-    const size_t letter = kLetters.find(unit[0]);
-    const std::string rest = unit.substr(1);
-    known = known && letter != std::string_view::npos && (rest.empty() || rest == "iB");
-    shift = 10 * static_cast<unsigned>(letter + 1);
-  }
-  if (!known) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("'{}' is no size; write 4096, 64KiB, 512MiB or 4GiB", text));
-  }
-  if (number > UINT64_MAX >> shift) return Status(StatusCode::kInvalidArgument, fmt::format("{} is too large", text));
-  return number << shift;
 }
 
 std::string time_for_people(uint64_t nanoseconds) {

@@ -23,20 +23,6 @@ TEST(Figures, AreWrittenForPeople) {
   EXPECT_EQ(time_for_people(200'000'000'000), "3 min 20 s");
   EXPECT_EQ(time_for_people(18'120'000'000'000), "5 h 2 min");
   EXPECT_EQ(time_for_people(1'047'600'000'000'000), "12 d 3 h");
-  EXPECT_EQ(display_width("µs"), 2u);
-}
-
-TEST(Figures, SizesAreReadInAllTheirSpellings) {
-  EXPECT_EQ(*parse_bytes("4096"), 4'096u);
-  EXPECT_EQ(*parse_bytes("64KiB"), 65'536u);
-  EXPECT_EQ(*parse_bytes("8M"), 8u << 20);
-  EXPECT_EQ(*parse_bytes("1 GiB"), 1u << 30);
-  EXPECT_EQ(*parse_bytes("7B"), 7u);
-  for (const char* wrong : {"", "x", "12x", "1.5G", "-1", "G", "1KB", "5 Gi", "99999999999999999999"}) {
-    EXPECT_EQ(parse_bytes(wrong).status().message(),
-              std::string("'") + wrong + "' is no size; write 4096, 64KiB, 512MiB or 4GiB");
-  }
-  EXPECT_EQ(parse_bytes("99999999999G").status().message(), "99999999999G is too large");
 }
 
 }  // namespace

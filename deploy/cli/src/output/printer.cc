@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/display_width.h"
 
 namespace loam::cli {
 namespace {
@@ -18,7 +17,7 @@ class TablePrinter final : public RowPrinter {
   TablePrinter(std::vector<OutputColumn> columns, std::ostream& out) : columns_(std::move(columns)), out_(out) {
     std::vector<std::string> header;
     for (const OutputColumn& column : columns_) {
-      header.push_back(escaped(column.name));
+      header.push_back(printable(column.name));
       widths_.push_back(display_width(header.back()));
     }
     waiting_.push_back(std::move(header));
@@ -27,7 +26,7 @@ class TablePrinter final : public RowPrinter {
   void row(std::span<const Value> values) override {
     std::vector<std::string> cells;
     cells.reserve(values.size());
-    for (const Value& value : values) cells.push_back(escaped(value.is_null() ? "NULL" : value.to_string()));
+    for (const Value& value : values) cells.push_back(printable(value.is_null() ? "NULL" : value.to_string()));
     if (measured_) {
       print(cells);
       return;
@@ -62,22 +61,6 @@ class TablePrinter final : public RowPrinter {
       line += is_number(columns_[i].type) ? space + cells[i] : cells[i] + (last ? "" : space);
     }
     out_ << line << '\n';
-  }
-
-  static std::string escaped(std::string_view text) {
-    std::string result;
-    for (const char c : text) {
-      if (c == '\n') {
-        result += "\\n";
-      } else if (c == '\t') {
-        result += "\\t";
-      } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-      } else {
-        result += c;
-      }
-    }
-    return result;
   }
 
   std::vector<OutputColumn> columns_;

@@ -23,10 +23,11 @@ struct OutputColumn {
 
 /// Writes rows to a stream that outlives it. One thread.
 ///
-/// kTable: aligned under a header, numbers to the right, NULL as "NULL", control characters escaped. Widths are those
-/// of the first kMeasuredRows rows; a later value that is wider pushes its row out of line and is not cut. kJson: one
-/// object a line; NaN and infinities, which JSON lacks, are the texts "nan", "inf", "-inf"; blobs are hexadecimal text;
-/// bytes that are no UTF-8 become U+FFFD. kCsv: RFC 4180 with a header line; NULL is an empty field, an empty text is
+/// kTable: aligned under a header, numbers to the right, NULL as "NULL", control characters and bytes that are no UTF-8
+/// escaped. Widths are those of the first kMeasuredRows rows; a later value that is wider pushes its row out of line
+/// and is not cut. kJson: one object a line; NaN and infinities, which JSON lacks, are the texts "nan", "inf", "-inf";
+/// blobs are hexadecimal text; bytes that are no UTF-8 become U+FFFD. kCsv: RFC 4180 with a header line; NULL is an
+/// empty field, an empty text is
 /// "".
 class RowPrinter {
  public:

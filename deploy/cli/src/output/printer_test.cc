@@ -34,6 +34,18 @@ TEST(RowPrinter, AlignsATable) {
   EXPECT_EQ(print(OutputFormat::kTable, kColumns, {}), "carrier  n\n-------  -\n");
 }
 
+TEST(RowPrinter, AlignsWideCharactersAndMarks) {
+  EXPECT_EQ(print(OutputFormat::kTable, {{"名前", FieldType::kText}, {"n", FieldType::kInt64}},
+                  {{Value::text("東京"), Value::int64(1)},
+                   {Value::text("😀"), Value::int64(22)},
+                   {Value::text("cafe\u0301"), Value::int64(333)}}),
+            "名前    n\n"
+            "----  ---\n"
+            "東京    1\n"
+            "😀     22\n"
+            "cafe\u0301  333\n");
+}
+
 TEST(RowPrinter, EscapesWhatWouldBreakATable) {
   EXPECT_EQ(print(OutputFormat::kTable, {{"t", FieldType::kText}}, {{Value::text("a\nb\tc\x1b[2J")}}),
             "t\n--------------\na\\nb\\tc\\x1b[2J\n");

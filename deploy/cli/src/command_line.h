@@ -1,0 +1,31 @@
+// The command line of `loam`: all subcommands, and one run of the one that is given.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "deploy/cli/src/context.h"
+
+namespace loam::cli {
+
+/// Role: the parser with all subcommands, and the context that they fill. Owner: main(), or a test that walks over
+/// subcommands and options. Threads: one.
+class CommandLine {
+ public:
+  CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  CLI::App& app() { return app_; }
+  const Context& context() const { return context_; }
+
+  /// Reads the arguments of main() into the context. Throws CLI::ParseError.
+  void parse(int argc, const char* const* argv);
+  /// Reads the arguments and does what the subcommand says; the exit code. What is wrong has been told.
+  int run(int argc, const char* const* argv);
+
+ private:
+  CLI::App app_;
+  Context context_;
+};
+
+}  // namespace loam::cli

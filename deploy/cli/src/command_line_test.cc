@@ -1,0 +1,152 @@
+// What holds for every subcommand and every option, found by walking over the parser itself.
+#include "deploy/cli/src/command_line.h"
+
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace loam::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+void parse(CommandLine& line, const Words& words) {
+  std::vector<const char*> arguments = {"loam"};
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  line.parse(static_cast<int>(arguments.size()), arguments.data());
+}
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// A subcommand that does something, and words that make it complete.
+struct Leaf {
+  Words path;
+  Words rest;
+};
+
+/// A value that the option takes: of a number the least.
+std::string some_value(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const size_t to = type.find(" to ");
+  const size_t colon = type.find(':');
+  return to == std::string::npos ? "x" : type.substr(colon + 1, to - colon - 1);
+}
+
+void collect(const CLI::App& app, const Words& path, std::vector<Leaf>& leaves) {
+  const auto subcommands = app.get_subcommands([](const CLI::App*) { return true; });
+  for (const CLI::App* subcommand : subcommands) collect(*subcommand, path + Words{subcommand->get_name()}, leaves);
+  if (!subcommands.empty()) return;
+  Leaf leaf{path, {}};
+  for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_required(); })) {
+    if (!option->get_positional()) leaf.rest.push_back("--" + option->get_lnames().front());
+    leaf.rest.push_back(some_value(*option));
+  }
+  leaves.push_back(std::move(leaf));
+}
+
+std::vector<Leaf> all_leaves() {
+  CommandLine line;
+  std::vector<Leaf> leaves;
+  collect(line.app(), {}, leaves);
+  return leaves;
+}
+
+CLI::App& at(CommandLine& line, const Words& path) {
+  CLI::App* app = &line.app();
+  for (const std::string& name : path) app = app->get_subcommand(name);
+  return *app;
+}
+
+std::string text_of(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += word + " ";
+  return text;
+}
+
+/// Where the program keeps the value of each environment variable.
+const std::map<std::string, std::string Context::*> kVariables = {
+    {"LOAM_CONNECT", &Context::connect}, {"LOAM_ADMIN", &Context::admin}, {"LOAM_DIR", &Context::directory}};
+
+/// Options of a subcommand, with their environment variables.
+std::map<std::string, std::string> environment_of(const Words& path) {
+  CommandLine line;
+  EXPECT_THROW(parse(line, path + Words{"--help"}), CLI::CallForHelp);
+  std::map<std::string, std::string> result;
+  for (const CLI::Option* option : at(line, path).get_options([](const CLI::Option*) { return true; })) {
+    if (!option->get_envname().empty()) result["--" + option->get_lnames().front()] = option->get_envname();
+  }
+  return result;
+}
+
+struct CommandLineTest : ::testing::Test {
+  ~CommandLineTest() override {
+    for (const auto& [name, member] : kVariables) unsetenv(name.c_str());
+  }
+};
+
+TEST_F(CommandLineTest, EveryOptionWinsOverItsEnvironmentVariable) {
+  for (const auto& [name, member] : kVariables) setenv(name.c_str(), ("environment of " + name).c_str(), 1);
+  std::set<std::string> seen;
+  for (const Leaf& leaf : all_leaves()) {
+    for (const auto& [option, variable] : environment_of(leaf.path)) {
+      ASSERT_TRUE(kVariables.contains(variable)) << variable << " of " << text_of(leaf.path) << " is not in the test";
+      seen.insert(variable);
+      const auto value_after = [&](const Words& words) {
+        CommandLine line;
+        parse(line, words);
+        return line.context().*kVariables.at(variable);
+      };
+      EXPECT_EQ(value_after(leaf.path + leaf.rest), "environment of " + variable) << text_of(leaf.path);
+      EXPECT_EQ(value_after(leaf.path + Words{option, "option"} + leaf.rest), "option") << text_of(leaf.path);
+      EXPECT_EQ(value_after(leaf.path + leaf.rest + Words{option, "option"}), "option") << text_of(leaf.path);
+      EXPECT_EQ(value_after(leaf.path + leaf.rest + Words{option + "=option"}), "option") << text_of(leaf.path);
+      CommandLine line;
+      EXPECT_THROW(parse(line, leaf.path + Words{option + "="} + leaf.rest), CLI::ParseError) << text_of(leaf.path);
+    }
+  }
+  EXPECT_EQ(seen.size(), kVariables.size());
+}
+
+/// What options that are no numbers are called by --help.
+const std::set<std::string> kTexts = {
+    "",          "ADDRESS", "AGGREGATES", "CHARACTER",   "COLUMN",        "COLUMNS", "CONDITION",
+    "FIELD",     "FIELD,…", "FIELDS",     "FIELD=VALUE", "FILE",          "FOLDER",  "FROM-TO",
+    "HOST:PORT", "INDEX",   "KEY",        "NAME=VALUE",  "NAME:TYPE[?]",  "PROCESS", "TABLE",
+    "TEXT",      "VALUE,…", "WORD",       "KEY|VALUE",   "FIELD[:desc],…"};
+
+TEST_F(CommandLineTest, EveryNumberHasARangeAndOneSyntax) {
+  size_t numbers = 0;
+  for (const Leaf& leaf : all_leaves()) {
+    CommandLine named;
+    for (const CLI::Option* option : at(named, leaf.path).get_options([](const CLI::Option*) { return true; })) {
+      const std::string type = option->get_type_name();
+      if (option->get_items_expected_max() == 0 || kTexts.contains(type) || type.starts_with("TEXT:{")) continue;
+      ++numbers;
+      const bool positional = option->get_positional();
+      const std::string name = positional ? option->get_name(true) : "--" + option->get_lnames().front();
+      for (const char* bad : {"-1", "+1", "", "010", "0x10", "1 ", "18446744073709551616", "1e400", "nan"}) {
+        CommandLine line;
+        try {
+          parse(line, leaf.path + (positional ? Words{"--", bad} : Words{name, bad} + leaf.rest));
+          ADD_FAILURE() << text_of(leaf.path) << name << " takes '" << bad << "' (" << type << ")";
+        } catch (const CLI::ParseError& error) {
+          const std::string what = error.what();
+          EXPECT_TRUE(what.starts_with(name + ": expected ")) << text_of(leaf.path) << what;
+          EXPECT_NE(what.find(" from "), std::string::npos) << text_of(leaf.path) << what;
+        }
+      }
+    }
+  }
+  EXPECT_GT(numbers, 25u);
+}
+
+}  // namespace
+}  // namespace loam::cli

@@ -1,0 +1,191 @@
+"""Output that cannot be written: every subcommand says so and does not end with 0."""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import unittest
+
+import cluster
+from cluster import ClusterTest, PROGRAM, SAMPLE, loam
+
+FULL = "the standard output cannot be written: No space left on device (ENOSPC)"
+CLOSED = "the standard output cannot be written: Bad file descriptor (EBADF)"
+GONE = "the standard output cannot be written: Broken pipe (EPIPE)"
+
+
+def subcommands():
+    """Paths of all subcommands, from the completion script, which is made from the parser."""
+    script = loam("completion", "bash").stdout
+    return [tuple(path.split()) for path in re.findall(r'^    "((?: [\w-]+)+)"\) words=', script, re.MULTILINE)]
+
+
+def leaves():
+    paths = subcommands()
+    return {path for path in paths if not any(other[:len(path)] == path and other != path for other in paths)}
+
+
+def run_into(path, *arguments, stream="stdout", env=None):
+    """Runs the program with one of its streams going into a file."""
+    with open(path, "wb") as file:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: file}
+        return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, text=True, env=env,
+                              timeout=cluster.DEADLINE_S, check=False, **streams)
+
+
+def run_closed(fd, *arguments, env=None):
+    """Runs the program without one of its descriptors."""
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, env=env,
+                          preexec_fn=lambda: os.close(fd), timeout=cluster.DEADLINE_S, check=False)
+
+
+# Subcommands that are run against a `loam dev`, and what they are given. TABLE holds records, INDEX is one of its.
+COMMANDS = {
+    ("dev",): ["--free-ports", "--memory", "64MiB", "--page-size", "1MiB"],
+    ("table", "create"): ["TABLE", "--field", "a:int32", "--field", "t:text?"],
+    ("table", "list"): [],
+    ("table", "describe"): ["TABLE"],
+    ("table", "drop"): ["DROPPED", "--yes"],
+    ("index", "create"): ["INDEX", "--table", "TABLE", "--fields", "a"],
+    ("index", "list"): [],
+    ("index", "drop"): ["DROPPED_INDEX", "--yes"],
+    ("put",): ["TABLE", "1", "a=1"],
+    ("get",): ["TABLE", "1"],
+    ("delete",): ["TABLE", "2"],
+    ("import",): ["IMPORTED", "FILE"],
+    ("scan",): ["TABLE"],
+    ("status",): [],
+    ("stats",): [],
+    ("node", "list"): [],
+    ("ping",): ["--count", "1"],
+    ("doctor",): ["--memory", "64MiB"],
+    ("demo",): ["--calm", "--duration", "1", "--accounts", "100", "--memory", "128MiB"],
+    ("completion",): ["bash"],
+    ("version",): [],
+}
+# Run in an order of their own, by ClusterOutputTest.
+CLUSTER = {("cluster", "up"), ("cluster", "down"), ("cluster", "status"), ("cluster", "start"), ("cluster", "stop"),
+           ("node", "accept-loss")}
+# Succeeds only after damage that no test here can do; it prints through the same stream.
+NOT_RUN = {("recovery", "accept-unreadable")}
+
+
+class OutputLossTest(ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.create("a:int32", "t:text?")
+        for key in (1, 2):
+            self.good("put", self.table, key, "a=1", "t=x")
+        self.env = {**os.environ, "LOAM_CONNECT": self.dev.address, "LOAM_DATA": str(SAMPLE.parent)}
+
+    def prepared(self, words, number):
+        """The words with names of this run, in which what is dropped or read is there."""
+        if "DROPPED" in words:
+            self.good("table", "create", f"dropped{number}", "--field", "a:int32")
+        if "DROPPED_INDEX" in words:
+            self.good("index", "create", f"dropped_index{number}", "--table", self.table, "--fields", "a")
+        names = {"TABLE": self.table, "DROPPED": f"dropped{number}", "DROPPED_INDEX": f"dropped_index{number}",
+                 "INDEX": f"index{number}", "IMPORTED": f"imported{number}",
+                 "FILE": self.write("a.csv", "a\n1\n")}
+        return [names.get(word, word) for word in words]
+
+    def lost(self, result, says, as_json):
+        self.assertEqual(result.returncode, 1, f"{result.args}: {result.stderr}")
+        lines = result.stderr.splitlines()
+        message = json.loads(lines[-1])["error"]["message"] if as_json else lines[-1].removeprefix("loam: ")
+        self.assertEqual(message, says, result.args)
+
+    def test_every_subcommand(self):
+        self.assertEqual(set(COMMANDS) | CLUSTER | NOT_RUN, leaves())
+        number = 0
+        for path, words in COMMANDS.items():
+            offered = loam(*path, "--help").stdout
+            for option in ["", "--json", "--csv"]:
+                if option not in offered or (path == ("demo",) and option):
+                    continue
+                for run, says in [(lambda *a: run_into("/dev/full", *a, env=self.env), FULL),
+                                  (lambda *a: run_closed(1, *a, env=self.env), CLOSED)]:
+                    if path == ("demo",) and says == CLOSED:
+                        continue
+                    number += 1
+                    if path == ("delete",):
+                        self.good("put", self.table, 2, "a=1")
+                    arguments = [*path, *self.prepared(words, number), *([option] if option else [])]
+                    self.lost(run(*arguments), says, option == "--json")
+        self.assertEqual(self.count(), 1, "no row has reached a socket of the cluster")
+
+    def test_every_help_text(self):
+        for path in [(), *subcommands(), ("demo-client",)]:
+            self.lost(run_into("/dev/full", *path, "--help"), FULL, False)
+
+    def test_what_goes_to_standard_error(self):
+        for words in (["scan", self.table, "--stats"], ["get", self.table, "99"]):
+            self.assertNotEqual(run_into("/dev/full", *words, stream="stderr", env=self.env).returncode, 0, words)
+            self.assertNotEqual(run_closed(2, *words, env=self.env).returncode, 0, words)
+
+    def test_nothing_is_lost_where_nothing_is_printed(self):
+        result = run_closed(2, "scan", self.table, "--csv", env=self.env)
+        self.assertEqual((result.returncode, result.stdout), (0, "a,t\n1,x\n1,x\n"))
+
+    def test_without_standard_input(self):
+        result = run_closed(0, "import", self.table, "-", env=self.env)
+        self.assertEqual(result.returncode, 4, result.stderr)
+        self.good("scan", self.table)
+        result = run_closed(0, "table", "drop", self.table, env=self.env)
+        self.assertEqual(result.returncode, 2, result.stderr)
+
+    def test_a_reader_that_is_gone_ends_a_long_output(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        for words in (["stats", "--watch", "0.1"], ["stats", "--watch", "0.1", "--json"], ["scan", self.table]):
+            result = subprocess.run([PROGRAM, *words], stdout=writing, stderr=subprocess.PIPE, text=True, env=self.env,
+                                    restore_signals=False, timeout=cluster.DEADLINE_S, check=False,
+                                    preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN))
+            self.lost(result, GONE, "--json" in words)
+        os.close(writing)
+
+
+class ClusterOutputTest(ClusterTest):
+    @classmethod
+    def setUpClass(cls):
+        pass  # a cluster of processes instead of a `loam dev`
+
+    @classmethod
+    def tearDownClass(cls):
+        pass
+
+    def test_a_cluster_of_processes(self):
+        env = {**os.environ, "LOAM_DIR": self.directory.name}
+        self.addCleanup(lambda: subprocess.run([PROGRAM, "cluster", "down"], env=env, capture_output=True,
+                                               timeout=cluster.DEADLINE_S, check=False))
+
+        def lost(*words):
+            result = run_into("/dev/full", *words, env=env)
+            self.assertEqual((result.returncode, result.stderr), (1, f"loam: {FULL}\n"), words)
+
+        lost("cluster", "up", "--nodes", 1, "--free-ports", "--memory", "64MiB", "--node-option", "page=2MiB")
+        lost("cluster", "status")
+        status = subprocess.run([PROGRAM, "cluster", "status", "--json"], env=env, capture_output=True, text=True,
+                                check=True).stdout.splitlines()
+        env["LOAM_CONNECT"] = json.loads(status[0])["address"]
+        lost("cluster", "stop", "node-1", "--kill")
+        lost("cluster", "start", "node-1")
+        lost("node", "accept-loss", 1, "--yes")
+        lost("cluster", "down")
+
+
+class DescriptorLimitTest(unittest.TestCase):
+    def test_servers_say_that_the_limit_on_open_files_is_too_low(self):
+        for words, code in ((["dev", "--free-ports", "--memory", "64MiB"], 7), (["status", "--admin", "127.0.0.1:1"], 1)):
+            result = subprocess.run(
+                [PROGRAM, *words], capture_output=True, text=True, timeout=cluster.DEADLINE_S, check=False,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8)))
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertIn("may open only 8 files", result.stderr)
+            self.assertIn("ulimit -n", result.stderr)
+
+
+if __name__ == "__main__":
+    cluster.main()
