@@ -16,6 +16,7 @@
 #include "deploy/cli/src/host/doctor.h"
 #include "deploy/cli/src/node_memory.h"
 #include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/output/progress.h"
 
@@ -112,6 +113,11 @@ Status check_memory(const FolderOptions& options, uint64_t each) {
 
 bool runs(const MemberStatus& status) { return status.pid != 0; }
 
+/// What a command has to be told to find the cluster of this commit manager.
+GivenPlace place_of(const Member& manager) {
+  return manager.address == kDefaultAddress ? GivenPlace{} : GivenPlace{manager.address, "", ""};
+}
+
 /// `up`: makes a cluster and starts it, or starts again what is dead of the one that is there.
 class Up {
  public:
@@ -142,15 +148,15 @@ class Up {
       if (running == static_cast<std::ptrdiff_t>(all.size())) {
         return Status(
             StatusCode::kAlreadyExists,
-            fmt::format("a cluster runs in {} already; `loam cluster status` shows it, `loam cluster down` ends "
-                        "it, --dir names another folder",
-                        options_.folder.directory.string()));
+            fmt::format("a cluster runs in {} already; `{}` shows it, `{}` ends it, --dir names another folder",
+                        options_.folder.directory.string(), hint(Hint::kClusterStatus), hint(Hint::kClusterDown)));
       }
       if (running > 0) {
         if (options_.given_settings) {
           return Status(StatusCode::kInvalidArgument,
-                        "a part of the cluster still runs, with the settings that it has: `up` without options starts "
-                        "the rest again, `down` ends it all");
+                        fmt::format("a part of the cluster still runs, with the settings that it has: `{}` starts the "
+                                    "rest again, `{}` ends it all",
+                                    hint(Hint::kClusterUp), hint(Hint::kClusterDown)));
         }
         resumed_ = true;
         return cluster;
@@ -217,8 +223,10 @@ class Up {
     if (resumed_) {
       for (const std::string& name : started) std::cout << fmt::format("{} was started again.\n", name);
       if (std::any_of(all.begin(), all.end(), [](const auto& one) { return one.state == MemberState::kLost; })) {
-        std::cout << "The storage nodes that are lost started anew and are empty: `loam status` tells more, `loam node "
-                     "accept-loss` goes on without their records.\n";
+        std::cout << fmt::format(
+            "The storage nodes that are lost started anew and are empty: `{}` tells how to go on "
+            "without their records.\n",
+            hint_at(place_of(manager), Hint::kStatus));
       }
     }
     if (manager.address != kDefaultAddress) std::cout << fmt::format("export LOAM_CONNECT={}\n", manager.address);
@@ -317,7 +325,9 @@ int start_one(const Context& context, const Options& options) {
     std::cout << fmt::format("{:<16} {} at {}, pid {}", member->name, to_string(now.state), member->address, now.pid)
               << std::endl;
     if (now.state == MemberState::kLost) {
-      std::cout << "Its records are lost: `loam node accept-loss` goes on without them." << std::endl;
+      std::cout << fmt::format("Its records are lost: `{}` tells how to go on without them.",
+                               hint_at(place_of(cluster.folder().manager()), Hint::kStatus))
+                << std::endl;
     }
   }
   return kExitOk;

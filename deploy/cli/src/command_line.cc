@@ -1,5 +1,6 @@
 #include "deploy/cli/src/command_line.h"
 
+#include <cstdlib>
 #include <string>
 
 #include "common/base/log.h"
@@ -46,6 +47,20 @@ CommandLine::CommandLine() : app_(kDescription, "loam") {
 
 void CommandLine::parse(int argc, const char* const* argv) { app_.parse(program::parser_arguments(argc, argv)); }
 
+GivenPlace CommandLine::given_place() const {
+  const CLI::App* given = &app_;
+  while (!given->get_subcommands().empty()) given = given->get_subcommands().front();
+  const auto text_of = [given](const char* name) {
+    const CLI::Option* option = given->get_option_no_throw(name);
+    if (option == nullptr || option->count() == 0) return std::string();
+    // What the environment says the next command knows, too.
+    const char* const variable = std::getenv(option->get_envname().c_str());
+    const std::string text = option->results().front();
+    return variable != nullptr && text == variable ? std::string() : text;
+  };
+  return {text_of("--connect"), given->get_name() == "dev" ? "" : text_of("--admin"), text_of("--dir")};
+}
+
 int CommandLine::run(int argc, const char* const* argv) {
   // What a command has to say it says itself, and with --json nothing else may come between. Warnings of the client
   // library are for who writes an application: that a fiber held its thread, for one, is true of every busy machine.
@@ -63,6 +78,7 @@ int CommandLine::run(int argc, const char* const* argv) {
     }
     return fail(context_, kExitUsage, std::string(error.what()) + "\n  `" + path + " --help` shows what there is.");
   }
+  set_given_place(given_place());
   return context_.run();
 }
 

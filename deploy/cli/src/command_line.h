@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deploy/cli/src/context.h"
+#include "deploy/cli/src/output/hint.h"
 
 namespace loam::cli {
 
@@ -22,6 +23,9 @@ class CommandLine {
   void parse(int argc, const char* const* argv);
   /// Reads the arguments and does what the subcommand says; the exit code. What is wrong has been told.
   int run(int argc, const char* const* argv);
+
+  /// Where the cluster is, as far as options of the subcommand that was given say so.
+  GivenPlace given_place() const;
 
  private:
   CLI::App app_;

@@ -1,6 +1,7 @@
 // What holds for every subcommand and every option, found by walking over the parser itself.
 #include "deploy/cli/src/command_line.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -146,6 +147,52 @@ TEST_F(CommandLineTest, EveryNumberHasARangeAndOneSyntax) {
     }
   }
   EXPECT_GT(numbers, 25u);
+}
+
+/// The words of a line, as a shell divides it.
+Words divided(const std::string& command) {
+  FILE* pipe = popen(("printf '%s\\n' " + command).c_str(), "r");
+  Words words(1);
+  for (int c; (c = fgetc(pipe)) != EOF;) {
+    if (c == '\n') {
+      words.emplace_back();
+    } else {
+      words.back() += static_cast<char>(c);
+    }
+  }
+  EXPECT_EQ(pclose(pipe), 0);
+  words.pop_back();
+  return words;
+}
+
+TEST_F(CommandLineTest, EveryCommandThatItTellsToTypeIsUnderstood) {
+  for (const HintForm& form : hint_forms()) {
+    const bool number = form.hint == Hint::kAcceptLoss || form.hint == Hint::kAcceptUnreadable;
+    const char* const value = number ? "7" : "it's a: value";
+    const std::string command = hint_at({"tcp://h:1", "h:2", "/a b"}, form.hint, {value, value, value});
+    Words words = divided(command);
+    ASSERT_EQ(words.front(), "loam");
+    words.erase(words.begin());
+    CommandLine line;
+    try {
+      parse(line, words);
+      EXPECT_TRUE(line.context().run) << command;
+    } catch (const CLI::CallForHelp&) {
+      EXPECT_TRUE(command.ends_with("--help")) << command;
+    } catch (const CLI::ParseError& error) {
+      ADD_FAILURE() << command << ": " << error.what();
+    }
+    for (const auto& [option, member] :
+         {std::pair("--connect", &Context::connect), std::pair("--admin", &Context::admin),
+          std::pair("--dir", &Context::directory)}) {
+      if (command.find(option) == std::string::npos) continue;
+      const GivenPlace given = line.given_place();
+      EXPECT_EQ(line.context().*member, member == &Context::connect ? given.connect
+                                        : member == &Context::admin ? given.admin
+                                                                    : given.directory)
+          << command;
+    }
+  }
 }
 
 }  // namespace

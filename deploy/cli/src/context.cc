@@ -9,6 +9,7 @@
 #include "common/program/numbers.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/cluster/cluster_folder.h"
+#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
@@ -62,10 +63,11 @@ std::unique_ptr<client::Client> connect(const Context& context, int& exit_code) 
   if (status == StatusCode::kInvalidArgument) {
     exit_code = fail(context, kExitUsage, fmt::format("--connect: {}", status.message()));
   } else {
-    exit_code = fail(context, kExitNoConnection,
-                     fmt::format("cannot connect to {}: {}\n  Is a cluster running there? `loam dev` starts one; "
-                                 "--connect or LOAM_CONNECT name another address.",
-                                 address, status.message().empty() ? to_string(status.code()) : status.message()));
+    exit_code = fail(
+        context, kExitNoConnection,
+        fmt::format("cannot connect to {}: {}\n  Is a cluster running there? `{}` starts one; "
+                    "--connect or LOAM_CONNECT name another address.",
+                    address, status.message().empty() ? to_string(status.code()) : status.message(), hint(Hint::kDev)));
   }
   return nullptr;
 }

@@ -30,8 +30,6 @@
 namespace loam::cli {
 namespace {
 
-constexpr const char* kSampleName = "flights-2013-01.csv.gz";
-
 /// Short, so that a dead client is noticed while one watches.
 constexpr uint64_t kClientLeaseNs = 500'000'000;
 
@@ -91,25 +89,6 @@ class Folder {
   std::unique_ptr<LocalCluster> cluster_;
   bool kept_ = false;
 };
-
-// LOAM_DATA, then where the program is installed, then where it is built inside the source tree.
-std::optional<std::string> find_sample() {
-  namespace fs = std::filesystem;
-  std::vector<fs::path> places;
-  if (const char* directory = std::getenv("LOAM_DATA"); directory != nullptr) places.emplace_back(directory);
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    places.push_back(program.parent_path() / "../share/loam");
-    for (fs::path up = program.parent_path(); up != up.parent_path(); up = up.parent_path()) {
-      places.push_back(up / "deploy/cli/data");
-    }
-  }
-  for (const fs::path& place : places) {
-    if (fs::exists(place / kSampleName, error)) return fs::weakly_canonical(place / kSampleName, error).string();
-  }
-  return std::nullopt;
-}
 
 /// Runs the three acts and keeps what they found for the final object of --json.
 class Demo {

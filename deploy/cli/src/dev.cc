@@ -9,9 +9,11 @@
 #include "common/command/number_options.h"
 #include "deploy/cli/src/cluster/one_process.h"
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/demo/flights.h"
 #include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/node_memory.h"
 #include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
@@ -94,10 +96,13 @@ void announce(const Context& context, const OneProcessCluster& cluster, const On
   std::cout << fmt::format("  connect to      {}{}\n", cluster.address(),
                            standard ? "  (what `loam` does by itself)" : "  (loam … --connect, or LOAM_CONNECT)");
   std::cout << fmt::format("  administration  {}\n", cluster.admin_address());
-  std::cout << "  try             loam import flights deploy/cli/data/flights-2013-01.csv.gz\n"
-               "                  loam scan flights --aggregate 'count(*), avg(dep_delay)' --group-by carrier\n\n"
-               "The records live in memory and go with it. Ctrl-C ends it."
-            << std::endl;
+  if (const auto sample = find_sample()) {
+    const GivenPlace here{standard ? "" : cluster.address(), "", ""};
+    std::cout << fmt::format("  try             {}\n                  {}\n",
+                             hint_at(here, Hint::kImport, {"flights", *sample}),
+                             hint_at(here, Hint::kScanCarriers, {"flights", "count(*), avg(dep_delay)"}));
+  }
+  std::cout << "\nThe records live in memory and go with it. Ctrl-C ends it." << std::endl;
   for (const std::string& address : {cluster.address(), cluster.node().address()}) {
     if (is_loopback(address)) continue;
     std::cerr << fmt::format("loam: {} can be reached from other hosts, and nothing is authenticated\n", address);

@@ -12,6 +12,7 @@
 #include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/index/handles.h"
 #include "deploy/cli/src/index/index_text.h"
+#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/progress.h"
 
 namespace loam::cli {
@@ -43,8 +44,8 @@ int creation_failed(const Context& context, const Options& options, client::Clie
   const StatusCode code = status.code();
   if (code == StatusCode::kAlreadyExists && there.ok()) {
     return fail(context, kExitFailed,
-                fmt::format("there is an index {} already, made by\n  {}\n`loam index drop {}` makes room for another",
-                            options.name, create_command(*there), options.name));
+                fmt::format("there is an index {} already, made by\n  {}\n`{}` makes room for another", options.name,
+                            create_command(*there), hint(Hint::kIndexDrop, {options.name})));
   }
   if (code == StatusCode::kAlreadyExists && client.open_table(options.name).ok()) {
     return fail(context, kExitFailed, fmt::format("there is a table {}; choose another name", options.name));
@@ -56,10 +57,12 @@ int creation_failed(const Context& context, const Options& options, client::Clie
   if (there.ok() && there->damaged()) return fail(context, check_ready(*there));
   const bool stays = there.ok() ? !there->ready() : there.code() != StatusCode::kNoSuchTable;
   if (!stays) return fail(context, status);
-  return fail(context, exit_code_of(status),
-              fmt::format("{}\n  What is built stays, and is kept up to date: the same command goes on with it, `loam "
-                          "index drop {}` gives it up.",
-                          status.message().empty() ? to_string(status.code()) : status.message(), options.name));
+  return fail(
+      context, exit_code_of(status),
+      fmt::format("{}\n  What is built stays, and is kept up to date: the same command goes on with it, `{}` gives it "
+                  "up.",
+                  status.message().empty() ? to_string(status.code()) : status.message(),
+                  hint(Hint::kIndexDrop, {options.name})));
 }
 
 int create(const Context& context, const Options& options) {
@@ -118,7 +121,7 @@ int list(const Context& context, const Options& options) {
     return !options.table.empty() && index.table().name() != options.table;
   });
   if (indexes->empty() && !context.json) {
-    std::cout << "no indexes yet; `loam index create` makes one\n";
+    std::cout << fmt::format("no indexes yet; `{}` tells how to make one\n", hint(Hint::kIndexCreateHelp));
     return kExitOk;
   }
   auto printer = make_printer(context.format(), kIndexColumns, std::cout);

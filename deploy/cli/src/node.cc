@@ -12,6 +12,7 @@
 #include "common/command/number_options.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
@@ -79,7 +80,7 @@ int accept(const Context& context, const Options& options) {
                                  [&](const Json& one) { return one["id"].get<uint64_t>() == options.node; });
   if (node == nodes->end()) {
     return fail(context, kExitFailed,
-                fmt::format("there is no storage node {}; `loam node list` shows them", options.node));
+                fmt::format("there is no storage node {}; `{}` shows them", options.node, hint(Hint::kNodeList)));
   }
   const auto state = (*node)["state"].get<std::string>();
   if (state != "lost") {

@@ -8,6 +8,7 @@
 #include "common/command/number_options.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
@@ -52,8 +53,8 @@ int accept(const Context& context, const Options& options) {
   if (context.json) {
     std::cout << json_line({{"accepted", options.transaction}}) << "\n";
   } else {
-    std::cout << fmt::format("transaction {} counts as aborted; `loam status` shows when recovery is done\n",
-                             options.transaction);
+    std::cout << fmt::format("transaction {} counts as aborted; `{}` shows when recovery is done\n",
+                             options.transaction, hint(Hint::kStatus));
   }
   return kExitOk;
 }

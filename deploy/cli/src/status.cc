@@ -9,6 +9,7 @@
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
 
 namespace loam::cli {
@@ -127,22 +128,22 @@ void print_advice(const Json& status, const Json& nodes) {
   for (const Json& id : recovery.value("unreadable_transactions", Json::array())) {
     std::cout << fmt::format(
         "\nThe undo record of transaction {} cannot be read: the transaction stays open, and after a restart of the "
-        "commit manager nothing begins. `loam recovery accept-unreadable {}` gives it up.\n",
-        id.get<uint64_t>(), id.get<uint64_t>());
+        "commit manager nothing begins. `{}` gives it up.\n",
+        id.get<uint64_t>(), hint(Hint::kAcceptUnreadable, {std::to_string(id.get<uint64_t>())}));
   }
   for (const Json& name : status["damaged_indexes"]) {
     std::cout << fmt::format(
-        "\nIndex {0} is damaged, since records were given up for lost: nobody can read by it. `loam index drop {0}` "
-        "and "
-        "`loam index create` make it anew.\n",
-        name.get<std::string>());
+        "\nIndex {} is damaged, since records were given up for lost: it cannot be read. `{}` tells how it was made, "
+        "`{}` "
+        "makes room to make it anew.\n",
+        name.get<std::string>(), hint(Hint::kIndexList), hint(Hint::kIndexDrop, {name.get<std::string>()}));
   }
   for (const Json& node : nodes) {
     if (text(node, "state") == "lost") {
       std::cout << fmt::format(
-          "\nStorage node {} was started anew and is empty: its {} shards refuse requests. `loam node "
-          "accept-loss {}` goes on without their records.\n",
-          number(node, "id"), number(node, "shards"), number(node, "id"));
+          "\nStorage node {} was started anew and is empty: its {} shards refuse requests. `{}` goes on without their "
+          "records.\n",
+          number(node, "id"), number(node, "shards"), hint(Hint::kAcceptLoss, {std::to_string(number(node, "id"))}));
     } else if (text(node, "state") == "unreachable") {
       std::cout << fmt::format("\nStorage node {} at {} does not answer: look at its process and its log.\n",
                                number(node, "id"), text(node, "address"));

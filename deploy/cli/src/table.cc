@@ -9,6 +9,7 @@
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/index/handles.h"
 #include "deploy/cli/src/index/index_text.h"
+#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/query/fields.h"
 
 namespace loam::cli {
@@ -61,7 +62,8 @@ int list(const Context& context) {
   auto tables = client->list_tables();
   if (!tables.ok()) return fail(context, tables.status());
   if (tables->empty() && !context.json) {
-    std::cout << "no tables yet; `loam table create` or `loam import` makes one\n";
+    std::cout << fmt::format("no tables yet; `{}` and `{}` tell how to make one\n", hint(Hint::kTableCreateHelp),
+                             hint(Hint::kImportHelp));
     return kExitOk;
   }
   auto printer = make_printer(context.format(), kTableColumns, std::cout);

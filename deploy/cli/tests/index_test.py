@@ -37,7 +37,7 @@ class DefinitionTest(IndexCase):
     def test_create_list_describe_drop(self):
         self.create("carrier:text?", "delay:int32", "miles:float64")
         self.assertEqual(self.good("index", "list", "--table", self.table),
-                         "no indexes yet; `loam index create` makes one\n")
+                         "no indexes yet; `loam index create --help` tells how to make one\n")
         expected = {"name": self.index, "table": self.table, "fields": "carrier,delay:desc", "unique": "no",
                     "state": "ready"}
         command = ("index", "create", self.index, "--table", self.table, "--fields", "carrier,delay:desc")
@@ -227,7 +227,8 @@ class GetTest(IndexCase):
         other = self.table + ".other"
         self.good("table", "create", other, "--field", "n:int64")
         self.bad(1, "get", other, "--index", self.index, 1, says=f"index {self.index} is of table {self.table}, not of")
-        self.bad(1, "get", other, "--index", "nothing", 1, says=f"table {other} has none: `loam index create` makes one")
+        self.bad(1, "get", other, "--index", "nothing", 1,
+                 says=f"table {other} has none: `loam index create --help` tells how")
 
     def test_unique(self):
         self.make("raw", "--unique")

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "deploy/cli/src/output/hint.h"
 #include "deploy/local/templates.h"
 
 namespace loam::cli {
@@ -158,9 +159,9 @@ Result<ClusterFolder> ClusterFolder::open(const fs::path& directory) {
   const fs::path path = directory / kClusterFile;
   std::ifstream file(path);
   if (!file) {
-    return Status(StatusCode::kNotFound, fmt::format("there is no cluster in {}; `loam cluster up` makes one, --dir "
-                                                     "names another folder",
-                                                     directory.string()));
+    return Status(StatusCode::kNotFound,
+                  fmt::format("there is no cluster in {}; `{}` makes one, --dir names another folder",
+                              directory.string(), hint(Hint::kClusterUp)));
   }
   const Json description = Json::parse(file, nullptr, false);
   const Status malformed(StatusCode::kMalformed,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -220,6 +222,24 @@ Status compare_answers(const AnswerRows& got, const AnswerRows& expected) {
     by_group.erase(found);  // so that a row given twice is a difference
   }
   return ok_status();
+}
+
+std::optional<std::string> find_sample() {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> places;
+  if (const char* directory = std::getenv("LOAM_DATA"); directory != nullptr) places.emplace_back(directory);
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!error) {
+    places.push_back(program.parent_path() / "../share/loam");
+    for (fs::path up = program.parent_path(); up != up.parent_path(); up = up.parent_path()) {
+      places.push_back(up / "deploy/cli/data");
+    }
+  }
+  for (const fs::path& place : places) {
+    if (fs::exists(place / kSampleName, error)) return fs::weakly_canonical(place / kSampleName, error).string();
+  }
+  return std::nullopt;
 }
 
 }  // namespace loam::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,11 @@ Result<std::vector<AnswerRows>> expected_answers(const std::string& path);
 /// Whether two answers say the same: as many rows, in any order where the questions leave it open, whole numbers and
 /// text equal, decimal numbers within 1e-9 of each other. Otherwise kInternal with the first difference.
 Status compare_answers(const AnswerRows& got, const AnswerRows& expected);
+
+inline constexpr const char* kSampleName = "flights-2013-01.csv.gz";
+
+/// The file of flights that comes with the program: in the folder that LOAM_DATA names, where the program is installed,
+/// or in the source tree in which it was built.
+std::optional<std::string> find_sample();
 
 }  // namespace loam::cli

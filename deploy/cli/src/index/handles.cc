@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "deploy/cli/src/index/index_text.h"
+#include "deploy/cli/src/output/hint.h"
 
 namespace loam::cli {
 namespace {
@@ -14,8 +15,8 @@ Status no_such_index(client::Client& client, const client::Table& table, const s
     if (index.table().id() == table.id()) there += (there.empty() ? "" : ", ") + index.name();
   }
   return Status(StatusCode::kNoSuchTable,
-                there.empty() ? fmt::format("there is no index {}; table {} has none: `loam index create` makes one",
-                                            name, table.name())
+                there.empty() ? fmt::format("there is no index {}; table {} has none: `{}` tells how to make one", name,
+                                            table.name(), hint(Hint::kIndexCreateHelp))
                               : fmt::format("there is no index {}; table {} has {}", name, table.name(), there));
 }
 
@@ -26,9 +27,8 @@ Result<client::Table> open_table(client::Client& client, const std::string& name
   if (table.code() != StatusCode::kWrongTableKind) return table;
   LOAM_ASSIGN_OR_RETURN(const client::Index index, client.open_index(name));
   return Status(StatusCode::kWrongTableKind,
-                fmt::format("{0} is an index of table {1}: `loam get {1} --index {0}` and `loam scan {1} --index {0}` "
-                            "read by it, `loam index` has the rest",
-                            name, index.table().name()));
+                fmt::format("{} is an index of table {}: `{}` reads by it", name, index.table().name(),
+                            hint(Hint::kScanByIndex, {index.table().name(), name})));
 }
 
 Result<client::Index> open_index(client::Client& client, const client::Table& table, const std::string& name) {
@@ -47,13 +47,14 @@ Status check_ready(const client::Index& index) {
     return Status(
         StatusCode::kMalformed,
         fmt::format("index {0} is damaged: since it was built, records were given up for lost. Make it anew:\n"
-                    "  loam index drop {0} && {1}",
-                    index.name(), create_command(index)));
+                    "  {1} && {2}",
+                    index.name(), hint(Hint::kIndexDrop, {index.name()}), create_command(index)));
   }
-  return Status(StatusCode::kConflict,
-                fmt::format("index {} is still being built; `loam index list` shows when it is ready. If whoever "
-                            "built it is gone, this goes on with it:\n  {}",
-                            index.name(), create_command(index)));
+  return Status(
+      StatusCode::kConflict,
+      fmt::format("index {} is still being built; `{}` shows when it is ready. If the program that built it is "
+                  "gone, this goes on with it:\n  {}",
+                  index.name(), hint(Hint::kIndexList), create_command(index)));
 }
 
 }  // namespace loam::cli

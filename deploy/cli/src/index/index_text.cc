@@ -7,6 +7,7 @@
 
 #include "deploy/cli/src/csv/reader.h"
 #include "deploy/cli/src/csv/source.h"
+#include "deploy/cli/src/output/hint.h"
 
 namespace loam::cli {
 namespace {
@@ -102,8 +103,8 @@ std::string_view format_index_state(const client::Index& index) {
 }
 
 std::string create_command(const client::Index& index) {
-  return fmt::format("loam index create {} --table {} --fields {}{}", index.name(), index.table().name(),
-                     format_index_fields(index), index.unique() ? " --unique" : "");
+  return hint(Hint::kIndexCreate, {index.name(), index.table().name(), format_index_fields(index)}) +
+         (index.unique() ? " --unique" : "");
 }
 
 Result<std::vector<Value>> parse_index_values(const client::Index& index, std::span<const std::string> texts,

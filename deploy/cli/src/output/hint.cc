@@ -1,0 +1,81 @@
+#include "deploy/cli/src/output/hint.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace loam::cli {
+namespace {
+
+constexpr std::array<HintForm, 17> kHintForms = {{
+    {Hint::kAcceptLoss, HintPlace::kAdministration, "node accept-loss {}"},
+    {Hint::kAcceptUnreadable, HintPlace::kAdministration, "recovery accept-unreadable {}"},
+    {Hint::kClusterDown, HintPlace::kFolder, "cluster down"},
+    {Hint::kClusterStatus, HintPlace::kFolder, "cluster status"},
+    {Hint::kClusterUp, HintPlace::kFolder, "cluster up"},
+    {Hint::kDev, HintPlace::kNone, "dev"},
+    {Hint::kImport, HintPlace::kConnection, "import {} {}"},
+    {Hint::kImportHelp, HintPlace::kNone, "import --help"},
+    {Hint::kIndexCreate, HintPlace::kConnection, "index create {} --table {} --fields {}"},
+    {Hint::kIndexCreateHelp, HintPlace::kNone, "index create --help"},
+    {Hint::kIndexDrop, HintPlace::kConnection, "index drop {}"},
+    {Hint::kIndexList, HintPlace::kConnection, "index list"},
+    {Hint::kNodeList, HintPlace::kAdministration, "node list"},
+    {Hint::kScanByIndex, HintPlace::kConnection, "scan {} --index {}"},
+    {Hint::kScanCarriers, HintPlace::kConnection, "scan {} --aggregate {} --group-by carrier"},
+    {Hint::kStatus, HintPlace::kAdministration, "status"},
+    {Hint::kTableCreateHelp, HintPlace::kNone, "table create --help"},
+}};
+
+GivenPlace& given_place() {
+  static GivenPlace place;
+  return place;
+}
+
+}  // namespace
+
+std::span<const HintForm> hint_forms() { return kHintForms; }
+
+void set_given_place(GivenPlace place) { given_place() = std::move(place); }
+
+std::string hint(Hint which, std::initializer_list<std::string_view> values) {
+  return hint_at(given_place(), which, values);
+}
+
+std::string hint_at(const GivenPlace& place, Hint which, std::initializer_list<std::string_view> values) {
+  const auto form =
+      std::find_if(kHintForms.begin(), kHintForms.end(), [which](const HintForm& one) { return one.hint == which; });
+  std::vector<std::string> words = {"loam"};
+  const std::string_view* value = values.begin();
+  std::string_view rest = form->words;
+  while (!rest.empty()) {
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    words.emplace_back(word == "{}" && value != values.end() ? *value++ : word);
+  }
+  const auto add = [&words](const char* option, const std::string& given) {
+    if (!given.empty()) words.insert(words.end(), {option, given});
+  };
+  if (form->place == HintPlace::kConnection || form->place == HintPlace::kAdministration) {
+    add("--connect", place.connect);
+  }
+  if (form->place == HintPlace::kAdministration) add("--admin", place.admin);
+  if (form->place == HintPlace::kFolder) add("--dir", place.directory);
+  return shell_command(words);
+}
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) return std::string(text);
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string shell_command(std::span<const std::string> words) {
+  std::string command;
+  for (const std::string& word : words) command += (command.empty() ? "" : " ") + shell_word(word);
+  return command;
+}
+
+}  // namespace loam::cli

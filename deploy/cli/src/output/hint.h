@@ -1,0 +1,67 @@
+// Commands that `loam` tells people to type. Each is in one list, so that a test runs them all.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace loam::cli {
+
+/// The commands; kHintForms in hint.cc has their words.
+enum class Hint : uint8_t {
+  kAcceptLoss,        ///< of a storage node
+  kAcceptUnreadable,  ///< of a transaction
+  kClusterDown,
+  kClusterStatus,
+  kClusterUp,
+  kDev,
+  kImport,  ///< a table, a file
+  kImportHelp,
+  kIndexCreate,  ///< a name, a table, fields
+  kIndexCreateHelp,
+  kIndexDrop,
+  kIndexList,
+  kNodeList,
+  kScanByIndex,   ///< a table, an index
+  kScanCarriers,  ///< of the sample of flights: a table
+  kStatus,
+  kTableCreateHelp,
+};
+
+/// Which of the options that say where the cluster is a command takes.
+enum class HintPlace : uint8_t { kNone, kConnection, kAdministration, kFolder };
+
+struct HintForm {
+  Hint hint;
+  HintPlace place;
+  std::string_view words;  ///< behind `loam`, divided by spaces; {} stands for a value
+};
+
+/// All forms, in the order of their names.
+std::span<const HintForm> hint_forms();
+
+/// Where the cluster is, as far as a command has to be told: options that were given on the command line, which the
+/// next command does not know. Empty: not given.
+struct GivenPlace {
+  std::string connect;
+  std::string admin;
+  std::string directory;
+};
+
+/// What hint() adds to each command. Set once, after the command line was read and before any thread starts.
+void set_given_place(GivenPlace place);
+
+/// The command as a person can paste it into a shell: "loam index drop 'my index' --connect tcp://h:7400".
+std::string hint(Hint which, std::initializer_list<std::string_view> values = {});
+/// The same for a cluster at another place.
+std::string hint_at(const GivenPlace& place, Hint which, std::initializer_list<std::string_view> values = {});
+
+/// A text as one word of a shell, in single quotes where it must be.
+std::string shell_word(std::string_view text);
+/// Words as a command for a shell.
+std::string shell_command(std::span<const std::string> words);
+
+}  // namespace loam::cli

@@ -1,0 +1,43 @@
+#include "deploy/cli/src/output/hint.h"
+
+#include <cstdio>
+
+#include <gtest/gtest.h>
+
+namespace loam::cli {
+namespace {
+
+/// What a shell makes of the words, one a line.
+std::string as_read_by_a_shell(const std::string& words) {
+  FILE* pipe = popen(("printf '<%s>\\n' " + words).c_str(), "r");
+  std::string output;
+  for (int c; (c = fgetc(pipe)) != EOF;) output += static_cast<char>(c);
+  EXPECT_EQ(pclose(pipe), 0);
+  return output;
+}
+
+TEST(Hint, WordsComeThroughAShellAsTheyWere) {
+  for (const std::string text :
+       {"plain", "two words", "it's", "$HOME `id` \"x\" \\n *", "a\nb", "", "--dash", "日本", "~"}) {
+    EXPECT_EQ(as_read_by_a_shell(shell_word(text)), "<" + text + ">\n");
+  }
+  EXPECT_EQ(shell_word("tcp://127.0.0.1:7400"), "tcp://127.0.0.1:7400") << "what needs no quotes has none";
+}
+
+TEST(Hint, NamesTheClusterThatWasGiven) {
+  EXPECT_EQ(hint(Hint::kIndexDrop, {"my index"}), "loam index drop 'my index'");
+  set_given_place({"tcp://h:1", "h:2", "/a b"});
+  EXPECT_EQ(hint(Hint::kIndexDrop, {"i"}), "loam index drop i --connect tcp://h:1");
+  EXPECT_EQ(hint(Hint::kAcceptLoss, {"7"}), "loam node accept-loss 7 --connect tcp://h:1 --admin h:2");
+  EXPECT_EQ(hint(Hint::kClusterDown), "loam cluster down --dir '/a b'");
+  EXPECT_EQ(hint(Hint::kDev), "loam dev");
+  EXPECT_EQ(hint_at({"x:3", "", ""}, Hint::kStatus), "loam status --connect x:3");
+  set_given_place({});
+}
+
+TEST(Hint, EveryCommandHasItsForm) {
+  for (size_t i = 0; i < hint_forms().size(); ++i) EXPECT_EQ(hint_forms()[i].hint, static_cast<Hint>(i));
+}
+
+}  // namespace
+}  // namespace loam::cli
