@@ -8,7 +8,7 @@
 namespace loam {
 
 /// The memory of one owner of growing structures, counted against a limit. The structures ask before they grow, so the
-/// limit is never exceeded; what they hold when they end is given back by whoever made the account. Threads: one.
+/// limit is never exceeded; the owner of the account gives back the rest when they end. Threads: one.
 class MemoryAccount {
  public:
   MemoryAccount() = default;
@@ -16,9 +16,9 @@ class MemoryAccount {
   MemoryAccount(const MemoryAccount&) = delete;
   MemoryAccount& operator=(const MemoryAccount&) = delete;
 
-  /// Takes so many bytes more. kOverloaded: the limit is reached, and nothing was taken.
+  /// Takes this number of bytes more. kOverloaded: the limit is reached, and nothing was taken.
   virtual Status take(size_t bytes) = 0;
-  /// Gives back a part of what was taken.
+  /// Gives back a part of the bytes taken.
   virtual void give_back(size_t bytes) = 0;
 };
 

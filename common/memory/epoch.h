@@ -168,8 +168,8 @@ class EpochThread {
   /// The most objects freed at the end of one guard: what one batch of requests paid for others.
   size_t most_frees() const { return most_frees_; }
   EpochDomain& domain() { return domain_; }
-  /// Its place among the threads that are registered now, below the domain's number of threads. Whoever has it next
-  /// sees what this thread did.
+  /// Its place among the threads that are registered now, below the domain's number of threads. The next thread
+  /// that has it sees everything that this thread did.
   size_t number() const { return slot_; }
 
  private:

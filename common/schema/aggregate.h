@@ -97,7 +97,7 @@ class GroupTable {
   size_t groups_ = 0;
   size_t text_bytes_ = 0;
   size_t text_capacity_ = 0;      // what the texts hold
-  size_t text_taken_ = 0;         // and what was taken from the account for them
+  size_t text_taken_ = 0;         // bytes taken from the account for them
   Buffer key_;                    // of the row at hand
   Buffer keys_;                   // of all groups, one behind the other
   std::vector<size_t> key_ends_;  // by group

@@ -122,7 +122,7 @@ class Registry {
   /// 0 before enter_service().
   NodeId self() const;
   Incarnation incarnation() const;
-  /// The records of this node's shards are lost, and nobody has accepted that yet (R10).
+  /// The records of this node's shards are lost, and no operator has accepted the loss (R10).
   bool memory_lost() const;
   /// The tables of the last change, for threads that look at all of them: they need no guard for it, so a node with
   /// many tables holds back no epoch. Takes a lock that the control thread holds for an instant a change.

@@ -83,7 +83,7 @@ struct Counted {
   size_t times = 0;
 };
 
-/// "" or what is wrong with a query's rows and aggregates.
+/// "", or the first of a query's rows and aggregates that is wrong.
 std::string wrong(const Asked& asked, const std::vector<Counted>& rows) {
   uint64_t selected = 0;
   int64_t present = 0;

@@ -33,8 +33,8 @@ void take_extreme(AggregateOp op, FieldType type, int64_t key, Accumulator& into
 /// slow costs the node one chunk, not a page's worth of them.
 class Output {
  public:
-  /// `query` was checked against `schema`. The account is asked for what the rows that are kept take, but for the
-  /// chunk: that is for who sends it. It outlives the output.
+  /// `query` was checked against `schema`. The output asks the account for the memory of the rows and groups that it
+  /// keeps. The sender of chunks asks for that of the chunk. The account outlives the output.
   static std::unique_ptr<Output> make(const Schema& schema, const Query& query, MemoryAccount& account);
   virtual ~Output() = default;
   Output(const Output&) = delete;

@@ -54,12 +54,12 @@ struct Shape {
   size_t queries, rows, nodes, threads;
   Pages pages;
   bool sums_only;  ///< neither MIN nor MAX, and the measure alone: sums and counts go through cells
-  bool disturbed;  ///< queries join and end in mid-pass, which flushes what was counted so far
+  bool disturbed;  ///< queries join and end in mid-pass, which flushes the counts
   bool sorted;     ///< rows lie in the order of `at`, so that whole blocks lie in one interval
   bool versions;   ///< some rows are seen by one snapshot only
   bool shuffle;
   testing::ValueRules rules;
-  std::array<uint64_t, kRoles> null_parts{};  ///< of kParts values of a nullable field, so many are NULL
+  std::array<uint64_t, kRoles> null_parts{};  ///< NULLs among kParts values of a nullable field
 };
 
 FieldType random_number_type(testing::Random& random) {
@@ -325,7 +325,7 @@ std::vector<ResultRow> sums_of_a_batch(LogFixture& log, size_t queries, bool can
     EXPECT_TRUE(scans.join(i, log.spec(query, Snapshot(Version(kNewSnapshot))), *results.back(), 0).ok());
   }
   scans.step(1, any_publication(), 1);
-  if (cancel_one) scans.cancel(queries, {StatusCode::kCancelled, "test"}, 1);  // the others get what was counted so far
+  if (cancel_one) scans.cancel(queries, {StatusCode::kCancelled, "test"}, 1);  // the others get their counts
   while (scans.step(1, any_publication(), 20'000)) {
   }
   std::vector<ResultRow> rows;

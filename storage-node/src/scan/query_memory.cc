@@ -61,7 +61,7 @@ Status QueryAccount::take(size_t bytes) {
 void QueryAccount::give_back(size_t bytes) {
   LOAM_DCHECK(bytes <= held_, "no more is given back than was taken");
   held_ -= bytes;
-  // One block stays, for what is taken next.
+  // One block stays for the next take().
   const size_t keep = held_ + kBlockBytes;
   if (memory_ == nullptr || drawn_ <= keep) return;
   memory_->give_back(drawn_ - keep);

@@ -1,13 +1,13 @@
 // One limit for the memory of all queries of a storage node.
 //
-//   QueryMemory           the node's limit, and what is drawn of it        --query-memory-share
+//   QueryMemory           the node's limit, and the bytes drawn of it      --query-memory-share
 //     ├ QueryAccount      one query at one scan thread: its objects, group table, top-k rows, chunk under construction
 //     ├ QueryAccount      …
 //     └ ChunkMemory       one chunk on its way from the query to the network
 //
-// Accounts draw blocks, so that the shared count is changed seldom; what is counted is what was drawn. Not counted is
-// what does not grow with the number of queries: of each scan thread the block of rows at hand, what one block adds to
-// a chunk before that is counted, and the interval indexes that the queries of a table share.
+// Accounts draw blocks, so that the shared count changes rarely. The count is of bytes drawn. It leaves out memory that
+// does not grow with the number of queries: of each scan thread the block of rows at hand, the rows that one block adds
+// to a chunk before they are counted, and the interval indexes that the queries of a table share.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ class QueryMemory {
   uint64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }  // relaxed: a statistic
   /// Draws that were refused.
   uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }  // relaxed: a statistic
-  /// What a query gets that cannot draw.
+  /// The status of a query that cannot draw.
   Status exhausted() const;
 
  private:
@@ -62,11 +62,11 @@ class QueryAccount final : public MemoryAccount {
 
   Status take(size_t bytes) override;
   void give_back(size_t bytes) override;
-  /// Gives back what was drawn beyond what is held.
+  /// Gives back the bytes that were drawn ahead.
   void trim();
-  /// Gives back everything: whatever was taken for is gone.
+  /// Gives back everything. The structures that took it are gone.
   void release();
-  /// What was taken and not given back.
+  /// Bytes taken and not given back.
   size_t held_bytes() const { return held_; }
 
  private:

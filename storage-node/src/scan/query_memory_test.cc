@@ -45,7 +45,7 @@ TEST(QueryMemory, AccountsDrawBlocksAndGiveBackEverything) {
     EXPECT_EQ(memory.used_bytes(), 4 * kBlock);
     EXPECT_TRUE(one.take(1) == StatusCode::kOverloaded);
     EXPECT_EQ(one.held_bytes(), kBlock) << "nothing was taken";
-    two.give_back(2 * kBlock);  // one block is kept beyond what is held
+    two.give_back(2 * kBlock);  // one block is kept ahead
     EXPECT_EQ(memory.used_bytes(), 2 * kBlock + 1);
     EXPECT_TRUE(one.take(kBlock).ok());
   }
@@ -104,7 +104,7 @@ struct Fixture : LogFixture {
       ASSERT_LE(memory.used_bytes(), memory.limit_bytes());
     }
   }
-  /// How many queries were refused or ended for want of memory; every other one has its answer.
+  /// How many queries were refused or ended because memory ran out; every other one has its answer.
   size_t refused() {
     size_t count = 0;
     for (size_t i = 0; i < results.size(); ++i) {
@@ -168,7 +168,7 @@ TEST(QueryMemory, GroupTablesBeyondTheLimitEndTheirQueriesAndNoOthers) {
   EXPECT_TRUE(sum.status.ok()) << sum.status.to_string();
   EXPECT_EQ(f.memory.used_bytes(), 0u);
   EXPECT_EQ(f.pinned_pages(), 0u);
-  // What was refused finds room now.
+  // The same query finds room now.
   EXPECT_TRUE(f.scans.queries() == 0);
   QueryResult& again = f.join(by_group());
   ASSERT_NO_FATAL_FAILURE(f.run());
@@ -222,7 +222,7 @@ TEST(QueryMemory, AQueryThatHasNoRoomForItselfIsRefused) {
   EXPECT_EQ(f.memory.used_bytes(), 0u);
 }
 
-// A large selection is held by the query, whatever it finds.
+// A query holds its selection, even if it finds no row.
 TEST(QueryMemory, OperandsOfAQueryAreDrawn) {
   Fixture f(10, 256 * kKiB);
   Query query = sum_from(0);

@@ -142,7 +142,7 @@ bool ScanQuery::send_chunk() {
   const bool others = chunks_on_their_way_->load(std::memory_order_acquire) != 0;
   const size_t drawn = output_->chunk().bytes();
   if (memory_ != nullptr && !memory_->draw(drawn)) {
-    account_.trim();  // what is drawn ahead may be enough
+    account_.trim();  // the bytes drawn ahead may be enough
     short_of_memory_ = !memory_->draw(drawn);
   } else {
     short_of_memory_ = false;

@@ -34,8 +34,8 @@ using ScanId = uint64_t;
 class ScanSink {
  public:
   virtual ~ScanSink() = default;
-  /// One chunk of the query's partial schema; it used one credit. The bytes are valid during the call; whoever keeps a
-  /// copy keeps `memory` as long.
+  /// One chunk of the query's partial schema; it used one credit. The bytes are valid during the call; a sink
+  /// that keeps a copy keeps `memory` as long.
   virtual void chunk(ScanId id, Bytes bytes, ChunkMemory memory) = 0;
   /// How far the query has come, if it asked to be told.
   virtual void progress(ScanId id, const wire::ScanStatistics& statistics) = 0;
@@ -95,7 +95,7 @@ class ScanQuery {
   bool complete() const { return !ended_ && !more_rows(); }
   /// Has a chunk to send, and no credit or no memory for it; known since the last advance().
   bool waits() const { return waits_; }
-  /// Waits for the network to take chunks of this query, which nobody tells.
+  /// Waits for the network to take chunks of this query. The network does not tell when it has.
   bool short_of_memory() const { return short_of_memory_; }
   /// Since when; meaningful while it waits.
   uint64_t waits_since_ns() const { return waits_since_ns_; }
@@ -162,7 +162,7 @@ class ScanQuery {
   bool send_chunk();
   /// False: there is no memory for what the chunk under construction has grown to, and the query ended.
   bool hold_chunk();
-  /// Ends it for want of memory, and gives back what it holds at once: others of the same step may need it.
+  /// Ends it because memory ran out, and gives back its memory at once: other queries of the same step may need it.
   void end_without_memory(Status status);
 
   // Constant after construction.
@@ -175,7 +175,7 @@ class ScanQuery {
   const std::shared_ptr<ChunkMemory::Counter> chunks_on_their_way_;
   // The owner's thread.
   QueryAccount account_;
-  std::unique_ptr<Output> output_;       // null once it has ended for want of memory
+  std::unique_ptr<Output> output_;       // null after end_without_memory()
   std::map<uint64_t, Pending> pending_;  // by page number
   uint64_t credits_;
   bool waits_ = false;

@@ -30,7 +30,7 @@ struct Outgoing {
   net::RemoteRegion region{};
   uint64_t offset = 0;
   std::optional<Status> close{};  ///< instead of a message: end the connection
-  ChunkMemory memory{};           ///< of the message and what is written, if they are a scan's chunk
+  ChunkMemory memory{};           ///< of the message and of `written`, if they hold a chunk
 };
 
 /// Messages that may wait for one peer that does not read, bytes; beyond it the connection is ended with kOverloaded.

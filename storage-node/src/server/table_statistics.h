@@ -15,9 +15,9 @@
 
 namespace loam::storage {
 
-/// Role: looks at all tables for whoever asks for statistics. It holds one epoch slot, whatever the number of callers,
-/// who take turns; and it looks at a bounded number of pages under one epoch guard, so that a node with many tables or
-/// pages frees memory meanwhile. Owner: the node. Threads: any.
+/// Role: looks at all tables for the callers of statistics. It holds one epoch slot for any number of callers, which
+/// take turns. It looks at a bounded number of pages under one epoch guard, so that a node with many tables or pages
+/// frees memory meanwhile. Owner: the node. Threads: any.
 class TableReader {
  public:
   /// Pages that are looked at under one guard: a cache miss each, together some 100 µs.

@@ -31,7 +31,7 @@ class TableReaderTest : public NodeFixture {
     LOAM_CHECK(found != tables->end(), "the test's table is served");
     return *(*found)->table;
   }
-  /// Writes records until the table has so many pages; returns how many there are.
+  /// Writes records until the table has this number of pages; returns the number of records.
   size_t fill(TableId id, size_t pages) {
     size_t records = 0;
     for (; table(id).keys() == 0 || pages_of(id) < pages; ++records) {
@@ -74,11 +74,11 @@ TEST_F(TableReaderTest, HoldsNoGuardAcrossTables) {
   EXPECT_EQ(reader.guards(), kTables + 2);
 }
 
-TEST_F(TableReaderTest, ADroppedTableStaysForWhoHasTheList) {
+TEST_F(TableReaderTest, ADroppedTableStaysAsLongAsItsList) {
   serve(2);
   const auto tables = registry->tables();
   registry->remove(*epoch_thread, TableId(100));
-  // Tables that were dropped meanwhile stay for whoever has the list; the next list lacks them.
+  // A table that was dropped stays as long as the list is held; the next list lacks it.
   EXPECT_EQ(tables->size(), 4u);
   EXPECT_EQ(registry->tables()->size(), 3u);
   TableReader reader(*registry, epochs);
