@@ -16,9 +16,9 @@
 #include "deploy/cli/src/host/doctor.h"
 #include "deploy/cli/src/node_memory.h"
 #include "deploy/cli/src/output/figures.h"
-#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
 #include "deploy/cli/src/output/progress.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 namespace {

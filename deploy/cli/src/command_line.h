@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "deploy/cli/src/context.h"
-#include "deploy/cli/src/output/hint.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 

@@ -9,8 +9,8 @@
 #include "common/program/numbers.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/cluster/cluster_folder.h"
-#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 

@@ -13,8 +13,8 @@
 #include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/node_memory.h"
 #include "deploy/cli/src/output/figures.h"
-#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 namespace {

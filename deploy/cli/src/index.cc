@@ -12,8 +12,8 @@
 #include "deploy/cli/src/host/interrupt.h"
 #include "deploy/cli/src/index/handles.h"
 #include "deploy/cli/src/index/index_text.h"
-#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/progress.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 namespace {

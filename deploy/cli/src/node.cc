@@ -12,8 +12,8 @@
 #include "common/command/number_options.h"
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
-#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 namespace {

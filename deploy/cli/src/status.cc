@@ -9,8 +9,8 @@
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/output/figures.h"
-#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/output/json_line.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 namespace {

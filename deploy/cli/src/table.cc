@@ -9,8 +9,8 @@
 #include "deploy/cli/src/commands.h"
 #include "deploy/cli/src/index/handles.h"
 #include "deploy/cli/src/index/index_text.h"
-#include "deploy/cli/src/output/hint.h"
 #include "deploy/cli/src/query/fields.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 namespace {

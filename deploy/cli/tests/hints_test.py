@@ -12,7 +12,7 @@ import unittest
 import cluster
 from cluster import PROGRAM, SAMPLE, loam
 
-FORMS = pathlib.Path(__file__).resolve().parents[1] / "src" / "output" / "hint.cc"
+FORMS = pathlib.Path(__file__).resolve().parents[1] / "src" / "shell" / "hint.cc"
 SMALL_CLUSTER = " --nodes 1 --free-ports --memory 64MiB --node-option page=2MiB"
 # Provoked only by an undo record that cannot be read, which no test of the program can make.
 NOT_PROVOKED = {"kAcceptUnreadable"}

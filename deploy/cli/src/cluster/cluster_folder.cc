@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "deploy/cli/src/output/hint.h"
+#include "deploy/cli/src/shell/hint.h"
 #include "deploy/local/templates.h"
 
 namespace loam::cli {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "deploy/cli/src/index/index_text.h"
-#include "deploy/cli/src/output/hint.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 namespace {

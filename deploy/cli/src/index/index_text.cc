@@ -7,7 +7,7 @@
 
 #include "deploy/cli/src/csv/reader.h"
 #include "deploy/cli/src/csv/source.h"
-#include "deploy/cli/src/output/hint.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 namespace {

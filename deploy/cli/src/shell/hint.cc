@@ -1,8 +1,10 @@
-#include "deploy/cli/src/output/hint.h"
+#include "deploy/cli/src/shell/hint.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
+
+#include "deploy/cli/src/shell/command_line.h"
 
 namespace loam::cli {
 namespace {
@@ -62,14 +64,6 @@ std::string hint_at(const GivenPlace& place, Hint which, std::initializer_list<s
   if (form->place == HintPlace::kAdministration) add("--admin", place.admin);
   if (form->place == HintPlace::kFolder) add("--dir", place.directory);
   return shell_command(words);
-}
-
-std::string shell_word(std::string_view text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) return std::string(text);
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 std::string shell_command(std::span<const std::string> words) {

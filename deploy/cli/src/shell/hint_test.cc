@@ -1,8 +1,10 @@
-#include "deploy/cli/src/output/hint.h"
+#include "deploy/cli/src/shell/hint.h"
 
 #include <cstdio>
 
 #include <gtest/gtest.h>
+
+#include "deploy/cli/src/shell/command_line.h"
 
 namespace loam::cli {
 namespace {

@@ -59,9 +59,7 @@ std::string hint(Hint which, std::initializer_list<std::string_view> values = {}
 /// The same for a cluster at another place.
 std::string hint_at(const GivenPlace& place, Hint which, std::initializer_list<std::string_view> values = {});
 
-/// A text as one word of a shell, in single quotes where it must be.
-std::string shell_word(std::string_view text);
-/// Words as a command for a shell.
+/// Words, in quotes where they must be, as a command for a shell.
 std::string shell_command(std::span<const std::string> words);
 
 }  // namespace loam::cli
