@@ -273,6 +273,8 @@ size_t FiberScheduler::living_fibers() const { return impl_->switcher.living(); 
 
 bool FiberScheduler::has_ready_fibers() const { return impl_->switcher.has_ready(); }
 
+size_t FiberScheduler::deepest_stack_bytes() const { return impl_->switcher.deepest_stack_bytes(); }
+
 SchedulerCounters FiberScheduler::counters() const {
   SchedulerCounters counters = impl_->counters;
   const Switcher::Counts& counts = impl_->switcher.counts();

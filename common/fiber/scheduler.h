@@ -26,7 +26,7 @@ struct LongHold {
 };
 
 inline constexpr size_t kStackBytes = 64 * 1024;
-/// Each takes two of the system's 65,530 mappings, for its stack and its guard page.
+/// Each takes two of the system's 65,530 mappings, for its stack and the guard below it.
 inline constexpr size_t kMaxFibers = 16 * 1024;
 inline constexpr size_t kMaxPooledStacks = 4096;
 inline constexpr uint64_t kLongHoldNs = 10'000'000;
@@ -34,7 +34,7 @@ inline constexpr uint64_t kLongHoldNs = 10'000'000;
 inline constexpr uint64_t kForever = UINT64_MAX;
 
 struct SchedulerOptions {
-  /// Usable stack of a fiber; a guard page lies below it. kMinStackBytes at least, rounded up to pages.
+  /// Usable stack of a fiber; a guard of kGuardBytes lies below it. kMinStackBytes at least, rounded up to pages.
   size_t stack_bytes = kStackBytes;
   /// Ended fibers kept with their stacks for reuse; beyond it they go back to the system.
   size_t max_pooled_stacks = kMaxPooledStacks;
@@ -120,6 +120,9 @@ class FiberScheduler {
   size_t living_fibers() const;
   bool has_ready_fibers() const;
   SchedulerCounters counters() const;
+  /// The deepest use of a stack by any task of the fibers that have ended and are kept for reuse. Reads their stacks:
+  /// for tests and for choosing SchedulerOptions::stack_bytes, not for every round.
+  size_t deepest_stack_bytes() const;
 
   struct Impl;
 

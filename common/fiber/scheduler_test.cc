@@ -192,6 +192,19 @@ TEST(FiberScheduler, TellsOfAFiberThatHoldsTheThread) {
   EXPECT_EQ(holds.front().fiber, 0u);
 }
 
+// A fiber beyond those that are kept is deleted at its end; the hold must not be looked up in it afterwards.
+TEST(FiberScheduler, ReportsTheHoldOfAnEndingFiberOnce) {
+  std::vector<uint64_t> fibers;
+  SchedulerOptions options;
+  options.max_pooled_stacks = 0;
+  options.long_hold_ns = 1;  // every fiber holds the thread for longer
+  options.on_long_hold = [&](const LongHold& hold) { fibers.push_back(hold.fiber); };
+  FiberScheduler scheduler(options);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(scheduler.spawn([] {}).ok());
+  finish(scheduler);
+  EXPECT_EQ(fibers, (std::vector<uint64_t>{1, 2, 3}));
+}
+
 TEST(FiberScheduler, TellsOfNoHoldsWhileItEnds) {
   bool ending = false;
   uint64_t told_at_the_end = 0;

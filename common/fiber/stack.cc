@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -24,25 +27,44 @@ size_t page_bytes() {
 }  // namespace
 
 Stack map_stack(size_t size_bytes) {
-  const size_t page = page_bytes();
-  const size_t usable = round_up(std::max(size_bytes, kMinStackBytes), page);
-  void* memory = mmap(nullptr, usable + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  const size_t usable = round_up(std::max(size_bytes, kMinStackBytes), page_bytes());
+  const size_t mapped = kGuardBytes + usable;
+  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) return {};
-  if (mprotect(memory, page, PROT_NONE) != 0) {  // splits the mapping: fails at the system's limit of mappings
-    munmap(memory, usable + page);
+  if (mprotect(memory, kGuardBytes, PROT_NONE) != 0) {  // splits the mapping: fails at the system's limit of mappings
+    munmap(memory, mapped);
     return {};
   }
 #ifdef __SANITIZE_ADDRESS__
-  __asan_unpoison_memory_region(memory, usable + page);  // an earlier mapping may have left its marks
+  __asan_unpoison_memory_region(memory, mapped);  // an earlier mapping may have left its marks
 #endif
-  return {static_cast<std::byte*>(memory) + page, usable};
+  return {static_cast<std::byte*>(memory) + kGuardBytes, usable};
 }
 
 void unmap_stack(Stack stack) {
-  const size_t page = page_bytes();
-  const int result = munmap(stack.bottom - page, stack.size_bytes + page);
+  const int result = munmap(stack.bottom - kGuardBytes, kGuardBytes + stack.size_bytes);
   // ENOMEM: the system has no memory to note that the mapping is gone. It stays until the process ends.
   LOAM_CHECK(result == 0 || errno == ENOMEM, "a stack is given back that was not mapped");
+}
+
+#ifdef __SANITIZE_ADDRESS__
+__attribute__((no_sanitize("address")))  // reads frames that have ended
+#endif
+size_t
+deepest_use_bytes(const Stack& stack) {
+  const size_t page = page_bytes();
+  std::vector<unsigned char> touched(stack.size_bytes / page);
+  if (mincore(stack.bottom, stack.size_bytes, touched.data()) != 0) return 0;
+  for (size_t at = 0; at < stack.size_bytes; at += sizeof(uint64_t)) {
+    if ((touched[at / page] & 1) == 0) {
+      at += page - sizeof(uint64_t);
+      continue;
+    }
+    uint64_t word = 0;
+    std::memcpy(&word, stack.bottom + at, sizeof word);
+    if (word != 0) return stack.size_bytes - at;
+  }
+  return 0;
 }
 
 }  // namespace loam::fiber

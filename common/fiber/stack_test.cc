@@ -1,6 +1,8 @@
 #include "common/fiber/stack.h"
 
+#include <csignal>
 #include <cstring>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -24,12 +26,59 @@ TEST(Stack, IsRoundedUpAndUsableToItsEnds) {
   unmap_stack(stack);
 }
 
-TEST(StackDeathTest, GuardPageStopsTheFirstByteBelow) {
+TEST(StackDeathTest, GuardStopsWritesToItsLastByte) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
   const Stack stack = map_stack(kMinStackBytes);
+  // The system places it below the first, as other fibers' stacks: what is behind the guard may be written to.
+  const Stack neighbour = map_stack(size_t{1} << 20);
   ASSERT_TRUE(stack);
-  volatile std::byte* below = stack.bottom - 1;
-  EXPECT_EXIT(*below = std::byte{1}, testing::KilledBySignal(SIGSEGV), "");
+  ASSERT_TRUE(neighbour);
+  for (const size_t below : {1, 4096, 4097, 32 * 1024, 64 * 1024}) {
+    volatile std::byte* byte = stack.bottom - below;
+    EXPECT_EXIT(*byte = std::byte{1}, testing::KilledBySignal(SIGSEGV), "") << below << " bytes below the stack";
+  }
+  unmap_stack(stack);
+  unmap_stack(neighbour);
+}
+
+// What a function with a frame of 48 KiB does that was compiled without stack-clash protection, and writes the frame's
+// lowest byte first. With one page of guard that reaches the memory below.
+[[gnu::noinline]] void write_far_below() {
+  auto* const here = static_cast<volatile char*>(__builtin_frame_address(0));
+  here[-48 * 1024] = 1;
+}
+
+TEST(StackDeathTest, OneLargeFrameOfUnprotectedCodeMeetsTheGuard) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
+  EXPECT_EXIT(
+      {
+        SchedulerOptions options;
+        options.stack_bytes = 32 * 1024;
+        FiberScheduler scheduler(options);
+        static_cast<void>(scheduler.spawn([] {
+          write_far_below();
+          std::exit(0);
+        }));
+        static_cast<void>(scheduler.spawn([] {}));  // its stack lies below the first
+        static_cast<void>(scheduler.spawn([] {}));
+        scheduler.run_round(0);
+        std::exit(0);
+      },
+      testing::KilledBySignal(SIGSEGV), "");
+}
+
+TEST(Stack, DeepestUseIsWhatWasWrittenLowest) {
+  const Stack stack = map_stack(64 * 1024);
+  ASSERT_TRUE(stack);
+  EXPECT_EQ(deepest_use_bytes(stack), 0u);
+  stack.top()[-1] = std::byte{1};
+  EXPECT_EQ(deepest_use_bytes(stack), 8u);
+  stack.top()[-20'000] = std::byte{1};
+  EXPECT_EQ(deepest_use_bytes(stack), 20'000u);
+  stack.top()[-40'000] = std::byte{0};  // touched, and as it was
+  EXPECT_EQ(deepest_use_bytes(stack), 20'000u);
+  std::memset(stack.bottom, 0x5a, stack.size_bytes);
+  EXPECT_EQ(deepest_use_bytes(stack), stack.size_bytes);
   unmap_stack(stack);
 }
 
@@ -49,7 +98,57 @@ TEST(StackDeathTest, OverflowOfAFiberKillsTheProcessInsteadOfItsNeighbours) {
         scheduler.run_round(0);
         std::exit(0);
       },
-      testing::KilledBySignal(SIGSEGV), "");
+      testing::KilledBySignal(SIGSEGV), "stack of 65536 bytes has overflowed.*fiber_stack_bytes");
+}
+
+TEST(StackDeathTest, OtherFaultsOfAFiberAreNotCalledOverflows) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
+  EXPECT_EXIT(
+      {
+        FiberScheduler scheduler;
+        static_cast<void>(scheduler.spawn([] { *static_cast<volatile int*>(nullptr) = 1; }));
+        scheduler.run_round(0);
+        std::exit(0);
+      },
+      testing::KilledBySignal(SIGSEGV), "^$");
+}
+
+bool standard_handler() {
+  struct sigaction present{};
+  sigaction(SIGSEGV, nullptr, &present);
+  return (present.sa_flags & SA_SIGINFO) == 0 && present.sa_handler == SIG_DFL;
+}
+
+TEST(Stack, SchedulersTakeTheirHandlerForFaultsAwayAtTheEnd) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
+  ASSERT_TRUE(standard_handler());
+  {
+    const FiberScheduler scheduler;
+    std::thread other([] {
+      const FiberScheduler another;
+      EXPECT_FALSE(standard_handler());
+    });
+    other.join();
+    EXPECT_FALSE(standard_handler()) << "this one is still there";
+  }
+  EXPECT_TRUE(standard_handler());
+}
+
+TEST(Stack, SchedulersLeaveAHandlerOfTheProgramAlone) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
+  struct sigaction own{};
+  own.sa_handler = [](int) { std::_Exit(1); };
+  struct sigaction before{};
+  ASSERT_EQ(sigaction(SIGSEGV, &own, &before), 0);
+  {
+    const FiberScheduler scheduler;
+    struct sigaction present{};
+    sigaction(SIGSEGV, nullptr, &present);
+    EXPECT_EQ(present.sa_handler, own.sa_handler);
+  }
+  struct sigaction after{};
+  sigaction(SIGSEGV, &before, &after);
+  EXPECT_EQ(after.sa_handler, own.sa_handler);
 }
 
 TEST(Stack, HoldsWhatTheOptionSays) {
@@ -60,6 +159,18 @@ TEST(Stack, HoldsWhatTheOptionSays) {
   ASSERT_TRUE(scheduler.spawn([&] { seen = recurse(500); }).ok());
   scheduler.run_round(0);
   EXPECT_NE(seen, -1);
+}
+
+TEST(Stack, SchedulerTellsTheDeepestUseOfEndedFibers) {
+  SchedulerOptions options;
+  options.stack_bytes = 1024 * 1024;
+  FiberScheduler scheduler(options);
+  for (const int depth : {10, 200, 20}) {
+    ASSERT_TRUE(scheduler.spawn([depth] { static_cast<void>(recurse(depth)); }).ok());
+  }
+  scheduler.run_round(0);
+  EXPECT_GE(scheduler.deepest_stack_bytes(), size_t{200} * 1024);
+  EXPECT_LE(scheduler.deepest_stack_bytes(), size_t{400} * 1024);  // frames are larger under a sanitizer
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "common/fiber/switcher.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include <x86intrin.h>
 
 #include "common/base/assert.h"
+#include "common/fiber/overflow_report.h"
 
 // Defined by the build when the rest of the library is instrumented; this file itself never is.
 #ifdef LOAM_FIBER_TSAN
@@ -59,6 +62,7 @@ class Switcher::Worker final : public boost::fibers::fiber_properties {
   ~Worker() override;
   Context* context() const { return ctx_; }
 
+  Stack stack;
   Task task;
   uint64_t number = 0;
   Worker* next_parked = nullptr;
@@ -87,6 +91,7 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
     if ((ended_ || ready_.empty()) && dispatcher_ != nullptr) {
       next = std::exchange(dispatcher_, nullptr);
       ended_ = false;
+      if (dying_) current_ = nullptr;  // the dispatcher deletes it before it picks the next
     } else if (!ready_.empty()) {
       next = &ready_.front();
       ready_.pop_front();
@@ -112,6 +117,17 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
     }
 #endif
     slice_start_ = __rdtsc();
+  }
+
+  /// While a FiberScheduler uses this.
+  void report_overflows(bool report) {
+    overflows_.reset();
+    if (!report) return;
+    const auto running = [](const void* owner) {
+      const Worker* const worker = static_cast<const Algorithm*>(owner)->current_;
+      return worker == nullptr ? Stack() : worker->stack;
+    };
+    overflows_.emplace(running, this);
   }
 
   Worker* current() const { return current_; }
@@ -172,6 +188,7 @@ class Switcher::Algorithm final : public boost::fibers::algo::algorithm {
   bool ended_ = false;             // a fiber waits for its burial
   bool dying_ = false;             // the next switch leaves a stack for good
   StackMarks main_;
+  std::optional<OverflowReport> overflows_;
 #ifdef LOAM_FIBER_TSAN
   std::vector<void*> graves_;
 #endif
@@ -205,6 +222,7 @@ void Switcher::open(const Limits& limits, void* owner, LongHoldHook hook) {
   hook_ = hook;
   counts_ = {};
   numbers_ = 0;
+  algorithm_.report_overflows(true);
 }
 
 void Switcher::close() {
@@ -219,6 +237,7 @@ void Switcher::close() {
   parked_count_ = 0;
   while (workers_ > 0) run_ready_round();
   algorithm_.forget_buried();
+  algorithm_.report_overflows(false);
   closing_ = false;
   owner_ = nullptr;
 }
@@ -233,6 +252,7 @@ bool Switcher::spawn(Task& task) {
     const Stack stack = map_stack(limits_.stack_bytes);
     if (!stack) return false;
     worker = new Worker(algorithm_);
+    worker->stack = stack;
     boost::fibers::fiber_properties* properties = worker;
     boost::fibers::fiber fiber(boost::fibers::launch::post, properties, std::allocator_arg, MappedStack{stack},
                                [this, worker] { serve(*worker); });
@@ -281,6 +301,14 @@ void Switcher::wake(Fiber* fiber) { algorithm_.awakened(static_cast<Context*>(fi
 
 Switcher::Fiber* Switcher::current() const {
   return algorithm_.current() == nullptr ? nullptr : algorithm_.current()->context();
+}
+
+size_t Switcher::deepest_stack_bytes() const {
+  size_t deepest = 0;
+  for (const Worker* worker = parked_; worker != nullptr; worker = worker->next_parked) {
+    deepest = std::max(deepest, deepest_use_bytes(worker->stack));
+  }
+  return deepest;
 }
 
 bool Switcher::has_ready() const { return algorithm_.has_ready(); }

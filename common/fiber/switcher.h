@@ -83,6 +83,8 @@ class Switcher {
   /// Number of the task that runs, 0 in main.
   uint64_t current_number() const;
   const Counts& counts() const { return counts_; }
+  /// The deepest use of any parked fiber's stack.
+  size_t deepest_stack_bytes() const;
 
  private:
   class Algorithm;

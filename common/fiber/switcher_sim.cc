@@ -3,6 +3,7 @@
 // No state but the Switcher's: main resumes fiber after fiber, and each gives the thread back to main. So a virtual
 // thread may be suspended by the simulator at any place, also in a fiber, while others run theirs.
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -213,6 +214,14 @@ void Switcher::yield() {
 }
 
 void Switcher::wake(Fiber* fiber) { algorithm_.put(*static_cast<Worker*>(fiber)); }
+
+size_t Switcher::deepest_stack_bytes() const {
+  size_t deepest = 0;
+  for (const Worker* worker = parked_; worker != nullptr; worker = worker->next_parked) {
+    deepest = std::max(deepest, deepest_use_bytes(worker->stack));
+  }
+  return deepest;
+}
 
 Switcher::Fiber* Switcher::current() const { return algorithm_.current; }
 

@@ -34,7 +34,7 @@ class StackPool {
   void give(context::stack_context stack) { free_.push_back(stack); }
 
  private:
-  static constexpr size_t kGuardBytes = 4096;
+  static constexpr size_t kGuardBytes = 64 * 1024;  // as below the stacks of common/fiber
 
   static context::stack_context fresh() {
     const size_t bytes = VirtualThread::kStackBytes + kGuardBytes;
