@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include <loam/client/recoverer.h>
+#include <loam/recovery/recoverer.h>
 
 #include "client-lib/src/core/undo_record.h"
 #include "common/base/bytes.h"

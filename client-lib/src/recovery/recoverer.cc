@@ -1,6 +1,6 @@
 #include <utility>
 
-#include <loam/client/recoverer.h>
+#include <loam/recovery/recoverer.h>
 
 #include "client-lib/src/driver/worker.h"
 #include "client-lib/src/recovery/recovery_engine.h"

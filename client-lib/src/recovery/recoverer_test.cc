@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include <loam/client/recoverer.h>
+#include <loam/recovery/recoverer.h>
 
 #include "client-lib/src/recovery/scripted_test_nodes.h"
 #include "common/testing/patience.h"

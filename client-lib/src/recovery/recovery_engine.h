@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include <loam/client/recoverer.h>
+#include <loam/recovery/recoverer.h>
 
 #include "client-lib/src/driver/worker.h"
 #include "client-lib/src/recovery/recovery_node.h"

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <loam/client/recoverer.h>
+#include <loam/recovery/recoverer.h>
 
 #include "client-lib/src/driver/link.h"
 #include "client-lib/src/driver/worker.h"

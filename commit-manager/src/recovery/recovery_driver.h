@@ -9,9 +9,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include <loam/client/recoverer.h>
 #include <loam/commit/core.h>
 #include <loam/commit/manager.h>
+#include <loam/recovery/recoverer.h>
 
 #include "common/base/status.h"
 #include "common/base/thread.h"

@@ -1,5 +1,5 @@
 // Ends the transactions of dead clients, and clears away what they have left in indexes [Thesis 3.2.2; R2, R5, R8, R9,
-// R11, R31; docs/decisions/0008-death-and-recovery.md].
+// R11, R31; docs/decisions/0008-death-and-recovery.md]. For the commit manager: it is not installed for applications.
 #pragma once
 
 #include <cstddef>
