@@ -30,7 +30,9 @@ add_custom_target(loam_fuzzers)
 add_library(loam_flags INTERFACE)
 target_include_directories(loam_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>
                                                 $<INSTALL_INTERFACE:include/loam>)
-target_compile_options(loam_flags INTERFACE -march=x86-64-v3 -mcx16 -fno-omit-frame-pointer)
+# -fstack-clash-protection: a large frame touches each of its pages, so that one on a fiber's stack cannot jump over the
+# guard below it. Programs that use the installed client library are compiled with it too.
+target_compile_options(loam_flags INTERFACE -march=x86-64-v3 -mcx16 -fno-omit-frame-pointer -fstack-clash-protection)
 target_link_libraries(loam_flags INTERFACE Threads::Threads)
 
 add_library(loam_warnings INTERFACE)

@@ -8,9 +8,24 @@ set(LOAM_CLIENT_LIBRARIES loam_client loam_client_index loam_bdtree loam_bdtree_
                           loam_schema loam_snapshot loam_base)
 install(TARGETS ${LOAM_CLIENT_LIBRARIES} loam_flags EXPORT loamTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT client)
+if(LOAM_LTO)
+  # Our programs link the bytecode in these archives, others the object code beside it: any compiler of any version, and
+  # with options of its own.
+  foreach(library ${LOAM_CLIENT_LIBRARIES})
+    target_compile_options(${library} PRIVATE -ffat-lto-objects)
+  endforeach()
+  install(CODE "
+    foreach(library ${LOAM_CLIENT_LIBRARIES})
+      set(archive \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/lib\${library}.a\")
+      execute_process(COMMAND \"${CMAKE_COMMAND}\" -DARCHIVE=\${archive} -DOBJCOPY=${CMAKE_OBJCOPY} -DREADELF=${CMAKE_READELF}
+                              -P \"${CMAKE_CURRENT_LIST_DIR}/object_code.cmake\" COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()"
+    COMPONENT client)
+endif()
 set_target_properties(loam_client PROPERTIES EXPORT_NAME client)
 target_compile_features(loam_client INTERFACE cxx_std_20)
 
+# What lies beside loam/client in include/ is for other parts of the product.
 install(DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/../include/loam/client DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/loam
   COMPONENT client FILES_MATCHING PATTERN *.h)
 # Of common/, what the public headers include; they name it "common/…", which include/loam makes right.

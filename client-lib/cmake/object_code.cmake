@@ -1,0 +1,11 @@
+# cmake -DARCHIVE=lib.a -DOBJCOPY=objcopy -DREADELF=readelf -P object_code.cmake
+#
+# Leaves only object code in an archive that was compiled with -flto -ffat-lto-objects. Bytecode can be read only by the
+# very compiler that wrote it, and g++ would compile it again in every program that links the archive.
+execute_process(COMMAND ${READELF} --symbols --wide ${ARCHIVE} OUTPUT_VARIABLE symbols
+                COMMAND_ERROR_IS_FATAL ANY)
+if(symbols MATCHES "__gnu_lto_slim")
+  message(FATAL_ERROR "${ARCHIVE} holds bytecode without object code: compile it with -ffat-lto-objects")
+endif()
+execute_process(COMMAND ${OBJCOPY} --remove-section=.gnu.lto_* --remove-section=.gnu.debuglto_*
+                        --strip-symbol=__gnu_lto_v1 ${ARCHIVE} COMMAND_ERROR_IS_FATAL ANY)

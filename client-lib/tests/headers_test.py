@@ -1,0 +1,48 @@
+"""Every installed header compiles alone, by g++ and by clang, with nothing but the installed tree; and what is internal is
+not installed."""
+
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from installed import CLANG, fail, install, pkg_config  # noqa: E402
+
+BUILD = pathlib.Path(sys.argv[1]).resolve().parents[1]
+INTERNAL = ("recoverer.h", "client_impl.h", "engine.h")
+
+
+def compile_alone(compiler, flags, header):
+    """What the compiler says against it; nothing if it compiles."""
+    # -pedantic-errors would refuse __int128, which the library asks for with -std=gnu++20.
+    command = [compiler, "-fsyntax-only", "-Wall", "-Wextra", "-Werror", *flags, "-x", "c++", "-"]
+    done = subprocess.run(command, input=f'#include "{header}"\n', capture_output=True, text=True, timeout=120)
+    return f"{compiler}: {header}\n{done.stderr}" if done.returncode != 0 else ""
+
+
+def main():
+    compilers = ["g++"] + ([CLANG] if CLANG else [])
+    if CLANG is None:
+        print("clang is not installed: g++ alone is tested")
+    with tempfile.TemporaryDirectory() as scratch:
+        prefix = pathlib.Path(scratch)
+        install(BUILD, prefix)
+        headers = sorted((prefix / "include").rglob("*.h"))
+        if not any(h.name == "client.h" for h in headers):
+            fail("the client's headers are not installed")
+        for header in headers:
+            if header.name in INTERNAL:
+                fail(f"{header.name} is installed, and is not public")
+        flags = pkg_config(prefix, "--cflags")
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            jobs = [pool.submit(compile_alone, c, flags, h) for c in compilers for h in headers]
+            failures = [job.result() for job in jobs if job.result()]
+    if failures:
+        fail("headers do not compile alone:\n" + "\n".join(failures))
+    print(f"ok: {len(headers)} headers by {' and '.join(compilers)}")
+
+
+main()
