@@ -30,6 +30,7 @@ int run_program(int argc, char** argv) {
       "table, or into the file of --json. Several suites run one after another, each with the options behind its "
       "name.\n"
       "benchmarks/README.md says what each figure means."};
+  app.set_version_flag("--version", "loam-bench " LOAM_VERSION);
   app.require_subcommand();  // one or more
   app.fallthrough();         // general options may stand behind the suite's name
   bool quick = false;

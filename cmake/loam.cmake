@@ -180,11 +180,11 @@ function(loam_library name)
   endif()
 endfunction()
 
-# loam_program(NAME SOURCES … [APART …] DEPS … [JEMALLOC]): an executable that ships. The only thing that pays for link-time
-# optimisation. With JEMALLOC its malloc is jemalloc's, unless a sanitizer brings its own: for what runs servers, not the
+# loam_program(NAME SOURCES … [APART …] DEPS … COMPONENT server|tools [JEMALLOC]): an executable that ships, installed with
+# that component. The only thing that pays for link-time optimisation. With JEMALLOC its malloc is jemalloc's, unless a sanitizer brings its own: for what runs servers, not the
 # client library, which leaves malloc to the application.
 function(loam_program name)
-  cmake_parse_arguments(arg "JEMALLOC" "" "SOURCES;APART;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "JEMALLOC" "COMPONENT" "SOURCES;APART;DEPS" ${ARGN})
   loam_batches(sources ${name} SOURCES ${arg_SOURCES} APART ${arg_APART})
   add_executable(${name} ${sources})
   if(arg_JEMALLOC AND NOT LOAM_SANITIZER)
@@ -200,6 +200,7 @@ function(loam_program name)
     target_compile_options(${name} PRIVATE -flto=auto)
     target_link_options(${name} PRIVATE -flto=auto -fuse-linker-plugin)
   endif()
+  install(TARGETS ${name} RUNTIME DESTINATION bin COMPONENT ${arg_COMPONENT})
 endfunction()
 
 # loam_module(NAME EXPORTS file.map SOURCES … [APART …] DEPS …): a shared object that a program loads when it needs it, with all of

@@ -8,6 +8,7 @@
 namespace loam::cli {
 
 void add_version(CLI::App& app, Context& context) {
+  app.set_version_flag("--version", "loam " LOAM_VERSION, "Print the version");
   CLI::App* command = app.add_subcommand("version", "Print the version");
   add_json(*command, context);
   set_body(*command, context, [&context] {
