@@ -32,8 +32,8 @@ class ControlThread : public net::Handler {
   ~ControlThread() override;
 
   /// Connects, registers, and returns when the node is in service, or when the commit manager says that it waits for
-  /// other nodes first. kUnavailable, kTimeout: nobody answers there within the time; otherwise why the registration
-  /// failed.
+  /// other nodes first. kUnavailable, kTimeout: no commit manager answers there within the time. Otherwise the
+  /// reason why the registration failed.
   Status start(const net::Address& manager, const NodeIdentity& identity, uint64_t timeout_ns);
   void stop();
 

@@ -91,7 +91,7 @@ struct NodeStatistics {
   uint64_t malformed = 0;             ///< connections ended for bytes that are no message
   uint64_t sessions = 0;              ///< known now: with a connection, or with answers that are kept (R3)
   uint64_t fenced = 0;                ///< requests refused because their session has ended (R7)
-  uint64_t refused = 0;               ///< requests refused for want of a lease or of the records, or while stopping
+  uint64_t refused = 0;               ///< requests refused without a lease, without the records, or while stopping
   uint64_t repeated = 0;              ///< requests that came again and were not executed again (R3)
   uint64_t reconnects = 0;            ///< times that the commit manager was found again
   uint64_t scans = 0;                 ///< queries finished
