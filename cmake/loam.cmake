@@ -180,9 +180,10 @@ function(loam_library name)
   endif()
 endfunction()
 
-# loam_program(NAME SOURCES … [APART …] DEPS … COMPONENT server|tools [JEMALLOC]): an executable that ships, installed with
-# that component. The only thing that pays for link-time optimisation. With JEMALLOC its malloc is jemalloc's, unless a sanitizer brings its own: for what runs servers, not the
-# client library, which leaves malloc to the application.
+# loam_program(NAME SOURCES … [APART …] DEPS … COMPONENT server|tools [JEMALLOC]): an executable that ships,
+# installed with that component. The only thing that pays for link-time optimisation. With JEMALLOC its malloc is
+# jemalloc's, unless a sanitizer brings its own: for programs that run servers, not for the client library, which leaves
+# malloc to the application.
 function(loam_program name)
   cmake_parse_arguments(arg "JEMALLOC" "COMPONENT" "SOURCES;APART;DEPS" ${ARGN})
   loam_batches(sources ${name} SOURCES ${arg_SOURCES} APART ${arg_APART})

@@ -1,4 +1,4 @@
-"""Every installed header compiles alone, by g++ and by clang, with nothing but the installed tree; and what is internal is
+"""Every installed header compiles alone, by g++ and by clang, with nothing but the installed tree; and internal headers are
 not installed."""
 
 import concurrent.futures

@@ -33,7 +33,7 @@ def pkg_config(prefix, *questions):
     return run("pkg-config", *questions, "loam", env={**os.environ, "PKG_CONFIG_PATH": str(config)}).split()
 
 
-# On a busy machine a client may not get the processor for seconds; that is not what is tested.
+# On a busy machine a client may not get the processor for seconds; these tests are about something else.
 LEASES = ("--client-lease", "1min", "--node-lease", "1min", "--max-transaction-age", "10min")
 
 

@@ -20,7 +20,7 @@ grpc::Status to_grpc(const Status& status);
 struct GrpcLimits {
   std::chrono::milliseconds handshake{5'000};      ///< until the HTTP/2 settings have come, as long as on the data path
   std::chrono::milliseconds idle{60'000};          ///< without a call; gRPC's clients connect again by themselves
-  std::chrono::milliseconds probe_after{10'000};   ///< a peer that is silent for so long is sent a ping
+  std::chrono::milliseconds probe_after{10'000};   ///< a peer that is silent for this time is sent a ping
   std::chrono::milliseconds probe_timeout{5'000};  ///< and must answer it within this time
 };
 

@@ -15,7 +15,7 @@ struct Program {
     add_duration(app, "--limit", ns, {1'000, 60'000'000'000}, "how long");
   }
 
-  /// The message of what is wrong; empty if nothing is.
+  /// The error's message; empty if there is no error.
   std::string error(const std::string& option, const std::string& value) {
     try {
       app.parse(std::vector<std::string>{value, option});

@@ -14,7 +14,7 @@ inline constexpr size_t kMinStackBytes = 16 * 1024;
 inline constexpr size_t kGuardBytes = 64 * 1024;
 
 /// Memory for a fiber's stack, with a guard below it: an overflow ends the process at once instead of damaging what
-/// lies below. Owned by whoever holds the value; give it back with unmap_stack().
+/// lies below. The holder of the value owns it and gives it back with unmap_stack().
 struct Stack {
   std::byte* bottom = nullptr;  ///< lowest usable byte; the guard lies below
   size_t size_bytes = 0;

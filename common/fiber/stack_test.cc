@@ -29,7 +29,7 @@ TEST(Stack, IsRoundedUpAndUsableToItsEnds) {
 TEST(StackDeathTest, GuardStopsWritesToItsLastByte) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer has signal handlers of its own";
   const Stack stack = map_stack(kMinStackBytes);
-  // The system places it below the first, as other fibers' stacks: what is behind the guard may be written to.
+  // The system places it below the first, as other fibers' stacks: memory behind the guard may be written to.
   const Stack neighbour = map_stack(size_t{1} << 20);
   ASSERT_TRUE(stack);
   ASSERT_TRUE(neighbour);

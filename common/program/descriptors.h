@@ -7,8 +7,8 @@
 
 namespace loam::program {
 
-/// Descriptors that a server needs beside those of its connections. gRPC ends the process if it gets none, so whoever
-/// starts a server asks first. Measured: `loam dev` holds 33 after its start.
+/// Descriptors that a server needs beside those of its connections. gRPC ends the process if it gets none, so
+/// a program that starts a server checks first. Measured: `loam dev` holds 33 after its start.
 inline constexpr size_t kServerDescriptors = 64;
 /// Descriptors that a client of the cluster and of its administration needs.
 inline constexpr size_t kClientDescriptors = 24;

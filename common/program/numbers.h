@@ -27,7 +27,7 @@ std::string describe(WholeRange range);
 std::string describe(DecimalRange range);
 
 /// Reads a whole number: decimal digits without a sign, without spaces, and without leading zeros, which other programs
-/// read as octal. kInvalidArgument tells what was expected, the range included.
+/// read as octal. kInvalidArgument names the expected form and the range.
 Result<uint64_t> parse_whole(std::string_view text, WholeRange range = {});
 /// Reads a decimal number such as 2, 0.5 or 1e-05, under the same rules. Infinities and NaN are refused.
 Result<double> parse_decimal(std::string_view text, DecimalRange range);

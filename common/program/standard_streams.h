@@ -21,8 +21,8 @@ class StandardStreams {
   StandardStreams(const StandardStreams&) = delete;
   StandardStreams& operator=(const StandardStreams&) = delete;
 
-  /// Writes what waits and tells why bytes were lost, of standard output first; kInternal. What was printed since the
-  /// last call with an error may be lost, too.
+  /// Writes the buffered output; kInternal tells why bytes were lost, of standard output first. Output since the last
+  /// call with an error may be lost, too.
   Status finish();
 
  private:

@@ -8,8 +8,8 @@
 
 namespace loam::testing {
 
-/// Runs a body on a stack of its own, in turns with whoever resumes it. Stacks have a guard below them and are kept for
-/// the next one: a fresh one would cost 10 µs.
+/// Runs a body on a stack of its own, in turns with the thread that resumes it. Stacks have a guard below them and are
+/// kept for the next one: a fresh one would cost 10 µs.
 ///
 /// Owner: a scheduler of virtual threads, on whose operating-system thread everything runs. A body that has begun and
 /// not ended must not be destroyed but abandoned: it may stand inside a destructor, so it cannot be unwound.

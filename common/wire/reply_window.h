@@ -18,7 +18,7 @@ struct ReplyWindowLimits {
   size_t bytes = 0;        ///< of answers, in a ring
   size_t large_bytes = 0;  ///< of answers beyond small_bytes(), outside the ring; 0: they are in the ring too
 
-  /// So large are the answers that the ring holds of all `requests`, whatever their order: between the answer of a
+  /// The ring holds the answers of all `requests`, in any order, if none is larger than this: between the answer of a
   /// request and the moment when its slot is used again, every other slot is answered twice at most.
   constexpr size_t small_bytes() const { return bytes / (2 * requests); }
 };
@@ -84,7 +84,7 @@ class ReplyWindow {
   /// Of a request that look_up() has found answered: the reply is what keep_reference() was given.
   bool is_reference(uint64_t sequence) { return slot(sequence).state == State::kReference; }
 
-  /// Books room for an answer of so many bytes to a running request. False: the windows of all sessions, or this one,
+  /// Books room for an answer of `bytes` bytes to a running request. False: the windows of all sessions, or this one,
   /// have no room for it; refuse the request before it is executed.
   bool book(uint64_t sequence, size_t bytes);
   /// The answer of a running request. A large one that does not fit, because no room was booked, is forgotten at once.

@@ -59,7 +59,7 @@ struct AnswerWindowTest : ::testing::Test {
     connection = h->connect();
     ASSERT_TRUE(h->call<SessionOpened>(connection, OpenSession{"test", session, epoch}).ok());
   }
-  /// Other clients hold so many transactions open, and a younger one is complete: snapshots name them all.
+  /// Other clients hold `open` transactions open, and a younger one is complete: snapshots name them all.
   void fill(size_t open) {
     while (open > 0) {
       const PeerId other = h->client();
@@ -117,7 +117,7 @@ TEST_F(AnswerWindowTest, AReadOnlyBeginIsAnsweredAgainUntilItsSnapshotIsReleased
   reconnect();
   h->deliver(connection, request);
   EXPECT_TRUE(received() == first);
-  h->post(connection, wire::ReleaseSnapshots{{1}});  // only who has had the answer knows the number
+  h->post(connection, wire::ReleaseSnapshots{{1}});  // only a client that has had the answer knows the number
   h->deliver(connection, request);
   EXPECT_EQ(h->take<Begun>(connection).error.code(), StatusCode::kUnknownOutcome);
   EXPECT_EQ(h->core.statistics().sessions_lost, 1u) << "the session ends";

@@ -76,7 +76,7 @@ void Core::Impl::answer_begun(Session& session, uint64_t sequence) {
 
 bool Core::Impl::begun_again(const Session& session, uint64_t sequence, Bytes bytes) {
   BegunReference reference;
-  LOAM_CHECK(bytes.size() == sizeof(reference), "the window gives back what was kept");
+  LOAM_CHECK(bytes.size() == sizeof(reference), "the window gives back the bytes that it kept");
   std::memcpy(&reference, bytes.data(), sizeof(reference));
   const Snapshot* snapshot =
       transactions_.held_snapshot(session.id, TransactionId(reference.first_id), reference.snapshot_number);

@@ -50,7 +50,7 @@ struct DurabilityTest : ::testing::Test {
   /// A manager that starts from what the disk has, with one storage node that has the shard map.
   void start(const CoreOptions& with = options()) {
     const uint64_t now_ns = h ? h->now_ns : 1'000'000'000;
-    disk.writing.reset();  // the crash takes what was not stored
+    disk.writing.reset();  // the crash takes an unfinished state
     const Buffer state = disk.state;
     ASSERT_TRUE(Core::check_state(state).ok()) << Core::check_state(state).to_string();
     h = std::make_unique<CoreHarness>(with, &disk, state);
@@ -466,7 +466,8 @@ TEST_F(DurabilityTest, ACrashTakesNothingThatWasAcknowledged) {
       if (!disk.writing.has_value()) h->core.check_invariants();
     }
     crashes_while_storing += disk.writing.has_value() ? 1 : 0;
-    if (disk.writing.has_value() && random.one_in(2)) disk.state = *disk.writing;  // stored, and nobody heard of it
+    if (disk.writing.has_value() && random.one_in(2))
+      disk.state = *disk.writing;  // stored, but the core did not hear of it
   }
   EXPECT_GT(last_transaction, 100u);
   EXPECT_GT(crashes_while_storing, 10u);

@@ -34,7 +34,7 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
   return ok_status();
 }
 
-/// With the catalog as it is stored. What is not stored yet follows when it is.
+/// Answers with the stored catalog. Changes that are not stored yet follow when they are.
 void Core::Impl::tell_registered(Peer& peer, bool entered) {
   const NodeStatus& node = catalog_.node(peer.node);
   wire::NodeRegistered registered;

@@ -29,8 +29,8 @@ struct Session {
 };
 
 /// What the window of a session keeps of a Begun whose snapshot is large: the rest is made again from the open
-/// snapshot, which is held as long as the client can ask for the answer, since nobody else completes or releases what
-/// it names.
+/// snapshot, which is held as long as the client can ask for the answer, since only this client completes or releases
+/// what it names.
 struct BegunReference {
   uint64_t first_id = 0;  ///< 0: read-only
   uint64_t snapshot_number = 0;

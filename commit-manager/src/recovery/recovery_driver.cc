@@ -224,7 +224,7 @@ void RecoveryDriver::end_worker(Core& core, uint64_t now_ns) {
   forget_worker(core, now_ns);
 }
 
-/// Its end waits for its thread, which may be waiting itself. What it still says is told to the core, or to nobody.
+/// Its end waits for its thread, which may be waiting itself. Its late reports reach the core, or are dropped.
 void RecoveryDriver::end_elsewhere(std::unique_ptr<RecoveryWorker> worker) {
   const auto last = std::make_shared<std::unique_ptr<RecoveryWorker>>(std::move(worker));
   ending_.emplace(starts_, Thread("loam-ending", [last, inbox = inbox_, number = starts_] {

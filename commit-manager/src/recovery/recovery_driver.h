@@ -84,7 +84,7 @@ class RecoveryDriver {
   /// After every round of the server; `changed`: something was executed in it.
   void step(Core& core, bool changed);
   /// An operator gives up a transaction whose undo record nobody can read: it ends as if the record had been lost, and
-  /// indexes are damaged, because nobody knows how much of it they have; that is stored first. `done` is called once,
+  /// indexes are damaged, because it is unknown how much of it they have; that is stored first. `done` is called once,
   /// now or from a later call of the core, unless the driver ends before. kInvalidArgument: there is no such
   /// transaction; kUnavailable: the recoverer was replaced meanwhile, ask again.
   void accept_unreadable(Core& core, TransactionId id, std::function<void(Status)> done);

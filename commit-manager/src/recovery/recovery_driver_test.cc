@@ -315,7 +315,7 @@ TEST_F(RecoveryDriverTest, ARecovererWhoseThreadHangsIsLeftAndAnotherFollows) {
   EXPECT_EQ(records.size(), 1u) << "the node has not said yet that it refuses the first one";
   run_for(2 * RecoveryDriver::kRestartNs);
   ASSERT_EQ(records.size(), 2u);
-  EXPECT_TRUE(record().runs()) << "nobody waits for the end of a thread that hangs";
+  EXPECT_TRUE(record().runs()) << "no thread waits for the end of one that hangs";
   EXPECT_GT(record(1).options.session, record().options.session) << "and the nodes refuse it";
   ASSERT_EQ(record(1).tasks.size(), 1u);
   record().options.on_recovered(first, true);  // it was only slow

@@ -21,8 +21,8 @@ namespace loam::commit {
 ///
 /// The file has the core's bytes and nothing else: they begin with a format and a checksum (Core::check_state()).
 ///
-/// Owner: CommitManager. Threads: one at a time (see Store). After a failed store() what is on the disk is the old
-/// state or the new one, and nobody knows which: every later one fails too.
+/// Owner: CommitManager. Threads: one at a time (see Store). After a failed store() the disk holds the old
+/// state or the new one, and it is unknown which: every later one fails too.
 class StateFile final : public Store {
  public:
   /// Makes the folder if only it is missing, takes the lock, and reads. kUnavailable: another manager has the folder;

@@ -18,8 +18,8 @@ namespace loam::commit {
 /// core gives it one state at a time (Durable) and is told the outcome later.
 ///
 /// Owner and life: CommitManager. Until start(), store() blocks and answers at once: a manager that starts serves
-/// nobody yet. The destructor waits for the store that is under way; a state that was not begun is dropped, since
-/// nobody has been told anything that depends on it. Threads: everything but `done` on the server's.
+/// no client yet. The destructor waits for the store that is under way; a state that was not begun is dropped, since
+/// no answer that depends on it has been sent. Threads: everything but `done` on the server's.
 class StateWriter final : public Durable {
  public:
   /// `store` outlives the writer.

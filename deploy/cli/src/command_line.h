@@ -21,7 +21,7 @@ class CommandLine {
 
   /// Reads the arguments of main() into the context. Throws CLI::ParseError.
   void parse(int argc, const char* const* argv);
-  /// Reads the arguments and does what the subcommand says; the exit code. What is wrong has been told.
+  /// Reads the arguments and runs the subcommand; returns the exit code. Errors have been printed.
   int run(int argc, const char* const* argv);
 
   /// Where the cluster is, as far as options of the subcommand that was given say so.

@@ -116,7 +116,7 @@ class Demo {
     if (!cluster.ok()) return fail(context_, kExitNotStarted, cluster.status());
     say(fmt::format("A commit manager and two storage nodes run as processes of their own, since {}; {}.\n",
                     time_for_people(Env::now_ns() - begin_ns), (*cluster)->folder().manager().address));
-    if (!std::cout) return kExitFailed;  // nobody watches; main() tells why
+    if (!std::cout) return kExitFailed;  // the reader has gone; main() tells why
     const Status status = play(**cluster, path, *expected);
     if (status == StatusCode::kCancelled && interrupted()) return kExitInterrupted;
     if (!status.ok() || !wrong_.empty()) {

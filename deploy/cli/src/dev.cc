@@ -123,7 +123,7 @@ int run(const Context& context, const Options& options) {
                 cluster.status());
   }
   announce(context, **cluster, cluster_with);
-  if (!std::cout) return kExitFailed;  // nobody has learned where it listens; main() tells why
+  if (!std::cout) return kExitFailed;  // the addresses were not written; main() tells why
   wait_for_interrupt();
   if (!context.json) std::cout << "\nending" << std::endl;
   (*cluster)->stop();

@@ -81,7 +81,7 @@ class OutputLossTest(ClusterTest):
         self.env = {**os.environ, "LOAM_CONNECT": self.dev.address, "LOAM_DATA": str(SAMPLE.parent)}
 
     def prepared(self, words, number):
-        """The words with names of this run, in which what is dropped or read is there."""
+        """The words with names of this run, with the tables and records that they read or drop."""
         if "DROPPED" in words:
             self.good("table", "create", f"dropped{number}", "--field", "a:int32")
         if "DROPPED_INDEX" in words:

@@ -44,7 +44,8 @@ struct ClientOptions {
   /// Fibers alive at once; spawn() beyond it waits for one to end.
   size_t max_fibers = 4'096;
   /// Stack of each fiber, at least 16 KiB, for the application's functions that run in fibers and the library's calls.
-  /// Memory is taken for the pages that are used. A guard of 64 KiB lies below: an overflow ends the process by SIGSEGV.
+  /// Memory is taken for the pages that are used. A guard of 64 KiB lies below: an overflow ends the process by
+  /// SIGSEGV.
   size_t fiber_stack_bytes = 128 * 1024;
   /// The worker looks for events so long before it sleeps (TransportOptions::spin_ns).
   uint64_t spin_ns = 100'000;

@@ -50,7 +50,7 @@ struct RecovererOptions {
   std::function<void(TransactionId, bool committed)> on_recovered;
   /// Its undo record is gone.
   std::function<void(TransactionId)> on_cleared;
-  /// Every undo record that scan() found has been dealt with, or kMalformed: all but some that nobody can read; those
+  /// Every undo record that scan() found has been dealt with, or kMalformed: all but some that cannot be read; those
   /// transactions stay as they are, and nothing may begin as if they were over.
   std::function<void(Status)> on_scan_done;
   /// The sweep is over: ok, or it has to be repeated, because a node did not answer.
@@ -62,10 +62,10 @@ struct RecovererOptions {
   std::function<void(std::string_view)> on_note;
 };
 
-/// Of more an operator hears when these are dealt with.
+/// Most unreadable undo records that are listed at once; the operator sees further ones when these are dealt with.
 inline constexpr size_t kMaxUnreadableListed = 64;
 
-/// Counted since the start, but for the levels.
+/// Counts since the start, and levels.
 struct RecovererStatistics {
   uint64_t committed = 0;   ///< open transactions whose mark stood
   uint64_t aborted = 0;     ///< the others
@@ -92,8 +92,9 @@ struct RecovererStatistics {
 /// stop() may be called from any thread and returns at once. What one caller calls takes effect in that order.
 ///
 /// Invariants: (1) an id is worked on once at a time, however often it was given; (2) an undo record is removed only
-/// after acknowledged(), so that whoever reads none knows no outcome but aborted; (3) every step may be repeated: being
-/// stopped or killed anywhere does no harm; the same tasks, given to the next recoverer, end in the same way.
+/// after acknowledged(), so that a reader who finds none knows that the only outcome is aborted; (3) every step may be
+/// repeated: being stopped or killed anywhere does no harm; the same tasks, given to the next recoverer, end in the
+/// same way.
 class Recoverer {
  public:
   /// kUnavailable, kInternal: no thread or no socket. It knows no node before set_catalog().
@@ -117,11 +118,11 @@ class Recoverer {
   /// time, beside everything else; ignored while one is under way.
   void sweep(wire::FenceSet ended);
 
-  /// An operator gives up a transaction whose undo record nobody can read: it ends as one whose undo record was lost,
+  /// An operator gives up a transaction whose undo record cannot be read: it ends as one whose undo record was lost,
   /// aborted, and what it has written stays as if it had been committed. Without effect for any other id.
   void accept_unreadable(TransactionId id);
 
-  /// Stops at the next step, whatever is under way. Blocks; no callback comes after it. The destructor does the same.
+  /// Stops at the next step. Blocks; no callback comes after it. The destructor does the same.
   void stop();
 
   /// As of the end of the thread's last round. Never waits.

@@ -138,7 +138,7 @@ class Outbox {
 class Durable {
  public:
   virtual ~Durable() = default;
-  /// Starts to replace what was stored before; the bytes are copied before the call returns. The outcome if it is known
+  /// Starts to replace the stored state; the bytes are copied before the call returns. The outcome if it is known
   /// at once, otherwise nothing: then the driver calls Core::stored() with it later, and the core starts no other store
   /// before that. Must not block where the core serves leases. After an error the core says nothing more to anybody
   /// (Core::durable_status()), and the driver stops the process.
@@ -365,7 +365,7 @@ class Core {
   /// a drop that is not stored may be forgotten.
   wire::Catalog catalog_for_recovery() const;
 
-  /// As clients see it: what is stored.
+  /// The stored catalog, which is the one that clients see.
   wire::Catalog catalog() const;
   std::vector<NodeStatus> nodes() const;
   std::vector<Orphan> orphans() const;

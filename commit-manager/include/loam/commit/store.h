@@ -18,7 +18,7 @@ class Store {
   virtual ~Store() = default;
   /// As the last store() that took effect left it, valid until the next; empty: a new cluster.
   virtual Bytes found() const = 0;
-  /// Replaces what was stored before, and blocks until that is on the disk. After an error the manager says nothing
+  /// Replaces the stored state, and blocks until the new one is on the disk. After an error the manager says nothing
   /// more to anybody and ends.
   virtual Status store(Bytes state) = 0;
 };
