@@ -238,7 +238,7 @@ Status RowConverter::set(const CsvField& text, const Column& column) {
 
 Status RowConverter::set_text(const CsvField& text, const Column& column) {
   const Status status = builder_.set_text(*column.field, text.text);
-  if (status.ok()) return status;
+  if (status.ok()) return ok_status();
   if (!is_utf8(text.text)) {
     encoding_ = eight_bit_encoding(text.text);
     return field_error(text, column.name, fmt::format("'{}' is not UTF-8 text", shorten(text.text)));
