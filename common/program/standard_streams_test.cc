@@ -40,7 +40,7 @@ TEST(StandardStreams, NoOtherFileGetsADescriptorThatTheCallerHadClosed) {
               0)
         << fd;
   }
-  EXPECT_EQ(in_child([] {
+  EXPECT_GE(in_child([] {
               for (int fd = 0; fd < 3; ++fd) close(fd);
               const StandardStreams streams;
               return open("/dev/null", O_RDWR);

@@ -63,7 +63,7 @@ TEST(DurableStateTest, OtherFormatsAreRefused) {
 
 /// Written by a commit manager of format 4 that had two storage nodes, an index and two lives.
 TEST(DurableStateTest, ReadsAStateOfTheFormatBefore) {
-  std::ifstream file("commit-manager/src/catalog/testdata/state_of_format_4", std::ios::binary);
+  std::ifstream file(LOAM_TEST_DATA "/state_of_format_4", std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   ASSERT_FALSE(text.empty());
   const auto state = decode_state(as_bytes(text));
