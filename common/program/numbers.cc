@@ -46,11 +46,10 @@ Result<uint64_t> parse_whole(std::string_view text, WholeRange range) {
 
 Result<double> parse_decimal(std::string_view text, DecimalRange range) {
   double number = 0;
-  const char* const end = text.data() + text.size();
   // "inf" and "nan" begin with no digit; of "010.5" the leading zero is refused.
   if (leading_whole(text).empty()) return not_expected(describe(range), text);
-  const auto [at, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || at != end || !(number >= range.min && number <= range.max)) {
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || at != text.data() + text.size() || !(number >= range.min && number <= range.max)) {
     return not_expected(describe(range), text);
   }
   return number;

@@ -21,6 +21,7 @@ WITHOUT_TWIN = {
     "loam-storage-node": "main(): reads options and owns the StorageNode that the simulator owns instead",
     "loam-commit-manager": "main(): the same for the CommitManager",
     "loam_program_support": "options, signals and log files of main()",
+    "loam_command": "options of command-line programs",
     "loam_admin": "gRPC has threads and sockets of its own; administration calls what the simulator calls directly",
     "loam_storage_admin": "as loam_admin",
     "loam_commit_admin": "as loam_admin",
@@ -36,6 +37,7 @@ REAL_ONLY = {
     "common/net/waiter.cc": "sleeps in the kernel; the simulator's transports wait in the simulated clock",
     "common/net/rdma_load.cc": "verbs: as tcp_link.cc",
     "common/fiber/switcher.cc": "one scheduler a thread; in the simulator many schedulers share one",
+    "common/fiber/overflow_report.cc": "a handler of SIGSEGV",
     "commit-manager/src/admin/admin_server.cc": "gRPC",
     "storage-node/src/admin/admin_server.cc": "gRPC",
 }

@@ -117,6 +117,11 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
   if (peer.session == nullptr) {
     Env::probe("manager.session.request_after_end");
     if (peer.ended.value == 0) {
+      if (peer.open_refused) {
+        // The client repeats them in the session that it gets later. Closing the connection would hide the refusal.
+        Env::probe("manager.session.request_after_refusal");
+        return ok_status();
+      }
       return {StatusCode::kMalformed, std::string(to_string(envelope.opcode)) + " without a session; open one first"};
     }
     if (envelope.opcode == Opcode::kCleared || envelope.opcode == Opcode::kReleaseSnapshots) return ok_status();

@@ -72,7 +72,8 @@ class Core::Impl final : public NodeChannel {
   struct Peer {
     PeerId id;
     Session* session = nullptr;
-    SessionId ended;  ///< its session, which ended while it was connected: its requests get kFenced
+    SessionId ended;            ///< its session, which ended while it was connected: its requests get kFenced
+    bool open_refused = false;  ///< a client sends requests behind OpenSession without waiting; these are dropped
     NodeId node;
     uint64_t register_sequence = 0;
     bool doomed = false;

@@ -169,6 +169,20 @@ TEST_F(IdentityTest, ClientOfAnotherClusterIsRefused) {
   EXPECT_EQ(opened->cluster, a.known.cluster);
 }
 
+/// A client sends requests right behind OpenSession. The connection stays open, so that it learns why it was refused.
+TEST_F(IdentityTest, RequestsBehindARefusedOpenAreDropped) {
+  fill();
+  const PeerId peer = h->connect();
+  h->post(peer, OpenSession{"c", SessionId(1), 1, kOtherCluster});
+  ASSERT_EQ(h->outbox.sent[peer].size(), 1u);
+  h->post(peer, Begin{1, false});
+  EXPECT_EQ(h->outbox.sent[peer].size(), 1u);
+  EXPECT_FALSE(h->outbox.closed.contains(peer));
+  const PeerId silent = h->connect();
+  h->post(silent, Begin{1, false});
+  EXPECT_EQ(h->outbox.closed.at(silent), StatusCode::kMalformed) << "it never asked for a session";
+}
+
 TEST_F(IdentityTest, NoNodeLearnsTheEpochBeforeAllHaveReported) {
   fill();
   restart();

@@ -39,9 +39,11 @@ Status Core::Impl::open_session(Peer& peer, uint64_t sequence, ByteReader& reade
     if (status.ok()) status = request.resume.value != 0 ? resume(peer, request) : new_session(peer, request);
     if (!status.ok()) {
       ++counts_.refused;
+      peer.open_refused = true;
       send(peer, sequence, wire::Error{status, retry_after(status.code())});
       return ok_status();
     }
+    peer.open_refused = false;
     peer.ended = SessionId(0);
   }
   Session& session = *peer.session;
