@@ -11,7 +11,7 @@ namespace {
 /// --help.
 template <class Number>
 CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::string& help, const std::string& range,
-                        std::function<Result<Number>(std::string_view)> parse,
+                        const std::function<Result<Number>(std::string_view)>& parse,
                         std::function<void(const std::vector<Number>&)> assign) {
   const CLI::Validator in_range(
       [parse](std::string& text) {
