@@ -49,8 +49,8 @@ std::string_view first_member(std::string_view archive) {
   constexpr size_t kLengthAt = 26;
   constexpr size_t kNameAt = 30;
   if (archive.size() < kNameAt) return "";
-  const auto low = static_cast<unsigned char>(archive[kLengthAt]);
-  const auto high = static_cast<unsigned char>(archive[kLengthAt + 1]);
+  const size_t low = static_cast<unsigned char>(archive[kLengthAt]);
+  const size_t high = static_cast<unsigned char>(archive[kLengthAt + 1]);
   return archive.substr(kNameAt, low | high << 8u);
 }
 
