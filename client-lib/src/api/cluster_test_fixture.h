@@ -38,6 +38,7 @@ class TestCluster {
     manager.listen = "tcp://127.0.0.1:0";
     manager.admin_listen = "";
     manager.core.initial_nodes = nodes;
+    manager.core.max_transaction_age_ns = 3'600'000'000'000;  // on a busy machine a test holds one open for minutes
     auto started = commit::CommitManager::start(manager);
     LOAM_CHECK(started.ok(), "the commit manager does not start");
     manager_ = std::move(started).value();
