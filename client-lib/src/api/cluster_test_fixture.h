@@ -38,7 +38,9 @@ class TestCluster {
     manager.listen = "tcp://127.0.0.1:0";
     manager.admin_listen = "";
     manager.core.initial_nodes = nodes;
-    manager.core.max_transaction_age_ns = 3'600'000'000'000;  // on a busy machine a test holds one open for minutes
+    // On a busy machine a test holds a transaction open for minutes, and a client misses its processor for seconds.
+    manager.core.max_transaction_age_ns = 3'600'000'000'000;
+    manager.core.client_lease_ns = 10'000'000'000;
     auto started = commit::CommitManager::start(manager);
     LOAM_CHECK(started.ok(), "the commit manager does not start");
     manager_ = std::move(started).value();
