@@ -81,7 +81,7 @@ class RowConverter {
   /// be none, a row over the limit, a key that is no whole number from 0 to 2^64 - 1.
   Result<Record> convert(const CsvRow& row);
   /// The likely encoding of the last text that was not UTF-8; nothing if all were.
-  const std::optional<Conversion>& encoding() const { return encoding_; }
+  const std::optional<ContentConversion>& encoding() const { return encoding_; }
 
  private:
   struct Column {
@@ -98,7 +98,7 @@ class RowConverter {
   RowBuilder builder_;
   NullWords nulls_;
   std::vector<Column> columns_;
-  std::optional<Conversion> encoding_;
+  std::optional<ContentConversion> encoding_;
 };
 
 /// kMalformed: "line 7, column 12 (dep_delay): …".

@@ -30,9 +30,9 @@ constexpr std::array kMagics = {
     Magic{"\x04\x22\x4d\x18"sv, "an lz4 file", "lz4 -dc"},
 };
 
-Conversion make_conversion(std::string_view content, std::string_view file_filter, std::string_view pipe_filter,
-                           std::string_view advice) {
-  Conversion conversion;
+ContentConversion make_conversion(std::string_view content, std::string_view file_filter, std::string_view pipe_filter,
+                                  std::string_view advice) {
+  ContentConversion conversion;
   conversion.content = content;
   conversion.file_filter = file_filter;
   conversion.pipe_filter = pipe_filter;
@@ -40,7 +40,7 @@ Conversion make_conversion(std::string_view content, std::string_view file_filte
   return conversion;
 }
 
-Conversion by_filter(std::string_view content, std::string_view filter) {
+ContentConversion by_filter(std::string_view content, std::string_view filter) {
   return make_conversion(content, filter, filter, "");
 }
 
@@ -54,7 +54,7 @@ std::string_view first_member(std::string_view archive) {
   return archive.substr(kNameAt, low | high << 8u);
 }
 
-Conversion zip(std::string_view archive) {
+ContentConversion zip(std::string_view archive) {
   const std::string_view member = first_member(archive);
   for (const std::string_view name : {"[Content_Types].xml", "_rels/", "docProps/", "xl/", "mimetype"}) {
     if (!member.starts_with(name)) continue;
@@ -70,7 +70,7 @@ bool is_bzip2(std::string_view beginning) {
 }
 
 // Text without a mark: the header's first characters are ASCII, as a rule.
-std::optional<Conversion> wide_text(std::string_view text) {
+std::optional<ContentConversion> wide_text(std::string_view text) {
   constexpr size_t kLooked = 4;
   if (text.size() < kLooked) return std::nullopt;
   const auto zeros_at = [&](size_t first) { return text[first] == '\0' && text[first + 2] == '\0'; };
@@ -84,7 +84,7 @@ std::optional<Conversion> wide_text(std::string_view text) {
 
 }  // namespace
 
-std::optional<Conversion> recognise_content(std::string_view beginning) {
+std::optional<ContentConversion> recognise_content(std::string_view beginning) {
   if (beginning.starts_with(kZipMagic)) return zip(beginning);
   for (const Magic& magic : kMagics) {
     if (beginning.starts_with(magic.bytes)) return by_filter(magic.content, magic.filter);
@@ -93,7 +93,7 @@ std::optional<Conversion> recognise_content(std::string_view beginning) {
   return wide_text(beginning);
 }
 
-Conversion eight_bit_encoding(std::string_view text) {
+ContentConversion eight_bit_encoding(std::string_view text) {
   // ISO-8859-1 has control characters from 0x80 to 0x9f, Windows-1252 has letters and quotation marks there.
   const bool windows = std::ranges::any_of(text, [](char c) {
     const auto byte = static_cast<unsigned char>(c);

@@ -10,7 +10,7 @@ namespace {
 bool is_standard_input(const ImportOptions& options) { return options.path == "-"; }
 
 // The conversion as the first command of a pipe, and behind it the import of what it writes.
-std::string convert_and_import(const ImportOptions& options, const Conversion& conversion,
+std::string convert_and_import(const ImportOptions& options, const ContentConversion& conversion,
                                std::vector<OptionValues> instead) {
   std::string filter = conversion.pipe_filter;
   if (!is_standard_input(options)) filter = conversion.file_filter + " " + shell_path(options.path);
@@ -34,7 +34,7 @@ std::string import_command(const ImportOptions& options, std::span<const OptionV
   return fmt::format("loam import {} {}", shell_word(options.table), shell_word(options.path));
 }
 
-Status conversion_advice(const ImportOptions& options, const std::string& where, const Conversion& conversion) {
+Status conversion_advice(const ImportOptions& options, const std::string& where, const ContentConversion& conversion) {
   const std::string name = is_standard_input(options) ? "the standard input" : options.path;
   const std::string_view between = where.empty() ? "" : ": ";
   if (conversion.file_filter.empty()) {

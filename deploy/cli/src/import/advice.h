@@ -23,7 +23,7 @@ std::string import_command(const ImportOptions& options, std::span<const OptionV
 
 /// kMalformed for an input with this content: `where` ("line 1"; may be empty), what it is, and the command that
 /// converts it and imports the result.
-Status conversion_advice(const ImportOptions& options, const std::string& where, const Conversion& conversion);
+Status conversion_advice(const ImportOptions& options, const std::string& where, const ContentConversion& conversion);
 
 /// The command that goes on with the lines that an import left out; empty if it left none, or more than
 /// kMaxPrintedRanges ranges of them.

@@ -60,7 +60,7 @@ class AdviceTest : public ::testing::Test {
     EXPECT_EQ(output_of("(" + command_for(*found) + ") < " + shell_word(path)), kText) << command_for(*found);
   }
 
-  std::string command_for(const Conversion& conversion) const {
+  std::string command_for(const ContentConversion& conversion) const {
     const std::string message(conversion_advice(options_, "line 1", conversion).message());
     return message.substr(message.find(":\n  ") + 4);
   }

@@ -57,9 +57,9 @@ struct ImportReport {
   /// If rows did not fit the fields that were guessed from a sample: fields that would fit them, as text. The guess was
   /// this import's own, and so was the table.
   std::string wider_schema;
-  uint64_t misfit_line = 0;            ///< the first such row's
-  bool dropped_table = false;          ///< for that reason; nothing is imported then
-  std::optional<Conversion> encoding;  ///< of a text that was not UTF-8
+  uint64_t misfit_line = 0;                   ///< the first such row's
+  bool dropped_table = false;                 ///< for that reason; nothing is imported then
+  std::optional<ContentConversion> encoding;  ///< of a text that was not UTF-8
 };
 
 /// Imports. Fails before any row is written with kNotFound (file), kMalformed (content, header, schema against the
