@@ -8,6 +8,10 @@
 
 #include "common/fiber/scheduler.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace loam::fiber {
 namespace {
 
@@ -172,6 +176,33 @@ TEST(Stack, SchedulerTellsTheDeepestUseOfEndedFibers) {
   EXPECT_GE(scheduler.deepest_stack_bytes(), size_t{200} * 1024);
   EXPECT_LE(scheduler.deepest_stack_bytes(), size_t{400} * 1024);  // frames are larger under a sanitizer
 }
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t kLocalBytes = 100;
+
+[[gnu::noinline]] void throws_with_a_local_array(char*& where) {
+  char local[kLocalBytes] = {};
+  where = local;
+  throw 1;
+}
+
+TEST(Stack, AFramesMarksGoWhenAnExceptionEndsIt) {
+  FiberScheduler scheduler;
+  char* frame = nullptr;
+  ASSERT_TRUE(scheduler
+                  .spawn([&] {
+                    try {
+                      throws_with_a_local_array(frame);
+                    } catch (const int&) {
+                      EXPECT_EQ(__asan_region_is_poisoned(frame, 2 * kLocalBytes), nullptr)
+                          << "later frames in this place would be reported as faults";
+                    }
+                  })
+                  .ok());
+  scheduler.run_round(0);
+  EXPECT_NE(frame, nullptr);
+}
+#endif
 
 }  // namespace
 }  // namespace loam::fiber

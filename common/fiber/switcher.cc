@@ -253,6 +253,10 @@ bool Switcher::spawn(Task& task) {
     if (!stack) return false;
     worker = new Worker(algorithm_);
     worker->stack = stack;
+#ifdef LOAM_FIBER_ASAN
+    worker->marks.bottom = stack.bottom;
+    worker->marks.size_bytes = stack.size_bytes;
+#endif
     boost::fibers::fiber_properties* properties = worker;
     boost::fibers::fiber fiber(boost::fibers::launch::post, properties, std::allocator_arg, MappedStack{stack},
                                [this, worker] { serve(*worker); });
