@@ -156,6 +156,8 @@ class Core::Impl final : public NodeChannel {
   /// A registration was accepted: what follows from it inside. The node is told when that is stored.
   void enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration);
   void close_earlier_connections(NodeId node);
+  /// The stored catalog, and the changes that wait for this node, are all that it has to hear.
+  bool can_tell_registered(NodeId node) const;
   /// `entered`: for the first time on this connection.
   void tell_registered(Peer& peer, bool entered);
   Status renew_node(Peer& peer, uint64_t sequence, ByteReader& reader);
@@ -222,6 +224,7 @@ class Core::Impl final : public NodeChannel {
   std::unordered_map<SessionId, Session> sessions_;
   std::map<NodeId, PeerId> node_peers_;   ///< nodes that are connected and registered
   std::map<NodeId, PeerId> registering_;  ///< nodes whose registration waits for the disk
+  std::set<NodeId> informed_;             ///< nodes that were told the catalog, and whose lease has run ever since
   std::vector<Doomed> doomed_;
   uint64_t last_session_;
   uint64_t last_sequence_ = 0;  ///< of requests to storage nodes

@@ -261,6 +261,47 @@ TEST_F(DurabilityTest, ANodeIsRegisteredWhenItsIncarnationIsStored) {
   h->core.check_invariants();
 }
 
+TEST_F(DurabilityTest, ANodeThatWasUnreachableHearsOfTheTablesThatCameAndWentMeanwhile) {
+  start();
+  serve();
+  h->post(client, table("old"));
+  finish();
+  acknowledge_tables();
+  finish();
+  const TableId old = h->take<TableCreated>(client)->table.id;
+  const Incarnation incarnation = decode_state(disk.state)->nodes.at(0).incarnation;
+  const auto unreachable = [&] {
+    h->core.peer_lost(node);
+    h->run_for(2 * kLease);
+    finish();
+    ASSERT_EQ(h->core.statistics().nodes_live, 0u);
+  };
+  const auto told_of = [&](TableId id) {
+    const auto registered = h->take<NodeRegistered>(node);
+    EXPECT_TRUE(registered.ok()) << registered.error.to_string();
+    return std::ranges::any_of(registered->catalog.tables,
+                               [&](const wire::TableInfo& one) { return one.id == id; });
+  };
+
+  unreachable();
+  client = h->client();
+  finish();
+  h->post(client, table("new"));
+  ASSERT_TRUE(h->core.statistics().storing);
+  node = register_node("tcp://a:1", incarnation);
+  finish();
+  const TableId created = h->take<TableCreated>(client)->table.id;
+  EXPECT_TRUE(told_of(created));
+
+  unreachable();
+  h->core.drop_table({"old", {}}, [](const Result<TableDropped>&) {});
+  ASSERT_TRUE(h->core.statistics().storing);
+  node = register_node("tcp://a:1", incarnation);
+  finish();
+  EXPECT_FALSE(told_of(old));
+  h->core.check_invariants();
+}
+
 TEST_F(DurabilityTest, ANodeHearsOfAnAcceptedLossWhenItIsStored) {
   start();
   serve();

@@ -52,7 +52,16 @@ void Core::Impl::tell_registered(Peer& peer, bool entered) {
   }
   send(peer, peer.register_sequence, registered);
   if (restarting_ || !ended_.empty()) send_fence(peer.node);
-  if (entered) changes_.tell_again(peer.node);
+  if (!entered) return;
+  informed_.insert(peer.node);
+  changes_.tell_again(peer.node);
+}
+
+/// A change of the tables waits for the nodes whose leases run when it is made. A node that was unreachable then, and
+/// comes back before the change is stored, would never hear of it: it has to wait for the store.
+bool Core::Impl::can_tell_registered(NodeId node) const {
+  if (!stored_.has_registration(catalog_.node(node))) return false;
+  return informed_.contains(node) || stored_.tables_revision == catalog_.tables_revision();
 }
 
 /// Its process has started anew, or connected anew, and the end of the old connection has not been seen yet.
@@ -92,7 +101,7 @@ void Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::R
       std::to_string(node.info.incarnation.value) +
       (node.memory_lost ? ": the records of its shards are lost, until that is accepted nobody gets at them" : "") +
       (dealt ? ", shards dealt out" : ""));
-  if (durable_ == nullptr || (!dealt && stored_.has_registration(node))) {
+  if (durable_ == nullptr || (!dealt && can_tell_registered(id))) {
     node_peers_[id] = peer.id;
     tell_registered(peer, true);
   } else {
@@ -227,6 +236,7 @@ void Core::Impl::expire_nodes(uint64_t now_ns) {
     Env::probe("manager.node.lease_expired");
     ++counts_.node_leases_expired;
     catalog_.node_unreachable(id);
+    informed_.erase(id);
     changes_.stop_awaiting(id);
     outbox_.note("storage node " + std::to_string(id.value) + " is unreachable: its lease ran out");
     if (const auto loss = losses_.find(id); loss != losses_.end()) {

@@ -88,8 +88,13 @@ bool Core::Impl::save() {
   state.history = history_;
   ++state.history.state;
   encode_state(state, state_);
-  storing_ = StoredState{state_number(),         transaction_bound_,        session_bound_,
-                         catalog_.catalog(true), catalog_.pending_tables(), catalog_.nodes()};
+  storing_ = StoredState{.number = state_number(),
+                         .transactions = transaction_bound_,
+                         .sessions = session_bound_,
+                         .catalog = catalog_.catalog(true),
+                         .pending = catalog_.pending_tables(),
+                         .nodes = catalog_.nodes(),
+                         .tables_revision = catalog_.tables_revision()};
   const std::optional<Status> outcome = durable_->store(state_);
   if (outcome.has_value()) finish_store(*outcome);
   return outcome.has_value() && outcome->ok();

@@ -24,6 +24,7 @@ struct StoredState {
   wire::Catalog catalog;         ///< pending tables included, as storage nodes see it
   std::vector<TableId> pending;  ///< of catalog.tables, ascending: clients do not see these (R30)
   std::vector<NodeStatus> nodes;
+  uint64_t tables_revision = 0;  ///< of the CatalogStore
 
   wire::Catalog for_clients() const;
   /// The registration of this node is stored as it is given here.
