@@ -26,7 +26,7 @@ enum class StatusCode : uint16_t {
   kUnsupportedVersion = 8,  ///< the peer speaks another protocol version
   kUnavailable = 9,         ///< the server cannot be reached, is stopping, or lost its memory (R9, R10)
   kUnknownOutcome = 10,     ///< the request may or may not have taken effect (R4)
-  kOverloaded = 11,         ///< a queue is full; try again later
+  kOverloaded = 11,         ///< no room for the request at the moment; try again later
   kFenced = 12,             ///< the session was ended by the commit manager (R7)
   kSnapshotTooOld = 13,     ///< versions that the snapshot sees may be gone (R14)
   kUnknownSnapshot = 14,    ///< the node does not hold that cached snapshot (R15)

@@ -16,6 +16,8 @@ std::string_view explain(StatusCode code) {
       return "does not exist";
     case StatusCode::kNoSpace:
       return "does not fit into its storage node's memory";
+    case StatusCode::kOverloaded:
+      return "has to wait: its storage node is busy, or collects garbage to make room; try again";
     case StatusCode::kNoSuchTable:
       return "cannot be reached: the table was dropped";
     case StatusCode::kWrongTableKind:

@@ -32,8 +32,11 @@ WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, 
   const auto give_up = [&](StatusCode code, Version present) {
     if (entry != nullptr) kill_lost(counters, entry);
     if (code == StatusCode::kConflict) count(counters.conflicts);
-    if (code == StatusCode::kNoSpace) count(counters.no_space);
     return WriteOutcome{code, present};
+  };
+  const auto refuse_for_room = [&] {
+    count(counters.no_space);
+    return give_up(no_room(reserve), {});
   };
   for (;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
@@ -49,7 +52,7 @@ WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, 
       const uint64_t sequence = thread.next_sequence(newest.entry == nullptr ? 0 : newest.entry->sequence);
       const Link pending{kPending, nullptr, EntryState::kLive};
       entry = log_.append(thread, {EntryKind::kPut, found.key, version, sequence, pending, row, before}, reserve);
-      if (entry == nullptr) return give_up(StatusCode::kNoSpace, {});
+      if (entry == nullptr) return refuse_for_room();
     }
     Env::pause_point("node.plain_write.appended");
     if (newest.entry != nullptr) {
@@ -64,7 +67,7 @@ WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, 
       break;
     }
     const InsertOutcome inserted = chain.insert(entry, reserve);
-    if (inserted == InsertOutcome::kNoSpace) return give_up(StatusCode::kNoSpace, {});
+    if (inserted == InsertOutcome::kNoSpace) return refuse_for_room();
     if (inserted == InsertOutcome::kInserted) {
       Chain::publish_pending(entry);
       break;

@@ -63,6 +63,13 @@ struct ReadOutcome {
   uint8_t mark = 0;
 };
 
+/// What a write gets that finds no room. An ordinary write is refused until something is removed. Writes that free
+/// memory (R6) have used up their reserve for the moment: garbage collection makes room for them, so their clients repeat
+/// them.
+constexpr StatusCode no_room(Reserve reserve) {
+  return reserve == Reserve::kWrite ? StatusCode::kNoSpace : StatusCode::kOverloaded;
+}
+
 /// Outcome of a write. `version`: with kOk the new version (of a remove in a non-transactional table: the removed one);
 /// with kConflict and kAlreadyExists the newest one that was met, 0 if the record is absent.
 struct WriteOutcome {
@@ -143,7 +150,7 @@ class Table {
                       const Projection* projection = nullptr) {
     return write_found(thread, index_->find(key), VersionWrite::update_of(snapshot, transaction, {row, projection}));
   }
-  /// As update, with the reserve for removes (R6).
+  /// As update, with the reserve for removes (R6): kOverloaded instead of kNoSpace.
   WriteOutcome remove(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction) {
     return write_found(thread, index_->find(key), VersionWrite::remove_of(snapshot, transaction));
   }

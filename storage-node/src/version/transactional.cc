@@ -96,8 +96,11 @@ WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, cons
   const auto give_up = [&](StatusCode code, Version present) {
     if (entry != nullptr) kill_lost(counters, entry);
     if (code == StatusCode::kConflict) count(counters.conflicts);
-    if (code == StatusCode::kNoSpace) count(counters.no_space);
     return WriteOutcome{code, present};
+  };
+  const auto refuse_for_room = [&] {
+    count(counters.no_space);
+    return give_up(no_room(request.reserve), {});
   };
   for (;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
@@ -107,7 +110,7 @@ WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, cons
     }
     const StatusCode verdict = judge_write(newest, request);
     if (verdict != StatusCode::kOk) return give_up(verdict, newest.version());
-    if (no_space) return give_up(StatusCode::kNoSpace, {});
+    if (no_space) return refuse_for_room();
     if (entry != nullptr && request.row.fields != nullptr && composed_from != newest.version()) {
       Env::probe("node.write.composed_anew");
       kill_lost(counters, std::exchange(entry, nullptr));
@@ -117,7 +120,7 @@ WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, cons
       if (request.row.size(before) > max_row_bytes()) return give_up(StatusCode::kInvalidArgument, {});
       composed_from = newest.version();
       entry = append(thread, request, found.key, newest, before);
-      if (entry == nullptr) return give_up(StatusCode::kNoSpace, {});
+      if (entry == nullptr) return refuse_for_room();
     } else {
       Chain::point_unlinked(entry, newest.entry);
     }
@@ -134,7 +137,7 @@ WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, cons
     }
     const InsertOutcome inserted = chain.insert(entry, request.reserve);
     if (inserted == InsertOutcome::kInserted) break;
-    if (inserted == InsertOutcome::kNoSpace) return give_up(StatusCode::kNoSpace, {});
+    if (inserted == InsertOutcome::kNoSpace) return refuse_for_room();
     Env::probe("node.write.insert_lost");
   }
   Env::pause_point("node.write.linked");
