@@ -75,7 +75,7 @@ class OptionSet {
 /// "64MiB" → bytes and "10ms" → nanoseconds, and back, in the largest unit that is exact.
 Result<uint64_t> parse_size(std::string_view text);
 Result<uint64_t> parse_duration(std::string_view text);
-/// The same within a range, which the message of kInvalidArgument names.
+/// As the two above, within a range that the message of kInvalidArgument names.
 Result<uint64_t> parse_size(std::string_view text, WholeRange bytes);
 Result<uint64_t> parse_duration(std::string_view text, WholeRange ns);
 /// What the two take, for help and errors.

@@ -135,7 +135,7 @@ Status GroupTable::reserve(std::vector<T>& items, size_t more) {
   if (items.size() + more <= items.capacity()) return ok_status();
   const size_t before = items.capacity() * sizeof(T);
   const size_t capacity = std::max(items.size() + more, items.capacity() * 2);
-  // Until the items have moved, both are held.
+  // The old and the new memory are both held until the items have moved.
   if (account_ != nullptr) LOAM_RETURN_IF_ERROR(account_->take(capacity * sizeof(T)));
   items.reserve(capacity);
   if (account_ != nullptr) account_->give_back(before);

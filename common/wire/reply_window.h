@@ -81,7 +81,7 @@ class ReplyWindow {
   /// What is known of a request. A new one is running from now on.
   Found look_up(uint64_t sequence, Buffer& reply);
 
-  /// Of a request that look_up() has found answered: the reply is what keep_reference() was given.
+  /// Tells for a request that look_up() has found answered whether the reply is what keep_reference() was given.
   bool is_reference(uint64_t sequence) { return slot(sequence).state == State::kReference; }
 
   /// Books room for an answer of `bytes` bytes to a running request. False: the windows of all sessions, or this one,
@@ -89,7 +89,7 @@ class ReplyWindow {
   bool book(uint64_t sequence, size_t bytes);
   /// The answer of a running request. A large one that does not fit, because no room was booked, is forgotten at once.
   void keep(uint64_t sequence, Bytes reply);
-  /// The same, with something of small_bytes() at most in place of the answer.
+  /// As keep(), with a reference of at most small_bytes() in place of the answer: the caller can make the answer again.
   void keep_reference(uint64_t sequence, Bytes reference);
 
  private:

@@ -44,7 +44,7 @@ class CatalogCache {
   /// A newer version than the cached one is known to exist.
   bool stale() const { return newest_ > catalog_->version; }
 
-  /// Of the first commit manager that opened a session. kWrongCluster: the catalog is of another cluster already.
+  /// Notes the cluster of a commit manager that has opened a session. kWrongCluster if an earlier one had another.
   Status belongs_to(const wire::ClusterId& cluster);
   /// Zero before a session was opened.
   const wire::ClusterId& cluster() const { return cluster_; }

@@ -22,7 +22,8 @@ Gate::Entry Gate::enter_by(uint64_t deadline_ns) {
 }
 
 void Gate::enter() {
-  // Without a deadline only the limit on those that wait refuses, and such a gate is made by the library's own code.
+  // A caller without a deadline is refused only by the limit on waiting callers, and the library's own code sets none
+  // here.
   const Entry entry = enter_by(fiber::kForever);
   LOAM_CHECK(entry == Entry::kEntered, "a gate where only so many may wait is entered by enter_by()");
 }

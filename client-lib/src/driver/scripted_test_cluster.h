@@ -70,7 +70,7 @@ class ScriptedCluster final : private net::Handler {
   static constexpr uint64_t kScanRetryNs = 150'000'000;
   /// Scans are answered with a chunk in that slot of the memory that they offered.
   void set_scan_slot(uint32_t slot);
-  /// Of the next sessions. With `compares`, clients that name another one are refused.
+  /// Sets the cluster that the next sessions name. With `compares`, clients that name another one are refused.
   void set_cluster(wire::ClusterId cluster, bool compares);
   /// With the next sessions.
   void set_lease(uint64_t lease_ns);

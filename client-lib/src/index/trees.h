@@ -76,7 +76,7 @@ class Trees final : public IndexWriter {
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction, const Group& group,
                 bool undo, Reserve reserve);
 
-  /// The same; an exception becomes kUnknownOutcome.
+  /// As change(), but returns kUnknownOutcome for an exception.
   Status change_safely(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                        const Group& group, bool undo, Reserve reserve);
   /// Runs `work`, which must not throw and shares what there is to do with itself, in this fiber and in up to `fibers`

@@ -146,7 +146,7 @@ class Core::Impl final : public NodeChannel {
   template <wire::Message M>
   void answer(Session& session, uint64_t sequence, const M& message);
   void refuse(Session& session, uint64_t sequence, Status status);
-  /// The same when everything that has changed by now is stored, if the session is still open then.
+  /// Answers or refuses the request when everything that has changed by now is stored, if its session is still open.
   template <wire::Message M>
   void answer_when_stored(SessionId session, uint64_t sequence, Result<M> result);
 
@@ -198,7 +198,7 @@ class Core::Impl final : public NodeChannel {
   /// Calls `say` when everything that has changed by now is stored: at once if it is.
   void when_stored(std::function<void(const Status&)> say);
   void send_when_stored(PeerId peer, Buffer message);
-  /// To a node, if it is connected; when it registers again, it is told again.
+  /// Sends a message to a node, if it is connected. TableChanges sends it again after a registration.
   template <wire::Message M>
   void tell_when_stored(NodeId node, uint64_t sequence, const M& message);
   void finish_store(const Status& outcome);
@@ -275,7 +275,7 @@ class Core::Impl final : public NodeChannel {
   std::optional<StoredState> storing_;
   std::deque<Waiting> waiting_;  ///< numbers do not fall
   std::deque<WaitingBegin> waiting_begins_;
-  // Of the watch over slow disks: the state that was on its way when it was last looked at, and since when.
+  // watch_store() compares: the number of the state that was being stored at its last call, and since when it is.
   uint64_t watched_store_ = 0;
   uint64_t watched_since_ns_ = 0;
   bool slow_store_noted_ = false;

@@ -279,8 +279,7 @@ TEST_F(DurabilityTest, ANodeThatWasUnreachableHearsOfTheTablesThatCameAndWentMea
   const auto told_of = [&](TableId id) {
     const auto registered = h->take<NodeRegistered>(node);
     EXPECT_TRUE(registered.ok()) << registered.error.to_string();
-    return std::ranges::any_of(registered->catalog.tables,
-                               [&](const wire::TableInfo& one) { return one.id == id; });
+    return std::ranges::any_of(registered->catalog.tables, [&](const wire::TableInfo& one) { return one.id == id; });
   };
 
   unreachable();

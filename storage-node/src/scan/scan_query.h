@@ -81,7 +81,7 @@ class ScanQuery {
  public:
   /// `memory` may be null: no limit.
   ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns, QueryMemory* memory);
-  /// To be called first. kOverloaded: the query may not run.
+  /// The caller calls this first. kOverloaded: the query may not run.
   Status admit();
   ScanQuery(const ScanQuery&) = delete;
   ScanQuery& operator=(const ScanQuery&) = delete;

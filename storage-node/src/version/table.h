@@ -1,12 +1,14 @@
 // One table of a storage node: records with their versions, by key and by scan.
 //
 //     PagePool, EpochDomain, VersionSource: one of each a node
-//     LOAM_ASSIGN_OR_RETURN(auto table, Table::create({.id = id, .kind = kind, .writers = n}, {pool, epochs,
-//     versions})); ThreadContext me(epoch_thread, writer_number);          // one a thread EpochGuard
-//     guard(me.epochs());                          // one a batch WriteOutcome w = table->insert(me, key, snapshot,
-//     transaction, row); ReadOutcome r = table->get(me, key, snapshot);          // r.row points into the log: copy it
-//     before guard ends execute(me, operations);                                // the same for many at once, staged:
-//     batch.h PinnedPages pages = table->pages().pin();               // a scan: entry.h's judge() on each entry
+//     LOAM_ASSIGN_OR_RETURN(auto table, Table::create({.id = id, .kind = kind, .writers = n},
+//                                                     {pool, epochs, versions}));
+//     ThreadContext me(epoch_thread, writer_number);  // one a thread
+//     EpochGuard guard(me.epochs());                  // one a batch
+//     WriteOutcome w = table->insert(me, key, snapshot, transaction, row);
+//     ReadOutcome r = table->get(me, key, snapshot);  // r.row points into the log: copy it before guard ends
+//     execute(me, operations);                        // the same for many at once, in stages: batch.h
+//     PinnedPages pages = table->pages().pin();       // a scan: entry.h's judge() on each entry
 //
 // How the operations work, and why they are right, stands in chain.h.
 #pragma once
@@ -64,8 +66,8 @@ struct ReadOutcome {
 };
 
 /// What a write gets that finds no room. An ordinary write is refused until something is removed. Writes that free
-/// memory (R6) have used up their reserve for the moment: garbage collection makes room for them, so their clients repeat
-/// them.
+/// memory (R6) have used up their reserve for the moment: garbage collection makes room for them, so their clients
+/// repeat them.
 constexpr StatusCode no_room(Reserve reserve) {
   return reserve == Reserve::kWrite ? StatusCode::kNoSpace : StatusCode::kOverloaded;
 }
@@ -150,7 +152,7 @@ class Table {
                       const Projection* projection = nullptr) {
     return write_found(thread, index_->find(key), VersionWrite::update_of(snapshot, transaction, {row, projection}));
   }
-  /// As update, with the reserve for removes (R6): kOverloaded instead of kNoSpace.
+  /// As update(), with the reserve for removes (R6): kOverloaded instead of kNoSpace.
   WriteOutcome remove(ThreadContext& thread, Key key, const Snapshot& snapshot, TransactionId transaction) {
     return write_found(thread, index_->find(key), VersionWrite::remove_of(snapshot, transaction));
   }

@@ -52,7 +52,7 @@ class DescriptorSource final : public ByteSource {
   const std::string& name() const override { return name_; }
 
  private:
-  // Until there is something to read, the end of the input included.
+  // Returns when there is something to read, or the end of the input.
   Status wait() const {
     for (;;) {
       const uint64_t due_ns = waiting_ != nullptr && waiting_->due_ns ? waiting_->due_ns() : 0;

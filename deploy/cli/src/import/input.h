@@ -30,8 +30,8 @@ class Input {
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
 
-  /// Until rows() is called. Of a slow pipe less than kBeginningBytes: what came until its first row had waited for
-  /// kSampleWaitNs.
+  /// The first kBeginningBytes of the input; of a slow pipe, what came until its first row had waited for
+  /// kSampleWaitNs. Valid until rows() is called.
   std::string_view beginning() const { return std::string_view(kept_).substr(0, beginning_bytes_); }
   bool beginning_is_all() const { return beginning_is_all_; }
 

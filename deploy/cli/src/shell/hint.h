@@ -56,7 +56,7 @@ void set_given_place(GivenPlace place);
 
 /// The command as a person can paste it into a shell: "loam index drop 'my index' --connect tcp://h:7400".
 std::string hint(Hint which, std::initializer_list<std::string_view> values = {});
-/// The same for a cluster at another place.
+/// As hint(), for a cluster at another place.
 std::string hint_at(const GivenPlace& place, Hint which, std::initializer_list<std::string_view> values = {});
 
 /// Words, in quotes where they must be, as a command for a shell.

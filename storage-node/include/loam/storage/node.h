@@ -18,8 +18,9 @@ struct NodeOptions {
   std::string manager = "tcp://127.0.0.1:7400";  ///< the commit manager
   std::string admin_listen = "127.0.0.1:0";      ///< gRPC administration, host:port; empty for none
   uint64_t memory_bytes = uint64_t{1} << 30;     ///< the node's limit: records, indexes, and what queries collect
-  /// Of the memory, for all scan queries together: groups, rows of a top-k, results on their way. Taken as queries need
-  /// it; a query beyond it gets kOverloaded. The rest is for records and indexes, mapped and faulted in at start.
+  /// The part of memory_bytes that all scan queries together may use for groups, rows of a top-k and results on their
+  /// way. Queries take it as they need it; a query beyond it gets kOverloaded. The rest is for records and indexes,
+  /// mapped and faulted in at start.
   double query_memory_share = 0.125;
   uint64_t page_bytes = uint64_t{8} << 20;  ///< log page; a power of two; a row must fit into one
   bool huge_pages = true;                   ///< ask for transparent huge pages
