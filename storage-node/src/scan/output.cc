@@ -180,9 +180,11 @@ class Aggregation final : public Output {
         fields_(query.group_by),
         account_(account),
         groups_(schema, query, kMaxGroups, kMaxGroupBytes, &account) {
-    for (const Aggregate& aggregate : aggregates_) {
+    for (size_t i = 0; i < aggregates_.size(); ++i) {
       // The field of a count of rows is ignored: it may be any number, also one that the schema does not have.
-      if (aggregate.op != AggregateOp::kCountAll) fields_.push_back(aggregate.field);
+      if (aggregates_[i].op == AggregateOp::kCountAll) continue;
+      fields_.push_back(aggregates_[i].field);
+      if (is_variable(schema.field(aggregates_[i].field).type)) texts_.push_back(i);
     }
   }
 
@@ -235,7 +237,7 @@ class Aggregation final : public Output {
   /// Takes what the one group's least and greatest texts have come to hold.
   Status take_texts() {
     size_t bytes = 0;
-    for (size_t i = 0; i < aggregates_.size(); ++i) bytes += groups_.accumulators(0)[i].text.capacity();
+    for (const size_t i : texts_) bytes += groups_.accumulators(0)[i].text.capacity();
     if (bytes <= text_bytes_) return ok_status();
     const size_t more = bytes - std::exchange(text_bytes_, bytes);
     return account_.take(more);
@@ -275,6 +277,7 @@ class Aggregation final : public Output {
   const std::vector<Aggregate> aggregates_;
   const bool grouped_;
   std::vector<uint16_t> fields_;  // that groups look at
+  std::vector<size_t> texts_;     // of the aggregates: least and greatest texts
   MemoryAccount& account_;
   GroupTable groups_;
   size_t text_bytes_ = 0;  // of the only group; taken from the account

@@ -90,11 +90,12 @@ struct Fixture : LogFixture {
     return testing::build_row(
         *schema, {Value::int64(static_cast<int64_t>(key)), Value::int64(1), Value::text(std::string(100, 't'))});
   }
-  QueryResult& join(Query query, uint32_t credits = 1'000'000) {
+  QueryResult& join(Query query, uint32_t credits = 1'000'000, uint64_t snapshot = 5) {
     queries.push_back(std::move(query));
     results.push_back(std::make_unique<QueryResult>(*schema, queries.back()));
     const ScanId id = results.size();
-    const Status joined = scans.join(id, spec(queries.back(), Snapshot(Version(5)), credits), *results.back(), now);
+    const Status joined =
+        scans.join(id, spec(queries.back(), Snapshot(Version(snapshot)), credits), *results.back(), now);
     if (!joined.ok()) results.back()->done(id, joined, {});
     return *results.back();
   }
@@ -211,6 +212,40 @@ TEST(QueryMemory, TextsOfASingleGroupAreDrawn) {
   EXPECT_TRUE(result.status == StatusCode::kOverloaded) << result.status.to_string();
   EXPECT_LT(result.statistics.rows, kMore) << "it ended at the text, not at the result";
   EXPECT_EQ(f.memory.used_bytes(), 0u);
+}
+
+// An interval index counts for these queries. Rows that only one of the snapshots sees are counted by each query
+// itself.
+TEST(QueryMemory, AggregatesOfNumbersNeedNoMemoryAfterTheirStart) {
+  for (const size_t sums : {1, 16, 64, 100, 150, 200, 250, 300}) {
+    SCOPED_TRACE(sums);
+    Fixture f(500, 4'096 * kKiB);
+    std::vector<ExpectedRow> seen_later = f.expected;
+    for (uint64_t key = 10'000; key < 10'300; ++key) {
+      f.put(key, 7, kOpen, {Value::int64(3), Value::int64(1), Value::text(std::string(100, 't'))});
+      seen_later.push_back(
+          {key, 7,
+           testing::build_row(*f.schema, {Value::int64(3), Value::int64(1), Value::text(std::string(100, 't'))})});
+    }
+    for (int64_t low = 0; low < 8; ++low) {
+      Query query = sum_from(low);
+      query.aggregates.assign(sums, query.aggregates.front());
+      f.join(query, 0, low % 2 == 0 ? 5 : 9);
+    }
+    const uint64_t rest = f.memory.limit_bytes() - f.memory.used_bytes();
+    ASSERT_TRUE(f.memory.draw(rest));  // other queries hold it
+    ASSERT_NO_FATAL_FAILURE(f.run());
+    for (const auto& result : f.results) EXPECT_FALSE(result->ended()) << result->status.to_string();
+    f.memory.give_back(rest);  // a result is a chunk, which needs memory
+    for (ScanId id = 1; id <= f.results.size(); ++id) f.scans.credit(id, 1);
+    ASSERT_NO_FATAL_FAILURE(f.run());
+    for (size_t i = 0; i < f.results.size(); ++i) {
+      EXPECT_TRUE(f.results[i]->ended());
+      EXPECT_EQ(difference(*f.schema, f.queries[i], i % 2 == 0 ? f.expected : seen_later, *f.results[i]), "");
+    }
+    EXPECT_EQ(f.memory.used_bytes(), 0u);
+    EXPECT_EQ(f.pinned_pages(), 0u);
+  }
 }
 
 TEST(QueryMemory, AQueryThatHasNoRoomForItselfIsRefused) {

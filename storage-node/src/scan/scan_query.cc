@@ -13,6 +13,10 @@ namespace {
 constexpr size_t kMapNodeBytes = 48;
 /// The query itself, its selection compiled, and the copy that its output keeps.
 constexpr size_t kCopiesOfQuery = 3;
+/// The buffers of a chunk under construction double as they grow, and stay for the next chunk.
+constexpr size_t kGrowth = 2;
+/// What a number takes in a chunk, at most.
+constexpr size_t kNumberBytes = 32;
 
 size_t bytes_of(const Query& query) {
   size_t bytes = sizeof(Query) + query.select.size() * sizeof(uint16_t) + query.aggregates.size() * sizeof(Aggregate);
@@ -49,7 +53,11 @@ ScanQuery::ScanQuery(ScanId id, ScanSpec spec, ScanSink& sink, uint64_t now_ns, 
 
 Status ScanQuery::admit() {
   const size_t pages = pending_.size() * (sizeof(*pending_.begin()) + kMapNodeBytes + sizeof(Page*));
-  return account_.take(sizeof(ScanQuery) + sizeof(Output) + pages + kCopiesOfQuery * bytes_of(spec_.query));
+  const bool one_row = output_->accumulators() != nullptr;
+  const size_t row = one_row ? output_->chunk().schema().size() * kNumberBytes : 0;
+  chunk_bytes_ = kGrowth * (output_->chunk().bytes() + row);
+  return account_.take(sizeof(ScanQuery) + sizeof(Output) + pages + kCopiesOfQuery * bytes_of(spec_.query) +
+                       chunk_bytes_);
 }
 
 std::optional<KeyRange> ScanQuery::index_range(const Schema& schema, const Query& query,
@@ -125,8 +133,7 @@ void ScanQuery::finish_page(uint64_t number) {
 }
 
 bool ScanQuery::hold_chunk() {
-  // A builder's buffers double as they grow, and stay for the next chunk.
-  const size_t bytes = 2 * output_->chunk().bytes();
+  const size_t bytes = kGrowth * output_->chunk().bytes();
   if (bytes <= chunk_bytes_) return true;
   if (Status status = account_.take(bytes - chunk_bytes_); !status.ok()) {
     end_without_memory(std::move(status));
