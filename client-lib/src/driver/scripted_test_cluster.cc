@@ -107,6 +107,11 @@ void ScriptedCluster::set_cluster(wire::ClusterId cluster, bool compares) {
   compares_clusters_ = compares;
 }
 
+void ScriptedCluster::set_node_cluster(wire::ClusterId cluster) {
+  const std::lock_guard lock(mutex_);
+  node_cluster_ = cluster;
+}
+
 void ScriptedCluster::set_lease(uint64_t lease_ns) {
   const std::lock_guard lock(mutex_);
   lease_ns_ = lease_ns;
@@ -246,11 +251,16 @@ wire::WriteResult ScriptedCluster::write(const wire::Write& message, const wire:
 Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& reader) {
   if (auto answer = plain_.execute(envelope, reader)) return std::move(*answer);
   switch (envelope.opcode) {
-    case Opcode::kAttach:
-      if (decoded<wire::Attach>(reader).incarnation != incarnation_) {
+    case Opcode::kAttach: {
+      const auto message = decoded<wire::Attach>(reader);
+      if (message.cluster != node_cluster_) {
+        return encoded(wire::Error{{StatusCode::kWrongCluster, "a node of another cluster"}}, envelope.sequence);
+      }
+      if (message.incarnation != incarnation_) {
         return encoded(wire::Error{{StatusCode::kUnavailable, "another incarnation"}}, envelope.sequence);
       }
       return encoded(wire::Attached{NodeId(1)}, envelope.sequence);
+    }
     case Opcode::kRead: {
       const auto message = decoded<wire::Read>(reader);
       wire::ReadReply reply;

@@ -72,6 +72,8 @@ class ScriptedCluster final : private net::Handler {
   void set_scan_slot(uint32_t slot);
   /// Sets the cluster that the next sessions name. With `compares`, clients that name another one are refused.
   void set_cluster(wire::ClusterId cluster, bool compares);
+  /// Sets the node's cluster: it refuses clients of another one.
+  void set_node_cluster(wire::ClusterId cluster);
   /// With the next sessions.
   void set_lease(uint64_t lease_ns);
 
@@ -137,6 +139,7 @@ class ScriptedCluster final : private net::Handler {
   uint64_t lease_ns_ = 0;
   wire::ClusterId cluster_{1, 2};
   bool compares_clusters_ = true;
+  wire::ClusterId node_cluster_{1, 2};
   std::optional<uint32_t> scan_slot_;
   wire::NodeState node_state_ = wire::NodeState::kLive;
   Incarnation incarnation_{1};

@@ -72,8 +72,13 @@ std::unique_ptr<Link> Session::make_link(const wire::NodeInfo& info) {
   };
   // A node that went away may come back as another incarnation: only the catalog tells.
   options.on_lost = [this](const Status&, bool) { manager_.refresh_soon(); };
-  options.on_ended = [this](const Status& status) {
+  options.on_ended = [this, id = info.id](const Status& status) {
     if (status == StatusCode::kFenced) fenced(status);
+    // A node of another cluster is at the address; the next request looks whether the right one is back.
+    const auto at = nodes_.find(id);
+    if (status != StatusCode::kWrongCluster || at == nodes_.end()) return;
+    retire(at->second, status);
+    nodes_.erase(at);
   };
   options.on_error = [this](const wire::Error& error) { on_error(error); };
   return std::make_unique<Link>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });

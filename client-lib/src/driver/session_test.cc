@@ -110,6 +110,25 @@ TEST_F(SessionTest, AnotherClustersCommitManagerIsRefusedUntilTheRightOneIsBack)
   EXPECT_EQ(value(), 5);
 }
 
+TEST_F(SessionTest, ANodeOfAnotherClusterIsRefusedUntilTheRightOneIsBack) {
+  prepare();
+  const auto read = [&] {
+    return client_->run_transaction([&](Transaction& tx) { return tx.get(*table_, Key(1)).status(); },
+                                    {.read_only = true, .retry = {.max_attempts = 1}});
+  };
+  const size_t opened = cluster_.seen().opened;
+  for (int round = 0; round < 2; ++round) {
+    cluster_.set_node_cluster({3, 4});
+    cluster_.drop_connections(false);
+    Status status;
+    ASSERT_TRUE(eventually([&] { return (status = read()) == StatusCode::kWrongCluster; })) << status.to_string();
+    cluster_.set_node_cluster({1, 2});
+    ASSERT_TRUE(eventually([&] { return (status = read()).ok(); })) << status.to_string();
+  }
+  EXPECT_EQ(value(), 5);
+  EXPECT_EQ(cluster_.seen().opened, opened) << "it is the same session";
+}
+
 #ifdef LOAM_ASSERTIONS
 /// Names of the pause points that a client passes, in order.
 class Passed {

@@ -21,6 +21,15 @@ class ExecutorTest : public NodeFixture {
   RecordingPeer peer;
 };
 
+/// A network thread may see that the node is registered before it sees what the registration brought.
+TEST_F(ExecutorTest, AClientThatNamesAClusterWaitsUntilTheNodeKnowsItsOwn) {
+  wire::NodeRegistered unknown = registered();
+  unknown.history = {};
+  ASSERT_TRUE(registry->enter_service(*epoch_thread, unknown).ok());
+  run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(5), 1, kIncarnation, {3, 4}}));
+  EXPECT_EQ(peer.answer<wire::Error>(1).status.code(), StatusCode::kUnavailable);
+}
+
 TEST_F(ExecutorTest, NothingIsServedBeforeRegistrationOrAttachment) {
   run(peer, std::pair(uint64_t{1}, wire::Attach{SessionId(5), 1, kIncarnation}));
   EXPECT_TRUE(peer.answer<wire::Error>(1).status == StatusCode::kUnavailable);

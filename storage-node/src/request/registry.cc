@@ -198,8 +198,13 @@ Status Registry::serving(uint64_t now_ns) const {
 }
 
 Status Registry::admits(const wire::Attach& attach) const {
-  if (attach.cluster && attach.cluster != view().cluster) {
-    return {StatusCode::kWrongCluster, "this storage node is of cluster " + wire::to_string(view().cluster) +
+  const wire::ClusterId cluster = view().cluster;
+  if (attach.cluster && !cluster) {
+    Env::probe("node.attach.while_registering");
+    return {StatusCode::kUnavailable, "this storage node is being registered; try again"};
+  }
+  if (attach.cluster && attach.cluster != cluster) {
+    return {StatusCode::kWrongCluster, "this storage node is of cluster " + wire::to_string(cluster) +
                                            ", the client's session of cluster " + wire::to_string(attach.cluster)};
   }
   if (attach.incarnation == incarnation()) return ok_status();
