@@ -54,7 +54,7 @@ struct KnownHistory {
 };
 
 /// Epochs of a commit manager that its state keeps and that it shows. A storage node that was last told an older epoch
-/// is refused: 1,024 starts without that node are far beyond what an operator does, and the list stays below 32 KiB.
+/// is refused: 1,024 starts that serve without that node are far beyond what happens, and the list stays below 32 KiB.
 inline constexpr size_t kMaxEpochs = 1'024;
 
 /// What a commit manager shows of itself. Each state that it stores has the next number, over all epochs.

@@ -148,7 +148,7 @@ Result<wire::TableInfo> CatalogStore::add(const wire::CreateTable& request) {
   }
   ++next_table_;
   ++revision_;
-  ++tables_revision_;
+  ++told_revision_;
   table_bytes_ += bytes;
   tables_.emplace(table.name, Found{table, true});
   return table;
@@ -171,7 +171,7 @@ void CatalogStore::remove(std::string_view name) {
     changed();
   }
   tables_.erase(at);
-  ++tables_revision_;
+  ++told_revision_;
 }
 
 bool CatalogStore::known_table(TableId table) const {
@@ -349,6 +349,7 @@ bool CatalogStore::deal_shards() {
   }
   dealt_ = true;
   changed();
+  ++told_revision_;
   shards_.version = version_;
   return true;
 }

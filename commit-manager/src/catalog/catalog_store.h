@@ -100,9 +100,9 @@ class CatalogStore {
 
   /// Rises with everything that save() writes or catalog() shows.
   uint64_t revision() const { return revision_; }
-  /// Rises with every table, pending ones included, that comes or goes: with everything that storage nodes hear of
-  /// tables.
-  uint64_t tables_revision() const { return tables_revision_; }
+  /// Rises with everything that storage nodes are told: a table, pending ones included, comes or goes, and the shard
+  /// map is dealt out.
+  uint64_t told_revision() const { return told_revision_; }
   void save(DurableState& state) const;
   /// Into a new store. All nodes count as reachable: their leases from before may still run.
   void restore(const DurableState& state);
@@ -120,7 +120,7 @@ class CatalogStore {
   wire::CatalogVersion version_ = 1;
   std::map<std::string, Found, std::less<>> tables_;
   uint64_t revision_ = 0;
-  uint64_t tables_revision_ = 0;
+  uint64_t told_revision_ = 0;
   uint64_t next_table_;
   uint64_t last_incarnation_ = 0;
   size_t table_bytes_ = 0;         // encoded

@@ -46,6 +46,13 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
     answers_.emplace_back(
         [done = std::move(done), status = Status(code, "table " + request.name + why)] { done(status); });
   };
+  if (request.name.size() > wire::kMaxTableNameBytes) {
+    answers_.emplace_back([done = std::move(done)] {
+      done(Status(StatusCode::kNoSuchTable,
+                  "no table has a name that is longer than " + std::to_string(wire::kMaxTableNameBytes) + " bytes"));
+    });
+    return;
+  }
   if (wire::is_system_name(request.name)) {
     return refuse(StatusCode::kInvalidArgument, " is one of Loam's own tables and cannot be dropped");
   }
@@ -100,15 +107,25 @@ void TableChanges::shards_dealt(NodeId informed) {
   start(std::move(change), informed);
 }
 
-/// Tells all reachable nodes but `informed`. The change is in the list before the first one is told.
+/// All reachable nodes but `informed` are told, when the change is stored. It is in the list before the first one is.
 uint64_t TableChanges::start(Change change, NodeId informed) {
   const uint64_t sequence = nodes_.next_sequence();
   for (const NodeStatus& node : catalog_.nodes()) {
     if (catalog_.reachable(node.info.id) && node.info.id != informed) change.awaited.push_back(node.info.id);
   }
-  const Change& started = changes_.emplace(sequence, std::move(change)).first->second;
-  for (const NodeId node : started.awaited) tell(node, sequence, started);
+  change.state = nodes_.state_number();
+  tell_if_stored(sequence, changes_.emplace(sequence, std::move(change)).first->second);
   return sequence;
+}
+
+void TableChanges::tell_if_stored(uint64_t sequence, Change& change) {
+  if (change.told || !nodes_.is_stored(change.state)) return;
+  change.told = true;
+  for (const NodeId node : change.awaited) tell(node, sequence, change);
+}
+
+void TableChanges::tell_stored() {
+  for (auto& [sequence, change] : changes_) tell_if_stored(sequence, change);
 }
 
 void TableChanges::tell(NodeId node, uint64_t sequence, const Change& change) {
@@ -133,7 +150,7 @@ void TableChanges::stop_awaiting(NodeId node) {
 
 void TableChanges::tell_again(NodeId node) {
   for (const auto& [sequence, change] : changes_) {
-    if (std::ranges::find(change.awaited, node) == change.awaited.end()) continue;
+    if (!change.told || std::ranges::find(change.awaited, node) == change.awaited.end()) continue;
     Env::probe("manager.table.told_again");
     tell(node, sequence, change);
   }

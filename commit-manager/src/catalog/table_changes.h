@@ -23,6 +23,10 @@ class NodeChannel {
   virtual uint64_t next_sequence() = 0;
   virtual void install(NodeId node, uint64_t sequence, const wire::InstallTable& message) = 0;
   virtual void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) = 0;
+  /// The number of the first state of the disk that has everything that has changed by now; 0: nothing is stored.
+  virtual uint64_t state_number() = 0;
+  /// Whether the disk has that state: nodes hear of no change that a crash could take back (R11).
+  virtual bool is_stored(uint64_t state) const = 0;
 };
 
 /// Makes creates and drops atomic across the cluster (R30): whoever asked is answered when every node whose lease ran
@@ -55,6 +59,8 @@ class TableChanges {
   void acknowledge(NodeId node, uint64_t sequence, const Status& outcome);
   /// It has lost its lease: nothing is awaited of it. The catalog that it gets with the next one brings it everything.
   void stop_awaiting(NodeId node);
+  /// Tells the nodes of the changes that are stored by now.
+  void tell_stored();
   /// It has registered over another connection, and what was sent over the one before may be lost.
   void tell_again(NodeId node);
   bool awaits(uint64_t sequence) const { return changes_.contains(sequence); }
@@ -74,12 +80,15 @@ class TableChanges {
     std::vector<CreateDone> creators;  ///< the first one created it, the others met it
     DropDone dropper;
     Status failure;
+    uint64_t state = 0;  ///< nodes are told when the disk has it
+    bool told = false;
   };
 
   void drop_indexes(TableId table);
   void drop_index(const std::string& name);
   uint64_t start(Change change, NodeId informed = NodeId(0));
   void tell(NodeId node, uint64_t sequence, const Change& change);
+  void tell_if_stored(uint64_t sequence, Change& change);
   void finish(Change change);
   Status has_room(const std::string& name) const;
 

@@ -29,8 +29,12 @@ struct Nodes final : NodeChannel {
   void remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) override {
     told.push_back({node, sequence, message.table, false});
   }
+  uint64_t state_number() override { return state; }
+  bool is_stored(uint64_t number) const override { return number <= stored; }
   std::vector<Told> told;
   uint64_t last_sequence = 0;
+  uint64_t state = 0;
+  uint64_t stored = 0;
 };
 
 Schema schema(FieldType type) { return Schema::make({{"id", type, false}}).value(); }
@@ -48,6 +52,31 @@ TEST(TableChanges, AnswersComeFromSettleAlone) {
   EXPECT_EQ(answers, 0);
   changes.settle();
   EXPECT_EQ(answers, 2);
+}
+
+TEST(TableChanges, NodesAreToldWhenTheChangeIsStored) {
+  const CoreOptions options;
+  CatalogStore catalog(options);
+  Nodes nodes;
+  TableChanges changes(catalog, nodes);
+  ASSERT_TRUE(catalog.register_node({"tcp://a:1", "", 1 << 20, Incarnation(0)}).ok());
+  nodes.state = 1;
+  changes.create({"a", TableKind::kTransactional, schema(FieldType::kInt64)}, [](const Result<wire::TableCreated>&) {});
+  nodes.state = 2;
+  changes.create({"b", TableKind::kTransactional, schema(FieldType::kInt64)}, [](const Result<wire::TableCreated>&) {});
+  changes.tell_stored();
+  changes.tell_again(NodeId(1));
+  EXPECT_TRUE(nodes.told.empty());
+  nodes.stored = 1;
+  changes.tell_stored();
+  changes.tell_stored();
+  ASSERT_EQ(nodes.told.size(), 1u);
+  changes.tell_again(NodeId(1));
+  EXPECT_EQ(nodes.told.size(), 2u) << "the first one again";
+  nodes.stored = 2;
+  changes.tell_stored();
+  ASSERT_EQ(nodes.told.size(), 3u);
+  EXPECT_NE(nodes.told[2].table, nodes.told[0].table);
 }
 
 TEST(TableChanges, RandomChangesKeepEveryNodeRight) {

@@ -145,6 +145,10 @@ Status Core::Impl::ask_outcomes(Session& session, ByteReader& reader, uint64_t s
 Status Core::Impl::create(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::CreateTable request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
+  if (Status full = room_to_wait(); !full.ok()) {
+    refuse(session, sequence, std::move(full));
+    return ok_status();
+  }
   changes_.create(request, [this, id = session.id, sequence](Result<wire::TableCreated> result) {
     answer_when_stored(id, sequence, std::move(result));
   });
@@ -154,6 +158,10 @@ Status Core::Impl::create(Session& session, ByteReader& reader, uint64_t sequenc
 Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::FinishIndex request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
+  if (Status full = room_to_wait(); !full.ok()) {
+    refuse(session, sequence, std::move(full));
+    return ok_status();
+  }
   // What was entered may be among the records that are gone: the acceptance drops it. Until then nobody can read it, so
   // that a client whose catalog says that it is being built may make what its tree lacks.
   if (catalog_.count(wire::NodeState::kLost) != 0 && catalog_.known_table(request.index)) {
@@ -170,6 +178,10 @@ Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t s
 Status Core::Impl::drop(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::DropTable request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
+  if (Status full = room_to_wait(); !full.ok()) {
+    refuse(session, sequence, std::move(full));
+    return ok_status();
+  }
   changes_.drop(request, [this, id = session.id, sequence](Result<wire::TableDropped> result) {
     answer_when_stored(id, sequence, std::move(result));
   });

@@ -227,11 +227,8 @@ void Core::Impl::forget(Peer& peer, const Status& why, bool ends_session) {
     peer.session->peer = PeerId(0);
   }
   if (peer.node.value != 0) {
-    for (auto* connected : {&node_peers_, &registering_}) {
-      if (const auto at = connected->find(peer.node); at != connected->end() && at->second == peer.id) {
-        connected->erase(at);
-      }
-    }
+    std::erase_if(node_peers_, [&](const auto& entry) { return entry.second == peer.id; });
+    std::erase_if(registering_, [&](const auto& entry) { return entry.second.peer == peer.id; });
     outbox_.note("storage node " + std::to_string(peer.node.value) + " is not connected: " + why.to_string());
   }
 }
@@ -332,6 +329,7 @@ void Core::Impl::publish(uint64_t now_ns) {
 void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::CreateDone done) {
   if (!durable_status_.ok()) return done(durable_status_);
   if (const Status status = may_serve(); !status.ok()) return done(status);
+  if (const Status full = room_to_wait(); !full.ok()) return done(full);
   changes_.create(request, [this, done = std::move(done)](Result<wire::TableCreated> result) {
     when_stored([done, result = std::move(result)](const Status& stored) {
       done(stored.ok() ? result : Result<wire::TableCreated>(stored));
@@ -343,6 +341,7 @@ void Core::Impl::create_table(const wire::CreateTable& request, TableChanges::Cr
 void Core::Impl::drop_table(const wire::DropTable& request, TableChanges::DropDone done) {
   if (!durable_status_.ok()) return done(durable_status_);
   if (const Status status = may_serve(); !status.ok()) return done(status);
+  if (const Status full = room_to_wait(); !full.ok()) return done(full);
   changes_.drop(request, [this, done = std::move(done)](Result<wire::TableDropped> result) {
     when_stored([done, result = std::move(result)](const Status& stored) {
       done(stored.ok() ? result : Result<wire::TableDropped>(stored));

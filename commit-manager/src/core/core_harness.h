@@ -96,7 +96,9 @@ class SlowDurable final : public Durable {
 class CoreHarness {
  public:
   explicit CoreHarness(const CoreOptions& options = open_at_once(), Durable* durable = nullptr, Bytes state = {})
-      : core(options, outbox, durable, state) {}
+      : core(options, outbox, durable, state) {
+    core.on_time(now_ns);  // stores the first state
+  }
 
   /// Of clients and storage nodes.
   static constexpr uint64_t kLeaseNs = 2'000'000'000;

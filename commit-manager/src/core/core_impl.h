@@ -194,13 +194,14 @@ class Core::Impl final : public NodeChannel {
 
   // durability.cc
   /// The number of the first state that has everything that has changed by now.
-  uint64_t state_number();
-  /// Calls `say` when everything that has changed by now is stored: at once if it is.
-  void when_stored(std::function<void(const Status&)> say);
+  uint64_t state_number() override;
+  bool is_stored(uint64_t state) const override { return durable_ == nullptr || state <= stored_.number; }
+  /// Calls `say` when everything that has changed by now is stored: at once if it is. Meanwhile `say` holds `bytes`.
+  void when_stored(std::function<void(const Status&)> say, size_t bytes = 0);
   void send_when_stored(PeerId peer, Buffer message);
-  /// Sends a message to a node, if it is connected. TableChanges sends it again after a registration.
-  template <wire::Message M>
-  void tell_when_stored(NodeId node, uint64_t sequence, const M& message);
+  /// kOverloaded: too many answers wait for the disk, or too many bytes of them; make no more.
+  Status room_to_wait() const;
+  void tell_stored_registrations();
   void finish_store(const Status& outcome);
   void watch_store(uint64_t now_ns);
   void reserve_transactions(uint32_t count);
@@ -222,9 +223,13 @@ class Core::Impl final : public NodeChannel {
   std::unordered_map<PeerId, Peer> peers_;
   wire::ReplyBudget kept_answers_;  // before the sessions, whose windows use it
   std::unordered_map<SessionId, Session> sessions_;
-  std::map<NodeId, PeerId> node_peers_;   ///< nodes that are connected and registered
-  std::map<NodeId, PeerId> registering_;  ///< nodes whose registration waits for the disk
-  std::set<NodeId> informed_;             ///< nodes that were told the catalog, and whose lease has run ever since
+  std::map<NodeId, PeerId> node_peers_;  ///< nodes that are connected and registered
+  struct Registering {
+    PeerId peer;
+    uint64_t state = 0;  ///< that the disk must have
+  };
+  std::map<NodeId, Registering> registering_;  ///< nodes whose registration waits for the disk
+  std::set<NodeId> informed_;                  ///< nodes that were told the catalog, and whose lease has run ever since
   std::vector<Doomed> doomed_;
   uint64_t last_session_;
   uint64_t last_sequence_ = 0;  ///< of requests to storage nodes
@@ -274,6 +279,7 @@ class Core::Impl final : public NodeChannel {
   StoredState stored_;
   std::optional<StoredState> storing_;
   std::deque<Waiting> waiting_;  ///< numbers do not fall
+  size_t waiting_bytes_ = 0;
   std::deque<WaitingBegin> waiting_begins_;
   // watch_store() compares: the number of the state that was being stored at its last call, and since when it is.
   uint64_t watched_store_ = 0;
@@ -343,25 +349,21 @@ void Core::Impl::answer(Session& session, uint64_t sequence, const M& message) {
 }
 
 template <wire::Message M>
-void Core::Impl::tell_when_stored(NodeId node, uint64_t sequence, const M& message) {
-  const auto at = node_peers_.find(node);
-  if (at == node_peers_.end()) return;
-  Buffer encoded;
-  wire::encode_message(message, sequence, encoded);
-  send_when_stored(at->second, std::move(encoded));
-}
-
-template <wire::Message M>
 void Core::Impl::answer_when_stored(SessionId id, uint64_t sequence, Result<M> result) {
-  when_stored([this, id, sequence, result = std::move(result)](const Status& stored) {
-    const auto at = sessions_.find(id);
-    if (!stored.ok() || at == sessions_.end()) return;
-    if (result.ok()) {
-      answer(at->second, sequence, result.value());
-    } else {
-      refuse(at->second, sequence, result.status());
-    }
-  });
+  out_.clear();
+  if (result.ok()) wire::encode_message(result.value(), sequence, out_);
+  const size_t bytes = out_.size() + result.status().message().size();
+  when_stored(
+      [this, id, sequence, result = std::move(result)](const Status& stored) {
+        const auto at = sessions_.find(id);
+        if (!stored.ok() || at == sessions_.end()) return;
+        if (result.ok()) {
+          answer(at->second, sequence, result.value());
+        } else {
+          refuse(at->second, sequence, result.status());
+        }
+      },
+      bytes);
 }
 
 }  // namespace loam::commit

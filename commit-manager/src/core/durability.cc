@@ -45,17 +45,30 @@ uint64_t Core::Impl::state_number() {
   return state_number_;
 }
 
-void Core::Impl::when_stored(std::function<void(const Status&)> say) {
+void Core::Impl::when_stored(std::function<void(const Status&)> say, size_t bytes) {
   const uint64_t number = state_number();
   if (!durable_status_.ok() || number <= stored_.number) return say(durable_status_);
-  waiting_.push_back({number, std::move(say)});
+  waiting_bytes_ += bytes;
+  waiting_.push_back({number, bytes, std::move(say)});
+}
+
+Status Core::Impl::room_to_wait() const {
+  if (waiting_.size() < options_.max_waiting_answers && waiting_bytes_ < options_.max_waiting_answer_bytes) {
+    return ok_status();
+  }
+  Env::probe("manager.durable.no_room_to_wait");
+  return {StatusCode::kOverloaded,
+          std::to_string(waiting_.size()) + " answers wait for the disk of the commit manager; try again later"};
 }
 
 void Core::Impl::send_when_stored(PeerId id, Buffer message) {
-  when_stored([this, id, message = std::move(message)](const Status& stored) {
-    const auto at = peers_.find(id);
-    if (stored.ok() && at != peers_.end()) send_encoded(at->second, message);
-  });
+  const size_t bytes = message.size();
+  when_stored(
+      [this, id, message = std::move(message)](const Status& stored) {
+        const auto at = peers_.find(id);
+        if (stored.ok() && at != peers_.end()) send_encoded(at->second, message);
+      },
+      bytes);
 }
 
 void Core::Impl::stored(const Status& outcome) {
@@ -75,12 +88,32 @@ void Core::Impl::finish_store(const Status& outcome) {
     outbox_.note("the state could not be stored, nothing more is said to anybody: " + outcome.to_string());
   }
   storing_.reset();
+  if (outcome.ok()) {
+    changes_.tell_stored();
+    tell_stored_registrations();
+  }
   while (!waiting_.empty() && (!outcome.ok() || waiting_.front().number <= stored_.number)) {
     const Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
+    waiting_bytes_ -= next.bytes;
     next.say(durable_status_);
   }
   if (outcome.ok()) begin_waiting();
+}
+
+/// The nodes whose registration is stored by now. Changes of tables that wait for them are told behind it.
+void Core::Impl::tell_stored_registrations() {
+  for (auto at = registering_.begin(); at != registering_.end();) {
+    const auto [node, registering] = *at;
+    if (!is_stored(registering.state)) {
+      ++at;
+      continue;
+    }
+    at = registering_.erase(at);
+    node_peers_[node] = registering.peer;
+    leases_.renewed(node, now_ns_);  // no time that the disk took counts against it
+    tell_registered(peers_.at(registering.peer), true);
+  }
 }
 
 /// Tells operators of a disk that takes long, once for each store.

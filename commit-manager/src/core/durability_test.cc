@@ -301,6 +301,86 @@ TEST_F(DurabilityTest, ANodeThatWasUnreachableHearsOfTheTablesThatCameAndWentMea
   h->core.check_invariants();
 }
 
+TEST_F(DurabilityTest, ANodeThatWasUnreachableHearsOfTheShardMapThatWasDealtMeanwhile) {
+  CoreOptions two = options();
+  two.initial_nodes = 2;
+  start(two);
+  node = register_node("tcp://a:1");
+  finish();
+  const auto first = h->take<NodeRegistered>(node);
+  ASSERT_TRUE(first.ok()) << first.error.to_string();
+  ASSERT_EQ(first->catalog.shards.version, 0u);
+  register_node("tcp://b:1");  // the shards are dealt out; that is being stored
+  ASSERT_TRUE(h->core.statistics().storing);
+  h->core.peer_lost(node);
+  h->run_for(2 * kLease);
+  node = register_node("tcp://a:1", first->incarnation);
+  finish();
+  const auto again = h->take<NodeRegistered>(node);
+  ASSERT_TRUE(again.ok()) << again.error.to_string();
+  EXPECT_NE(again->catalog.shards.version, 0u);
+  h->core.check_invariants();
+}
+
+/// Clients and nodes can ask faster than a disk that stalls stores.
+TEST_F(DurabilityTest, AnswersThatWaitAreBounded) {
+  CoreOptions few = options();
+  few.max_waiting_answers = 8;
+  few.max_waiting_answer_bytes = 2'000;
+  start(few);
+  serve();
+  h->core.create_table(table("a"), [](const Result<TableCreated>&) {});
+  ASSERT_TRUE(h->core.statistics().storing);
+  size_t overloaded = 0, answered = 0;
+  for (int i = 0; i < 20; ++i) {
+    h->core.drop_table({"none", {}}, [&](const Result<TableDropped>& result) {
+      overloaded += result.code() == StatusCode::kOverloaded;
+      answered += result.code() == StatusCode::kNoSuchTable;
+    });
+  }
+  EXPECT_EQ(overloaded, 12u);
+  EXPECT_EQ(answered, 0u);
+  EXPECT_EQ(h->core.statistics().answers_waiting, 8u);
+  h->post(client, table("b"));
+  EXPECT_EQ(h->take<TableCreated>(client).error.code(), StatusCode::kOverloaded);
+  h->post(client, DropTable{"none", {}});
+  EXPECT_EQ(h->take<TableDropped>(client).error.code(), StatusCode::kOverloaded);
+  h->post(client, wire::FinishIndex{TableId(7)});
+  EXPECT_EQ(h->take<wire::IndexFinished>(client).error.code(), StatusCode::kOverloaded);
+  const PeerId refused = register_node("tcp://a:1", Incarnation(77));
+  EXPECT_TRUE(h->outbox.closed.contains(refused));
+  EXPECT_EQ(h->core.statistics().answers_waiting, 8u);
+  finish();
+  EXPECT_EQ(answered, 8u);
+
+  // Two answers with large definitions are too much.
+  wire::CreateTable large = table("large");
+  std::vector<Field> fields;
+  for (int i = 0; i < 30; ++i) fields.push_back({std::string(40, 'f') + std::to_string(i), FieldType::kInt64, false});
+  large.schema = Schema::make(std::move(fields)).value();
+  h->post(client, large);
+  finish();
+  acknowledge_tables();
+  finish();
+  ASSERT_TRUE(h->newest<TableCreated>(client).ok());
+  h->core.create_table(table("c"), [](const Result<TableCreated>&) {});
+  h->post(client, large);
+  h->post(client, large);
+  EXPECT_TRUE(silent(client));
+  h->post(client, large);
+  EXPECT_EQ(h->take<TableCreated>(client).error.code(), StatusCode::kOverloaded);
+  finish();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(h->take<TableCreated>(client)->existed);
+  EXPECT_EQ(h->core.statistics().answers_waiting, 0u);
+
+  // Nodes that connect again and again add nothing.
+  h->core.create_table(table("d"), [](const Result<TableCreated>&) {});
+  for (int i = 0; i < 100; ++i) register_node("tcp://c:1");
+  EXPECT_EQ(h->core.statistics().answers_waiting, 0u);
+  finish();
+  h->core.check_invariants();
+}
+
 TEST_F(DurabilityTest, ANodeHearsOfAnAcceptedLossWhenItIsStored) {
   start();
   serve();

@@ -28,6 +28,10 @@ Status Core::Impl::register_node(Peer& peer, uint64_t sequence, ByteReader& read
     return ok_status();
   }
   ++counts_.refused;
+  if (Status full = room_to_wait(); !full.ok()) {
+    doom(peer, std::move(full), false);
+    return ok_status();
+  }
   Buffer refusal;
   wire::encode_message(wire::Error{registration.status()}, sequence, refusal);
   send_when_stored(peer.id, std::move(refusal));  // what it contradicts may not be stored yet
@@ -57,24 +61,24 @@ void Core::Impl::tell_registered(Peer& peer, bool entered) {
   changes_.tell_again(peer.node);
 }
 
-/// A change of the tables waits for the nodes whose leases run when it is made. A node that was unreachable then, and
-/// comes back before the change is stored, would never hear of it: it has to wait for the store.
+/// A change of the tables or the shard map waits for the nodes whose leases run when it is made. A node that was
+/// unreachable then, and comes back before the change is stored, would never hear of it: it has to wait for the store.
 bool Core::Impl::can_tell_registered(NodeId node) const {
   if (!stored_.has_registration(catalog_.node(node))) return false;
-  return informed_.contains(node) || stored_.tables_revision == catalog_.tables_revision();
+  return informed_.contains(node) || stored_.told_revision == catalog_.told_revision();
 }
 
 /// Its process has started anew, or connected anew, and the end of the old connection has not been seen yet.
 void Core::Impl::close_earlier_connections(NodeId node) {
-  for (auto* connected : {&node_peers_, &registering_}) {
-    const auto at = connected->find(node);
-    if (at == connected->end()) continue;
-    Env::probe("manager.node.connected_anew");
-    Peer& before = peers_.at(at->second);
-    before.node = NodeId(0);
-    doom(before, {StatusCode::kUnavailable, "the storage node has registered over another connection"}, false);
-    connected->erase(at);
-  }
+  const auto connected = node_peers_.find(node);
+  const auto registering = registering_.find(node);
+  if (connected == node_peers_.end() && registering == registering_.end()) return;
+  Env::probe("manager.node.connected_anew");
+  Peer& before = peers_.at(connected != node_peers_.end() ? connected->second : registering->second.peer);
+  before.node = NodeId(0);
+  doom(before, {StatusCode::kUnavailable, "the storage node has registered over another connection"}, false);
+  node_peers_.erase(node);
+  registering_.erase(node);
 }
 
 void Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::Registration& registration) {
@@ -105,15 +109,7 @@ void Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::R
     node_peers_[id] = peer.id;
     tell_registered(peer, true);
   } else {
-    registering_[id] = peer.id;
-    when_stored([this, id, of = peer.id](const Status& stored) {
-      const auto at = registering_.find(id);
-      if (!stored.ok() || at == registering_.end() || at->second != of) return;
-      registering_.erase(at);
-      node_peers_[id] = of;
-      leases_.renewed(id, now_ns_);  // no time that the disk took counts against it
-      tell_registered(peers_.at(of), true);
-    });
+    registering_[id] = {peer.id, state_number()};
   }
   if (dealt) changes_.shards_dealt(id);
 }
@@ -231,7 +227,7 @@ void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
 
 /// Whoever loses the lease loses the connection too: only a registration brings it everything that it has missed.
 void Core::Impl::expire_nodes(uint64_t now_ns) {
-  for (const auto& [node, peer] : registering_) leases_.renewed(node, now_ns);  // they wait for the disk
+  for (const auto& [node, registering] : registering_) leases_.renewed(node, now_ns);  // they wait for the disk
   for (const NodeId id : leases_.expire(now_ns)) {
     Env::probe("manager.node.lease_expired");
     ++counts_.node_leases_expired;
@@ -257,11 +253,11 @@ Core::Impl::Peer* Core::Impl::peer_of(NodeId node) {
 }
 
 void Core::Impl::install(NodeId node, uint64_t sequence, const wire::InstallTable& message) {
-  tell_when_stored(node, sequence, message);
+  if (Peer* peer = peer_of(node); peer != nullptr) send(*peer, sequence, message);
 }
 
 void Core::Impl::remove(NodeId node, uint64_t sequence, const wire::RemoveTable& message) {
-  tell_when_stored(node, sequence, message);
+  if (Peer* peer = peer_of(node); peer != nullptr) send(*peer, sequence, message);
 }
 
 }  // namespace loam::commit

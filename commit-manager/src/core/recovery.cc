@@ -71,8 +71,7 @@ Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, Durable* durable,
     restart_fence_ = next_sequence();
     raised_ = {restart_fence_, {{SessionId(last_session_), {}}, ++lost_, 0}};
   }
-  unsaved_ = durable_ != nullptr;
-  save();
+  unsaved_ = durable_ != nullptr;  // stored by the first call of on_time()
 }
 
 /// Gives what has changed to the disk, unless another state is on its way there. True: it is stored already.
@@ -94,7 +93,7 @@ bool Core::Impl::save() {
                          .catalog = catalog_.catalog(true),
                          .pending = catalog_.pending_tables(),
                          .nodes = catalog_.nodes(),
-                         .tables_revision = catalog_.tables_revision()};
+                         .told_revision = catalog_.told_revision()};
   const std::optional<Status> outcome = durable_->store(state_);
   if (outcome.has_value()) finish_store(*outcome);
   return outcome.has_value() && outcome->ok();

@@ -68,8 +68,9 @@ void Core::Impl::check_invariants() const {
   for (const auto& [id, peer] : peers_) {
     LOAM_CHECK(peer.session == nullptr || peer.session->peer == id, "session and peer know each other");
     if (peer.node.value != 0) {
-      const auto& connected = registering_.contains(peer.node) ? registering_ : node_peers_;
-      LOAM_CHECK(connected.at(peer.node) == id, "node and peer know each other");
+      const auto registering = registering_.find(peer.node);
+      const PeerId known = registering != registering_.end() ? registering->second.peer : node_peers_.at(peer.node);
+      LOAM_CHECK(known == id, "node and peer know each other");
     }
     LOAM_CHECK(peer.session == nullptr || peer.node.value == 0, "a peer is a client or a node");
   }

@@ -24,7 +24,7 @@ struct StoredState {
   wire::Catalog catalog;         ///< pending tables included, as storage nodes see it
   std::vector<TableId> pending;  ///< of catalog.tables, ascending: clients do not see these (R30)
   std::vector<NodeStatus> nodes;
-  uint64_t tables_revision = 0;  ///< of the CatalogStore
+  uint64_t told_revision = 0;  ///< of the CatalogStore
 
   wire::Catalog for_clients() const;
   /// The registration of this node is stored as it is given here.
@@ -34,6 +34,7 @@ struct StoredState {
 /// An answer or a message that waits until a state is stored.
 struct Waiting {
   uint64_t number = 0;  ///< the state that has to be stored
+  size_t bytes = 0;     ///< memory that `say` holds
   /// Called once: ok, it is stored; otherwise the error of the disk, and nothing may be sent to anybody.
   std::function<void(const Status&)> say;
 };

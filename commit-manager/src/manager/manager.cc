@@ -68,6 +68,7 @@ struct CommitManager::Parts {
 
   Status start();
   Status start_server(const net::Address& wanted);
+  Status store_first_state();
   void serve();
   void stop();
 
@@ -120,7 +121,18 @@ Status CommitManager::Parts::start() {
     admin_address = admin->address();
     server->core().set_admin_address(admin_address);
   }
+  LOAM_RETURN_IF_ERROR(store_first_state());
   thread = Thread("loam-commit", [this] { serve(); });
+  return ok_status();
+}
+
+/// Takes the new epoch (R11), once both addresses are this process's: attempts that end at a port in use take none, so
+/// that a supervisor's attempts do not fill the list of epochs that storage nodes are compared with (R10).
+Status CommitManager::Parts::store_first_state() {
+  server->core().on_time(Env::now_ns());
+  LOAM_RETURN_IF_ERROR(server->core().durable_status());
+  if (writer == nullptr) return ok_status();
+  writer->start([this](const Status& outcome) { server->post([outcome](Core& core) { core.stored(outcome); }); });
   return ok_status();
 }
 
@@ -140,10 +152,6 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
   }
   if (store != nullptr) writer = std::make_unique<StateWriter>(*store);
   server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); }, writer.get(), state);
-  LOAM_RETURN_IF_ERROR(server->core().durable_status());
-  if (writer != nullptr) {
-    writer->start([this](const Status& outcome) { server->post([outcome](Core& core) { core.stored(outcome); }); });
-  }
   recovery = std::make_unique<RecoveryDriver>(
       run_recoverer(wanted.scheme), [] { return Env::now_ns(); }, [this] { transport->wake(); },
       options.sweep_interval_ns);

@@ -54,6 +54,9 @@ inline constexpr size_t kMaxRefusedNodes = 32;
 inline constexpr size_t kMaxTables = 65'536;
 /// Bytes of the encoded tables: with the shard map, the catalog stays a message that every transport takes.
 inline constexpr size_t kMaxCatalogBytes = 8u << 20;
+/// Answers that wait for the disk at one time, and bytes of them. Beyond it, changes of the catalog get kOverloaded.
+inline constexpr size_t kMaxWaitingAnswers = 16'384;
+inline constexpr size_t kMaxWaitingAnswerBytes = 64u << 20;
 /// Creates and drops that wait for storage nodes at one time.
 inline constexpr size_t kMaxPendingChanges = 1'024;
 /// Bytes of open snapshots that one publication lists exactly; the rest is covered by its floor (R13).
@@ -107,6 +110,8 @@ struct CoreOptions {
   uint64_t closed_to_sweep = kClosedToSweep;
   size_t max_outcomes = kMaxOutcomes;
   size_t max_waiting_begins = kMaxWaitingBegins;
+  size_t max_waiting_answers = kMaxWaitingAnswers;
+  size_t max_waiting_answer_bytes = kMaxWaitingAnswerBytes;
   size_t max_kept_answer_bytes = kMaxKeptAnswerBytes;
   size_t max_sessions = kMaxSessions;
   size_t max_open_per_session = kMaxOpenPerSession;
@@ -134,7 +139,7 @@ class Outbox {
 };
 
 /// Stores what must survive a restart of the commit manager (R11): one block of bytes, opaque to the driver, replaced
-/// as a whole. Implemented by the driver; called from inside the core's constructor and calls.
+/// as a whole. Implemented by the driver; called from inside the core's calls. The first on_time() stores the first state.
 class Durable {
  public:
   virtual ~Durable() = default;
