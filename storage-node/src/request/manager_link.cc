@@ -184,7 +184,8 @@ Result<bool> ManagerLink::step(uint64_t now_ns) {
 }
 
 uint64_t ManagerLink::wake_ns() const {
-  if (asked_sequence_ != 0) return asked_ns_ + patience_ns();
+  // The first registration waits as long as the commit manager does, for its disk or for other nodes.
+  if (asked_sequence_ != 0) return registry_.in_service() ? asked_ns_ + patience_ns() : UINT64_MAX;
   if (!registered_ || lease_ns_ == 0) return UINT64_MAX;
   return asked_ns_ + lease_ns_ / kRenewalsPerLease;
 }

@@ -112,6 +112,7 @@ Status ScanService::start(Peer& peer, uint64_t sequence, wire::Scan scan) {
     own.part = part;
     own.credits = static_cast<uint32_t>(scan.credits / parts + (part < scan.credits % parts ? 1 : 0));
     workers_[part]->post([this, id, part, own = std::move(own)](ScanScheduler& scheduler, uint64_t now_ns) mutable {
+      if (has_failed(id)) return part_done(id, part, {StatusCode::kCancelled, "another part of the scan failed"}, {});
       workers_[part]->watch_table(own.table);
       const Status joined = scheduler.join(id, std::move(own), *sinks_[part], now_ns);
       if (!joined.ok()) part_done(id, part, joined, {});
@@ -202,6 +203,12 @@ void ScanService::peer_gone(PeerId peer) {
     Env::probe("node.scan.client_gone");
     cancel_parts(request->second, {StatusCode::kCancelled, "the client is gone"});
   }
+}
+
+/// Another part may have failed before this one joined: nothing was there that cancel_parts() could have ended.
+bool ScanService::has_failed(ScanId id) {
+  const std::scoped_lock lock(mutex_);
+  return !active_.at(id).status.ok();
 }
 
 void ScanService::cancel_parts(ScanId id, const Status& why) {

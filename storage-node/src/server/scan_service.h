@@ -100,6 +100,7 @@ class ScanService : public ScanPort, public PeerListener {
   void cancel_parts(ScanId id, const Status& why);  // caller holds mutex_
   // Called by the scan threads.
   void send_chunk(ScanId id, size_t part, Bytes bytes, ChunkMemory memory);
+  bool has_failed(ScanId id);
   void part_progress(ScanId id, size_t part, const wire::ScanStatistics& statistics);
   void part_done(ScanId id, size_t part, const Status& status, const wire::ScanStatistics& statistics);
   template <class Message>
