@@ -15,6 +15,8 @@ _FENCE = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DO
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _MARKER = re.compile(r"<!--\s*absent:(.*?)-->", re.DOTALL)
+# What can be looked for: a path, or an identifier in which `*` stands for any letters.
+_NAME = re.compile(r"[\w*]+|[\w-][\w./-]*[/.][\w./-]*")
 # A table row, a list item or a heading begins a unit; so does the line behind an empty one.
 _BEGINS = re.compile(r"\s*(?:\||[*+-]\s|\d+[.)]\s|#{1,6}\s|$)")
 
@@ -93,6 +95,9 @@ def run(tree):
                 if not marker.group(1).split():
                     findings.append(Finding(path, line, "'absent:' names nothing: name a path or an identifier"))
                 for name in marker.group(1).split():
+                    if not _NAME.fullmatch(name):
+                        findings.append(Finding(path, line, f"'absent: {name}' names neither a path nor an identifier"))
+                        continue
                     place = names.place_of(name)
                     if place:
                         problem = f"says that '{name}' is absent, but the tree has it ({place}): correct the text and the marker"

@@ -197,9 +197,10 @@ class TextualChecks(Planted):
                    "* Replicas and joins come later. <!-- absent: Replica* joins sharded sql/ common/base/sql.cc -->\n"
                    "* There is no SQL yet. <!-- absent:\n  sql* -->\n"  # 4
                    "| SQL | <!-- absent: docs/ common/base/sql.h --> |\n"  # 6, twice: a statement without such words
-                   "| moves | later <!-- absent: --> |\n")  # 7: names nothing
+                   "| moves | later <!-- absent: --> |\n"  # 7: names nothing
+                   "* Roles come later. <!-- absent: Client::watch --roles -->\n")  # 8, twice: would never be found
         self.assert_found("claims", ("docs/page.md", 1), ("docs/page.md", 4), ("docs/page.md", 6), ("docs/page.md", 6),
-                          ("docs/page.md", 7))  # fmt: skip
+                          ("docs/page.md", 7), ("docs/page.md", 8), ("docs/page.md", 8))  # fmt: skip
 
     def test_spelling(self):
         self.plant("docs/typo.md", "All is well.\nThis was rec" "ieved.\n")
@@ -215,6 +216,8 @@ class Linted(Planted):
 
     def setUp(self):
         super().setUp()
+        for planted in self.root.rglob("*.cc"):
+            planted.unlink()  # each source of these tests has a compile command
         self.remember_in(self.root / "build/cache")
 
     def remember_in(self, cache):
@@ -282,6 +285,14 @@ class Tidy(Linted):
         self.assert_found("tidy", ("common/base/broken.cc", 1))
 
 
+    def test_a_source_without_a_compile_command_is_a_finding(self):
+        self.plant("common/base/known.cc", "int known() { return 1; }\n")
+        self.plant("common/base/forgotten.cc", "int forgotten() { return 1; }\n")
+        self.plant("client-lib/example/example.cc", "int example() { return 1; }\n")
+        self.configure("common/base/known.cc")
+        self.assert_found("tidy", ("common/base/forgotten.cc", 0))
+
+
 class TidySinceACommit(Linted):
     """Which sources are linted when a commit is recorded at which the whole tree was clean."""
 
@@ -328,6 +339,15 @@ class TidySinceACommit(Linted):
         self.assertEqual(self.looked_at(), {"common/base/user.cc"})
         self.commit()
         self.assertEqual(self.looked_at(), {"common/base/user.cc"})
+
+    def test_a_changed_proto_brings_the_sources_that_include_its_code(self):
+        self.plant("common/base/proto/loam/sent.proto", 'syntax = "proto3";\n')
+        self.plant("common/base/other.cc", '#include <loam/sent.grpc.pb.h>\nint other() { return 1; }\n')
+        self.commit()
+        with mock.patch("checks.tidy._lint", return_value=set()):
+            importlib.import_module("checks.tidy").record(Tree(self.root))
+        self.plant("common/base/proto/loam/sent.proto", 'syntax = "proto3";\nmessage Sent {}\n')
+        self.assertEqual(self.looked_at(), {"common/base/other.cc"})
 
     def test_a_new_source_is_looked_at(self):
         self.plant("common/base/new.cc", "int fresh() { return 1; }\n")
