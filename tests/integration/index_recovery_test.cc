@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <loam/bdtree/index_entries.h>
 #include <loam/bdtree/tree.h>
 #include <loam/client/client.h>
 #include <loam/commit/manager.h>
@@ -18,7 +19,6 @@
 #include "bdtree/src/node/node.h"
 #include "client-lib/src/api/cluster_test_fixture.h"
 #include "client-lib/src/api/open_tree_store.h"
-#include "client-lib/src/index/index_entries.h"
 #include "client-lib/src/index/index_keys.h"
 #include "client-lib/src/recovery/dead_test_client.h"
 #include "common/testing/patience.h"
@@ -230,7 +230,7 @@ TEST_P(FrozenLeafTest, RecoveryFinishesTheMerge) {
     std::vector<std::string> payloads;
     payloads.reserve(kRecords);
     for (uint64_t i = 0; i < kRecords; ++i) {
-      IndexEntries one = IndexEntries::decode(std::nullopt, Key(i)).value();
+      bdtree::IndexEntries one = bdtree::IndexEntries::decode(std::nullopt, Key(i)).value();
       const TransactionId by = i == kHalfMade ? transaction : TransactionId(transaction.value - 1);
       ASSERT_TRUE(one.give(Key(i), by, Snapshot(), false).ok());
       payloads.push_back(one.encode());

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include <loam/bdtree/index_entries.h>
 #include <loam/bdtree/tree.h>
 
 #include "client-lib/src/api/open_tree_store.h"
-#include "client-lib/src/index/index_entries.h"
 #include "client-lib/src/index/index_keys.h"
 #include "tests/sim/actor.h"
 #include "tests/sim/fiber.h"
@@ -107,9 +107,9 @@ std::optional<IndexPlaces> live_entries(Process& process, const client::IndexKey
   for (const bdtree::Entry& under : *held) {
     const auto record = keys.record_of(under.key);
     if (!record.ok()) return std::nullopt;
-    const auto entries = client::IndexEntries::decode(under.payload, *record);
+    const auto entries = bdtree::IndexEntries::decode(under.payload, *record);
     if (!entries.ok()) return std::nullopt;
-    for (const client::IndexEntry& entry : entries->entries()) {
+    for (const bdtree::IndexEntry& entry : entries->entries()) {
       if (entry.to == Version()) places.push_back({under.key, entry.key});
     }
   }

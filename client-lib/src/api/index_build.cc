@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include <loam/bdtree/index_entries.h>
+
 #include "client-lib/src/api/scan_impl.h"
 #include "client-lib/src/driver/point_reads.h"
-#include "client-lib/src/index/index_entries.h"
 #include "common/base/env.h"
 #include "common/fiber/wait.h"
 #include "common/schema/row.h"
@@ -120,8 +121,8 @@ Status IndexBuild::enter(Key record, const RowView& row, const Snapshot& snapsho
   LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, client_.trees().open(session_, index_.id()));
   const std::optional<Key> named = key.shared ? std::nullopt : std::optional(record);
   return tree->tree->update(key.bytes, [&](auto payload) -> Result<bdtree::Edit> {
-    LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, named));
-    const std::vector<IndexEntry> before = entries.entries();
+    LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, named));
+    const std::vector<bdtree::IndexEntry> before = entries.entries();
     LOAM_RETURN_IF_ERROR(entries.backfill(record, snapshot, key.shared));
     return entries.entries() == before ? bdtree::Edit::keep() : bdtree::Edit::put(entries.encode());
   });

@@ -6,11 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include <loam/bdtree/index_entries.h>
 #include <loam/client/client.h>
 
 #include "client-lib/src/api/client_impl.h"
 #include "client-lib/src/api/index_test_fixture.h"
-#include "client-lib/src/index/index_entries.h"
 
 namespace loam::client {
 namespace {

@@ -7,8 +7,9 @@
 #include <string>
 #include <utility>
 
+#include <loam/bdtree/index_entries.h>
+
 #include "client-lib/src/driver/point_reads.h"
-#include "client-lib/src/index/index_entries.h"
 #include "common/base/env.h"
 
 namespace loam::client {
@@ -51,7 +52,7 @@ class Walk {
     std::vector<Place> places;
     for (const bdtree::Entry& entry : *read) {
       LOAM_ASSIGN_OR_RETURN(const std::optional<Key> record, keys_.record_of(entry.key));
-      LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(entry.payload, record));
+      LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(entry.payload, record));
       const size_t first = places.size();
       for (const Key key : entries.visible(*user_.snapshot)) {
         if (bounds_.contain(entry.key, key)) places.push_back({entry.key, key});
@@ -79,7 +80,7 @@ class Walk {
         const auto record = keys.record_of(key);
         if (!record.ok()) return;
         const auto collect = [&](auto payload) -> Result<bdtree::Edit> {
-          LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, *record));
+          LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, *record));
           if (!payload || !entries.collect(seen_by_all)) return bdtree::Edit::keep();
           return entries.empty() ? bdtree::Edit::erase() : bdtree::Edit::put(entries.encode());
         };
@@ -240,7 +241,7 @@ std::vector<Result<Record>> index_find(const IndexUser& user, const Index& index
       results[i] = own_record(user, index.table(), own, own_place->second);
       continue;
     }
-    const auto entries = IndexEntries::decode((*payloads)[i], std::nullopt);
+    const auto entries = bdtree::IndexEntries::decode((*payloads)[i], std::nullopt);
     if (!entries.ok()) {
       results[i] = entries.status();
       continue;

@@ -6,7 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "client-lib/src/index/index_entries.h"
+#include <loam/bdtree/index_entries.h>
+
 #include "common/fiber/wait.h"
 #include "common/wire/system_tables.h"
 
@@ -27,7 +28,7 @@ void merge(Status& into, const Status& status) {
 }
 
 /// The entries in a tree are what they are, or nothing; `changed` tells whether to write.
-Edit edit_of(const IndexEntries& entries, bool changed) {
+Edit edit_of(const bdtree::IndexEntries& entries, bool changed) {
   if (!changed) return Edit::keep();
   return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
 }
@@ -41,7 +42,7 @@ class EntryCollector final : public bdtree::Collector {
   uint64_t ends(std::string_view key, std::string_view payload) const override {
     const auto record = keys_->record_of(key);
     if (!record.ok()) return kNever;
-    const auto end = IndexEntries::end_of(payload, !record->has_value());
+    const auto end = bdtree::IndexEntries::end_of(payload, !record->has_value());
     return end ? end->value : kNever;
   }
   uint64_t now() const override { return seen_by_all_.value; }
@@ -199,8 +200,8 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
   const bool building = state_of(*transaction.catalog, first.index) == wire::IndexState::kBuilding;
   const auto edit = [&](std::optional<std::string_view> payload) -> Result<Edit> {
     const std::optional<Key> record = first.shared ? std::nullopt : std::optional(first.record);
-    LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, record));
-    const std::vector<IndexEntry> before = entries.entries();
+    LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, record));
+    const std::vector<bdtree::IndexEntry> before = entries.entries();
     entries.collect(transaction.seen_by_all);
     if (!undo && !building) entries.collapse(*transaction.snapshot);
     for (const IndexChange* change : group) {

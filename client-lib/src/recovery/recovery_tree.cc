@@ -8,7 +8,8 @@
 #include <string_view>
 #include <utility>
 
-#include "client-lib/src/index/index_entries.h"
+#include <loam/bdtree/index_entries.h>
+
 #include "client-lib/src/recovery/recovery_engine.h"
 #include "common/schema/row.h"
 #include "common/wire/system_tables.h"
@@ -176,8 +177,8 @@ Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction, std
     const Status undone = tree->update(
         change.key,
         [&](std::optional<std::string_view> payload) -> Result<Edit> {
-          LOAM_ASSIGN_OR_RETURN(IndexEntries entries, IndexEntries::decode(payload, record));
-          const std::vector<IndexEntry> before = entries.entries();
+          LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, record));
+          const std::vector<bdtree::IndexEntry> before = entries.entries();
           entries.undo(change.record, transaction);
           if (entries.entries() == before) return Edit::keep();
           return entries.empty() ? Edit::erase() : Edit::put(entries.encode());

@@ -11,7 +11,7 @@
 #include "common/base/status.h"
 #include "common/snapshot/snapshot.h"
 
-namespace loam::client {
+namespace loam::bdtree {
 
 /// A record had the value from the transaction `from` on, until `to` took it away; 0: it has the value still. Between
 /// them it may have lost the value and got it back (collapse()). `from` is 0 when every open and every later snapshot
@@ -26,7 +26,7 @@ struct IndexEntry {
 };
 
 /// The entries that lie under one key of an index's tree: all of a value in a unique index (R28), those of a value and
-/// a record in another. What a change of the tree makes of them (bdtree::Change) is made here, without the network.
+/// a record in another. What a change of the tree makes of them (Change) is made here, without the network.
 ///
 /// An entry is (key, from); `to` is its only part that changes. Each call of a transaction may be repeated. A
 /// transaction holds the claims of the records whose entries it changes (R1: entries come after the writes), so of one
@@ -95,4 +95,4 @@ class IndexEntries {
   std::vector<IndexEntry> entries_;
 };
 
-}  // namespace loam::client
+}  // namespace loam::bdtree

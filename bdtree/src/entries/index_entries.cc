@@ -1,10 +1,10 @@
-#include "client-lib/src/index/index_entries.h"
-
 #include <algorithm>
+
+#include <loam/bdtree/index_entries.h>
 
 #include "common/base/bytes.h"
 
-namespace loam::client {
+namespace loam::bdtree {
 namespace {
 
 bool before(const IndexEntry& a, const IndexEntry& b) { return a.key != b.key ? a.key < b.key : a.from < b.from; }
@@ -186,4 +186,4 @@ std::vector<Key> IndexEntries::visible(const Snapshot& snapshot) const {
   return keys;
 }
 
-}  // namespace loam::client
+}  // namespace loam::bdtree

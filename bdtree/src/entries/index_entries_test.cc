@@ -1,5 +1,3 @@
-#include "client-lib/src/index/index_entries.h"
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -9,9 +7,11 @@
 
 #include <gtest/gtest.h>
 
+#include <loam/bdtree/index_entries.h>
+
 #include "common/testing/random.h"
 
-namespace loam::client {
+namespace loam::bdtree {
 namespace {
 
 using testing::Random;
@@ -434,4 +434,4 @@ INSTANTIATE_TEST_SUITE_P(, IndexModel,
                          });
 
 }  // namespace
-}  // namespace loam::client
+}  // namespace loam::bdtree
