@@ -251,7 +251,7 @@ void MeasuredTree::deltas() {
     insert(process, next_, next_ + each);
     next_ += each;
     const auto after = process.client->statistics();
-    return static_cast<double>(after.bytes_sent - before.bytes_sent) / static_cast<double>(each);
+    return static_cast<double>(after.bytes_out - before.bytes_out) / static_cast<double>(each);
   };
   const std::vector<Samples> sent =
       alternate(run_.turns, std::vector<Variant>{{"with", [&] { return measure(TreeOptions{}.delta_bytes); }},

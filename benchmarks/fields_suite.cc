@@ -133,7 +133,7 @@ class FieldsSuite final : public Suite {
     const uint64_t groups = (operations_ + kGroup - 1) / kGroup;
     const auto count = static_cast<double>(kFibers * groups * kGroup);
     cost.cpu_us.values.push_back((process_cpu_ns() - cpu_before) / 1e3 / count);
-    const uint64_t bytes = after.bytes_sent + after.bytes_received - before.bytes_sent - before.bytes_received;
+    const uint64_t bytes = after.bytes_out + after.bytes_in - before.bytes_out - before.bytes_in;
     cost.bytes.values.push_back(static_cast<double>(bytes) / count);
     return cost.cpu_us.values.back();
   }

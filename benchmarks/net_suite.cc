@@ -104,7 +104,7 @@ EchoResult transport_echo(const EchoLoad& load, double& messages_per_frame) {
     server_cpu_ns = thread_cpu_ns() - cpu_from;
   });
   for (size_t i = 0; i < load.connections; ++i) LOAM_CHECK(client->connect(address, drive).ok(), "connect");
-  while (client->counters().opened.read() < load.connections) client->poll(net::kForever);
+  while (client->counters().connections_opened.read() < load.connections) client->poll(net::kForever);
   const uint64_t before = drive.calls();
   const uint64_t cpu_from = thread_cpu_ns();
   const uint64_t from = wall_ns();

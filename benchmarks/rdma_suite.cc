@@ -182,7 +182,7 @@ BatchResult echo(const std::string& host, net::Scheme scheme, size_t bytes, size
   }
   const auto spent_ns = static_cast<double>(wall_ns() - from);
   const net::TransportCounters& counters = pair.near().counters();
-  const auto count = [](const net::Counter& counter) { return static_cast<double>(counter.read()); };
+  const auto count = [](const statistics::Counter& counter) { return static_cast<double>(counter.read()); };
   return {static_cast<double>(rounds * batch) * 1e9 / spent_ns, count(counters.work_requests) / count(counters.flushes),
           count(counters.messages_out) / count(counters.frames_out),
           count(counters.empty_polls) / count(counters.polls)};
@@ -332,7 +332,7 @@ class RdmaSuite final : public Suite {
       LOAM_CHECK(report.ok(), report.wrong.empty() ? "a wrong sum" : report.wrong[0].c_str());
       const client::ClientStatistics& s = report.statistics;
       // A transfer is two reads and two updates; its begin and its end are no operations.
-      const auto messages = static_cast<double>(s.frames_sent + s.frames_received);
+      const auto messages = static_cast<double>(s.frames_out + s.frames_in);
       if (count) operations_a_message.values.push_back(4 * static_cast<double>(report.transfers) / messages);
       LOAM_CHECK(cluster.mover().drop_table(options.table).ok(), "the table cannot be dropped");
       return static_cast<double>(report.transfers) / report.seconds;

@@ -252,8 +252,8 @@ class RetailSuite final : public Suite {
       add(name, static_cast<double>(sum) / static_cast<double>(transactions), unit);
     };
     each("trips_per_tx", "trips", [](const client::ClientStatistics& s) { return s.round_trips; });
-    each("messages_per_tx", "messages", [](const auto& s) { return s.messages_sent + s.messages_received; });
-    each("bytes_per_tx", "bytes", [](const auto& s) { return s.bytes_sent + s.bytes_received; });
+    each("messages_per_tx", "messages", [](const auto& s) { return s.messages_out + s.messages_in; });
+    each("bytes_per_tx", "bytes", [](const auto& s) { return s.bytes_out + s.bytes_in; });
     run.report.add_unmeasured("retail.mixed_over_oltp", "ratio", Better::kHigher,
                               "the mixed workload is not built yet");
   }

@@ -169,18 +169,6 @@ void check_balances(client::Client& client, const client::Table& table, const Tr
   }
 }
 
-client::ClientStatistics difference(const client::ClientStatistics& after, const client::ClientStatistics& before) {
-  client::ClientStatistics d = after;
-  d.begun -= before.begun, d.committed -= before.committed, d.aborted -= before.aborted;
-  d.conflicts -= before.conflicts, d.retries -= before.retries, d.unknown_outcomes -= before.unknown_outcomes;
-  d.resolved -= before.resolved, d.read_only -= before.read_only, d.round_trips -= before.round_trips;
-  d.scans -= before.scans;
-  d.messages_sent -= before.messages_sent, d.messages_received -= before.messages_received;
-  d.frames_sent -= before.frames_sent, d.frames_received -= before.frames_received;
-  d.bytes_sent -= before.bytes_sent, d.bytes_received -= before.bytes_received;
-  return d;
-}
-
 }  // namespace
 
 Latencies Latencies::of(std::vector<uint64_t>& samples_ns) {
@@ -221,7 +209,7 @@ TransferReport run_transfers(client::Client& mover, client::Client& watcher, con
   report.scan_seconds = static_cast<double>(Env::now_ns() - begin_ns) / 1e9;
   movers.join();
   report.seconds = static_cast<double>(Env::now_ns() - begin_ns) / 1e9;
-  report.statistics = difference(mover.statistics(), before);
+  report.statistics = statistics::difference(mover.statistics(), before);
   check_sum(watcher, table, options, complaints);
   check_balances(watcher, table, options, movers, complaints);
   report.transfers = movers.latencies_ns().size();

@@ -141,9 +141,9 @@ class TxSuite final : public Suite {
     const auto each = [&](const char* name, uint64_t count) { add(name, static_cast<double>(count) / transfers); };
     const auto cpu = [&](const char* name, double ns) { add(name, ns / 1'000 / transfers); };
     const client::ClientStatistics& s = report.statistics;
-    each("messages_per_tx", s.messages_sent + s.messages_received);
-    each("frames_per_tx", s.frames_sent + s.frames_received);
-    each("bytes_per_tx", s.bytes_sent + s.bytes_received);
+    each("messages_per_tx", s.messages_out + s.messages_in);
+    each("frames_per_tx", s.frames_out + s.frames_in);
+    each("bytes_per_tx", s.bytes_out + s.bytes_in);
     each("round_trips_per_tx", s.round_trips);
     cpu("cpu_us_per_tx", after.all() - before.all());
     cpu("cpu_us_node", after.node_network + after.node_other - before.node_network - before.node_other);

@@ -254,7 +254,7 @@ Turn Ycsb::measure(uint64_t operations, const std::function<void(Random&)>& oper
     const TreeStatistics now = process_->statistics();
     return total(now.lookup_trips) + total(now.change_trips) + total(now.range_trips);
   };
-  const auto bytes = [](const ClientStatistics& now) { return now.bytes_sent + now.bytes_received; };
+  const auto bytes = [](const ClientStatistics& now) { return now.bytes_out + now.bytes_in; };
   Turn turn;
   turn.latencies_us.reserve(operations);
   uint64_t begun = 0;

@@ -32,7 +32,7 @@ target_compile_features(loam_client INTERFACE cxx_std_20)
 install(DIRECTORY ${CMAKE_CURRENT_LIST_DIR}/../include/loam/client DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/loam
   COMPONENT client FILES_MATCHING PATTERN *.h)
 # Of common/, what the public headers include; they name it "common/…", which include/loam makes right.
-foreach(header base/assert.h base/bytes.h base/ids.h base/status.h schema/arrow.h schema/chunk.h schema/predicate.h schema/projection.h
+foreach(header base/assert.h base/bytes.h base/ids.h base/statistics.h base/status.h net/transport_counters.h schema/arrow.h schema/chunk.h schema/predicate.h schema/projection.h
                schema/query.h schema/row.h schema/schema.h schema/value.h)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${PROJECT_SOURCE_DIR}/common/${header}

@@ -26,7 +26,7 @@ struct OutFrame {
 template <class T>
 class Pool {
  public:
-  Pool(size_t max_kept, Counter& allocations) : max_kept_(max_kept), allocations_(allocations) {}
+  Pool(size_t max_kept, statistics::Counter& allocations) : max_kept_(max_kept), allocations_(allocations) {}
 
   std::unique_ptr<T> take() {
     if (kept_.empty()) {
@@ -43,7 +43,7 @@ class Pool {
 
  private:
   const size_t max_kept_;
-  Counter& allocations_;
+  statistics::Counter& allocations_;
   std::vector<std::unique_ptr<T>> kept_;
 };
 

@@ -49,7 +49,7 @@ void Link::received_greeting(size_t size) {
   Status status = check_greeting(greeting, greeted_first_ ? GreetingKind::kWelcome : GreetingKind::kHello,
                                  host_.options().protocol_version);
   if (!status.ok()) {
-    host_.counters_.refused.add(1);
+    host_.counters_.connections_refused.add(1);
     if (!greeted_first_ && ours) queue_greeting(GreetingKind::kReject, status.code());
     end({status.code(), peer_.to_string() + ": " + std::string(status.message())}, true);
     return;
@@ -61,7 +61,7 @@ void Link::received_greeting(size_t size) {
   if (!greeted_first_) queue_greeting(GreetingKind::kWelcome, StatusCode::kOk);
   state_ = State::kOpen;
   announced_ = true;
-  host_.counters_.opened.add(1);
+  host_.counters_.connections_opened.add(1);
   want_attention();
   if (largest_queued_ > max_message_bytes_) {
     close({StatusCode::kInvalidArgument, "a message of " + std::to_string(largest_queued_) + " bytes waits for " +

@@ -314,8 +314,8 @@ void Link::fail(Status status) { end(std::move(status), false); }
 
 void Link::end(Status status, bool say_goodbye) {
   if (state_ == State::kEnded) return;
-  if (say_goodbye && status == StatusCode::kMalformed) host_.counters_.malformed.add(1);
-  if (state_ == State::kOpen) host_.counters_.closed.add(1);
+  if (say_goodbye && status == StatusCode::kMalformed) host_.counters_.connections_malformed.add(1);
+  if (state_ == State::kOpen) host_.counters_.connections_closed.add(1);
   drop_waiting();
   if (say_goodbye && state_ == State::kOpen) queue_goodbye(status);
   const bool reachable = state_ != State::kOpening;

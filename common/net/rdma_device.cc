@@ -57,7 +57,8 @@ struct RdmaDevice::Slab {
   std::array<Chunk, kSlabChunks> chunks;
 };
 
-RdmaDevice::RdmaDevice(ibv_context* context, Counter& allocations) : context_(context), allocations_(allocations) {}
+RdmaDevice::RdmaDevice(ibv_context* context, statistics::Counter& allocations)
+    : context_(context), allocations_(allocations) {}
 
 RdmaDevice::~RdmaDevice() {
   LOAM_DCHECK(paths_ == 0, "a device goes after its queue pairs");
@@ -69,7 +70,7 @@ RdmaDevice::~RdmaDevice() {
   if (domain_ != nullptr) ibv_dealloc_pd(domain_);
 }
 
-Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open(ibv_context* context, Counter& allocations) {
+Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open(ibv_context* context, statistics::Counter& allocations) {
   std::unique_ptr<RdmaDevice> device(new RdmaDevice(context, allocations));
   LOAM_RETURN_IF_ERROR(device->prepare());
   return device;

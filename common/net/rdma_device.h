@@ -59,7 +59,7 @@ struct Chunk {
 class RdmaDevice {
  public:
   /// Opens `context` (rdma_cm owns it) for one transport. kUnavailable if the device offers too little.
-  static Result<std::unique_ptr<RdmaDevice>> open(ibv_context* context, Counter& allocations);
+  static Result<std::unique_ptr<RdmaDevice>> open(ibv_context* context, statistics::Counter& allocations);
   ~RdmaDevice();
   RdmaDevice(const RdmaDevice&) = delete;
   RdmaDevice& operator=(const RdmaDevice&) = delete;
@@ -108,12 +108,12 @@ class RdmaDevice {
  private:
   struct Slab;
 
-  RdmaDevice(ibv_context* context, Counter& allocations);
+  RdmaDevice(ibv_context* context, statistics::Counter& allocations);
   Status prepare();
   Status add_slab();
 
   ibv_context* const context_;
-  Counter& allocations_;
+  statistics::Counter& allocations_;
   ibv_device_attr limits_{};
   uint32_t max_paths_ = 0;
   ibv_pd* domain_ = nullptr;

@@ -48,7 +48,7 @@ void RdmaLink::no_way(const std::string& reason) {
     last = status.message();
     give_up_path();
   }
-  transport_.counters_.refused.add(1);
+  transport_.counters_.connections_refused.add(1);
   fail({StatusCode::kUnavailable, "cannot connect to " + peer().to_string() + ": " + last});
 }
 
@@ -56,7 +56,7 @@ void RdmaLink::way_found() {
   if (state() == State::kEnded) return;
   Status status = path_->make_queue_pair();
   if (!status.ok()) {
-    transport_.counters_.refused.add(1);
+    transport_.counters_.connections_refused.add(1);
     fail({status.code(), "cannot connect to " + peer().to_string() + ": " + std::string(status.message())});
     return;
   }
@@ -84,8 +84,8 @@ void RdmaLink::greeted(const Greeting& greeting) {
 
 void RdmaLink::broke(const Status& status) {
   // A connection that was never announced counts as refused.
-  if (state() == State::kGreeting) transport_.counters_.refused.add(1);
-  if (status == StatusCode::kMalformed) transport_.counters_.malformed.add(1);
+  if (state() == State::kGreeting) transport_.counters_.connections_refused.add(1);
+  if (status == StatusCode::kMalformed) transport_.counters_.connections_malformed.add(1);
   const bool named = status.message().find(peer().to_string()) != std::string_view::npos;
   fail(named ? status : Status(status.code(), peer().to_string() + ": " + std::string(status.message())));
 }

@@ -185,7 +185,7 @@ size_t RdmaTransport::take_handed() {
     if (rdma_migrate_id(one.id, channel_) == 0) {
       take(one.id, one.request, *one.handler);
     } else {
-      counters_.refused.add(1);
+      counters_.connections_refused.add(1);
       rdma_destroy_id(one.id);
     }
   }
@@ -196,7 +196,7 @@ void RdmaTransport::take(rdma_cm_id* id, const CmEvent& request, Handler& handle
   auto path = std::make_unique<RdmaPath>(*this, id);
   Status status = full() ? Status(StatusCode::kOverloaded, "") : path->make_queue_pair();
   if (!status.ok()) {
-    counters_.refused.add(1);
+    counters_.connections_refused.add(1);
     Greeting greeting;
     greeting.protocol_version = options().protocol_version;
     greeting.kind = GreetingKind::kReject;

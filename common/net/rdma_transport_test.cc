@@ -131,7 +131,7 @@ TEST_F(RdmaTest, ServerThreadsShareAListenerAndSleepBetweenMessages) {
   for (const auto& transport : transports) transport->wake();
   for (std::thread& thread : threads) thread.join();
   for (const auto& transport : transports) {
-    EXPECT_EQ(transport->counters().opened.read(), kConnections / kThreads);
+    EXPECT_EQ(transport->counters().connections_opened.read(), kConnections / kThreads);
     EXPECT_GT(transport->counters().sleeps.read(), 0u) << "completions have to end sleeps in this test";
   }
 }

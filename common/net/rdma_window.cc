@@ -22,7 +22,8 @@ bool has_windows(const ibv_device_attr& limits) {
 
 }  // namespace
 
-RdmaWindows::RdmaWindows(ibv_context& context, ibv_pd& domain, const ibv_device_attr& limits, Counter& allocations)
+RdmaWindows::RdmaWindows(ibv_context& context, ibv_pd& domain, const ibv_device_attr& limits,
+                         statistics::Counter& allocations)
     : context_(context),
       domain_(domain),
       supported_(has_windows(limits)),

@@ -37,7 +37,7 @@ struct RdmaBlock {
 /// Owner: its device. Threads: the transport's.
 class RdmaWindows {
  public:
-  RdmaWindows(ibv_context& context, ibv_pd& domain, const ibv_device_attr& limits, Counter& allocations);
+  RdmaWindows(ibv_context& context, ibv_pd& domain, const ibv_device_attr& limits, statistics::Counter& allocations);
   ~RdmaWindows();
   RdmaWindows(const RdmaWindows&) = delete;
   RdmaWindows& operator=(const RdmaWindows&) = delete;
@@ -60,7 +60,7 @@ class RdmaWindows {
   ibv_pd& domain_;
   const bool supported_;
   const size_t max_windows_;
-  Counter& allocations_;
+  statistics::Counter& allocations_;
   std::vector<std::unique_ptr<RdmaBlock>> blocks_;
   std::vector<RdmaBlock*> free_;
   size_t bytes_ = 0;  // of all blocks

@@ -120,7 +120,7 @@ TYPED_TEST(RegionTest, ForgedAndWithdrawnRegionsEndTheConnectionAndTouchNothing)
     ASSERT_TRUE(this->pump_until([&] { return !this->served_.closed.empty() && !this->owner_.closed.empty(); }));
     EXPECT_EQ(this->served_.closed[0].code(), StatusCode::kMalformed) << this->served_.closed[0].to_string();
     EXPECT_EQ(this->owner_.closed[0].code(), StatusCode::kMalformed) << this->owner_.closed[0].to_string();
-    EXPECT_EQ(this->server_->counters().malformed.read(), 1u);
+    EXPECT_EQ(this->server_->counters().connections_malformed.read(), 1u);
     if (forgery == Forgery::kOtherConnection) {
       this->connection_->close({StatusCode::kCancelled, "the other one"});
       ASSERT_TRUE(this->pump_until([&] { return this->served_.closed.size() == 2; }));

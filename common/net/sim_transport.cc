@@ -99,7 +99,7 @@ void SimLink::on_event(SimEvent& event) {
       if (state() != State::kOpening) {
         transport_.net.end_accepted(event);
       } else if (event.sender == 0) {
-        transport_.counters_.refused.add(1);
+        transport_.counters_.connections_refused.add(1);
         fail({StatusCode::kUnavailable,
               "cannot connect to " + peer().to_string() + ": nobody listens there; does the server run?"});
       } else {

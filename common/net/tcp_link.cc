@@ -50,7 +50,7 @@ void TcpLink::try_next(int last_error) {
     }
     last_error = errno;
   }
-  transport_.counters_.refused.add(1);
+  transport_.counters_.connections_refused.add(1);
   std::string message = "cannot connect to " + peer().to_string() + ": " + error_text(last_error);
   if (last_error == ECONNREFUSED) message += "; does the server run, and listen there?";
   fail({StatusCode::kUnavailable, std::move(message)});

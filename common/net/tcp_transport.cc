@@ -60,7 +60,7 @@ void TcpTransport::accept(TcpListener& listener) {
       // The waiting connection would be reported again and again: look away until descriptors are free again.
       watch(listener.fd_.get(), EPOLL_CTL_MOD, 0, &listener);
       listen_again_ns_ = now_ns() + kSweepNs;
-      counters_.refused.add(1);
+      counters_.connections_refused.add(1);
       log_warning("connections wait: " + error_text(error) +
                   "; raise the limit on open files (ulimit -n, or LimitNOFILE of a service)");
       return;
@@ -103,7 +103,7 @@ void TcpTransport::take(Fd fd, Handler& handler) {
   peer.size = sizeof(peer.storage);
   if (::getpeername(fd.get(), peer.get(), &peer.size) != 0) return;  // gone already
   if (full()) {
-    counters_.refused.add(1);
+    counters_.connections_refused.add(1);
     Greeting greeting;
     greeting.protocol_version = options().protocol_version;
     greeting.kind = GreetingKind::kReject;

@@ -135,7 +135,7 @@ TEST_F(TcpTest, OtherProtocolsAreClosedAtOnce) {
   const Fd fd = stranger();
   put(fd, as_bytes("GET / HTTP/1.1\r\n\r\n"));
   EXPECT_TRUE(read_to_end(fd).empty());
-  EXPECT_EQ(server_->counters().refused.read(), 1u);
+  EXPECT_EQ(server_->counters().connections_refused.read(), 1u);
 }
 
 TEST_F(TcpTest, AClientOfAnotherServerIsToldThatItIsNotLoam) {
@@ -167,7 +167,7 @@ TEST_F(TcpTest, WhoDoesNotShakeHandsIsClosedAtTheDeadline) {
   EXPECT_TRUE(read_to_end(silent).empty());
   EXPECT_TRUE(read_to_end(slow).empty());
   EXPECT_TRUE(served_.closed.empty()) << "never announced";
-  EXPECT_EQ(server_->counters().refused.read(), 2u);
+  EXPECT_EQ(server_->counters().connections_refused.read(), 2u);
 }
 
 TEST_F(TcpTest, AConnectIntoTheVoidEndsAtTheDeadline) {
@@ -195,7 +195,7 @@ TEST_F(TcpTest, ImpossibleLimitsInTheGreetingAreRefused) {
     read_to_end(fd);
   }
   EXPECT_TRUE(served_.connections.empty());
-  EXPECT_EQ(server_->counters().refused.read(), 3u);
+  EXPECT_EQ(server_->counters().connections_refused.read(), 3u);
 }
 
 TEST_F(TcpTest, NamesAreLookedUp) {
@@ -358,7 +358,8 @@ TEST_F(TcpTest, RandomBytesAndDamagedFramesHarmNobody) {
   ASSERT_TRUE(pump_until([&] { return !owner_.messages.empty(); }));
   EXPECT_EQ(owner_.messages[0], "survived");
   ASSERT_TRUE(pump_until([&] { return served_.connections.size() == 1; })) << "strangers are gone";
-  EXPECT_GT(server_->counters().malformed.read(), 10u) << "the bytes are not malformed enough to test anything";
+  EXPECT_GT(server_->counters().connections_malformed.read(), 10u)
+      << "the bytes are not malformed enough to test anything";
 }
 
 // ---- threads and time -----------------------------------------------------------------------------------------------
@@ -467,7 +468,8 @@ TEST_F(TcpTest, ServerThreadsShareAListenerAndServeClients) {
   stop.store(true, std::memory_order_relaxed);
   for (const auto& transport : transports) transport->wake();
   for (std::thread& thread : threads) thread.join();
-  for (const auto& transport : transports) EXPECT_EQ(transport->counters().opened.read(), kConnections / kThreads);
+  for (const auto& transport : transports)
+    EXPECT_EQ(transport->counters().connections_opened.read(), kConnections / kThreads);
 }
 
 TEST_F(TcpTest, PollReturnsAtItsTimeout) {
@@ -499,7 +501,7 @@ TEST_F(TcpTest, OutOfFileDescriptorsTheListenerWaitsAndOthersAreServed) {
   static size_t told;
   told = 0;
   set_log_sink([](LogLevel, std::string_view line) { told += line.find("EMFILE") != std::string_view::npos; });
-  ASSERT_TRUE(pump_until([&] { return server_->counters().refused.read() >= 1; }));
+  ASSERT_TRUE(pump_until([&] { return server_->counters().connections_refused.read() >= 1; }));
   set_log_sink(nullptr);
   EXPECT_GE(told, 1u);
   ASSERT_TRUE(early.send(as_bytes("still served")).ok());

@@ -23,7 +23,6 @@
 // on_writable() when half of it has drained. Verbs have credits of their own below these (rdma_device.h).
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,6 +31,7 @@
 #include "common/base/bytes.h"
 #include "common/base/status.h"
 #include "common/net/address.h"
+#include "common/net/transport_counters.h"
 
 namespace loam::net {
 
@@ -203,35 +203,6 @@ class Listener {
   virtual const Address& address() const = 0;
   /// No new connections from now on; those that were accepted stay. The object is dead when the call returns.
   virtual void close() = 0;
-};
-
-/// A number that one thread counts and any thread reads. Relaxed: readers want recent values, not an order.
-class Counter {
- public:
-  void add(uint64_t n) { value_.store(value_.load(std::memory_order_relaxed) + n, std::memory_order_relaxed); }
-  uint64_t read() const { return value_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<uint64_t> value_{0};
-};
-
-/// Counted by the transport's thread since its start; any thread may read.
-struct TransportCounters {
-  Counter messages_in, messages_out;
-  Counter frames_in, frames_out;    ///< frames with messages, fragments or one-sided writes; not those of control
-  Counter bytes_in, bytes_out;      ///< all bytes, headers and control frames included
-  Counter flushes;                  ///< calls that gave bytes to the network; verbs: doorbells
-  Counter work_requests;            ///< verbs: sends of all doorbells
-  Counter inline_sends;             ///< verbs: of these, those whose bytes the device took from the request itself
-  Counter direct_writes;            ///< verbs: of these, one-sided writes that the peer's device carries out
-  Counter direct_bytes;             ///< verbs: written by them; not in bytes_in of the peer
-  Counter polls, empty_polls;       ///< rounds; rounds without an event
-  Counter sleeps, wakes;            ///< rounds that slept; calls of wake() that had to interrupt a sleep
-  Counter credit_stalls;            ///< flushes that left frames behind for want of credits
-  Counter overloads;                ///< sends refused with kOverloaded
-  Counter opened, closed, refused;  ///< connections: shaken hands, ended, refused before that
-  Counter malformed;                ///< connections closed because the peer broke the protocol
-  Counter buffer_allocations;       ///< buffers taken from the heap; stands still in the steady state
 };
 
 /// Connections and listening addresses served by one thread.

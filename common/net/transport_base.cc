@@ -114,7 +114,7 @@ uint64_t TransportBase::check_handshakes() {
       next = std::min(next, link.deadline_ns_ - now);
       return false;
     }
-    counters_.refused.add(1);
+    counters_.connections_refused.add(1);
     link.fail({StatusCode::kTimeout, "no handshake with " + link.peer().to_string() + " within " +
                                          std::to_string(options_.handshake_timeout_ns / 1'000'000) +
                                          " ms; is it a Loam server, and not overloaded?"});

@@ -356,7 +356,7 @@ TYPED_TEST(TransportTest, AnotherProtocolVersionIsToldSo) {
   EXPECT_NE(message.find("this program version " + std::to_string(old.protocol_version)), std::string_view::npos);
   EXPECT_TRUE(this->served_.connections.empty());
   EXPECT_TRUE(this->served_.closed.empty()) << "a connection that was never announced";
-  EXPECT_EQ(this->server_->counters().refused.read(), 1u);
+  EXPECT_EQ(this->server_->counters().connections_refused.read(), 1u);
 }
 
 TYPED_TEST(TransportTest, ConnectionsBeyondTheLimitAreRefused) {
@@ -399,7 +399,7 @@ TYPED_TEST(TransportTest, ManyConnectionsKeepTheirMessagesApart) {
   }
   ASSERT_TRUE(this->pump_until([&] { return this->owner_.messages.size() >= 10 * kConnections; }));
   for (const size_t n : replies) EXPECT_EQ(n, 10u);
-  EXPECT_EQ(this->server_->counters().opened.read(), kConnections);
+  EXPECT_EQ(this->server_->counters().connections_opened.read(), kConnections);
 }
 
 TYPED_TEST(TransportTest, AListenerDealsItsConnectionsToSeveralTransports) {
@@ -417,8 +417,8 @@ TYPED_TEST(TransportTest, AListenerDealsItsConnectionsToSeveralTransports) {
   ASSERT_TRUE(this->pump_until([&] { return this->owner_.messages.size() >= 6; }));
   EXPECT_EQ(one.messages.size(), 3u);
   EXPECT_EQ(two.messages.size(), 3u);
-  EXPECT_EQ(first.counters().opened.read(), 3u);
-  EXPECT_EQ(second.counters().opened.read(), 3u);
+  EXPECT_EQ(first.counters().connections_opened.read(), 3u);
+  EXPECT_EQ(second.counters().connections_opened.read(), 3u);
 }
 
 // ---- polling --------------------------------------------------------------------------------------------------------

@@ -125,9 +125,9 @@ class WrongManagerTest : public ::testing::Test {
 };
 
 TEST_F(WrongManagerTest, OnAnEmptyFolder) {
-  const wire::ClusterId right = manager_->statistics().core.cluster;
+  const std::string right = manager_->statistics().core.cluster;
   start_manager("empty");
-  expect_refused(wire::to_string(right));
+  expect_refused(right);
   start_manager("right");
   expect_everything_is_back();
 }

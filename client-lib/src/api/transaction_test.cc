@@ -322,7 +322,7 @@ TEST_F(TransactionTest, TransfersKeepTheSum) {
   const ClientStatistics mine = client_->statistics(), others = other->statistics();
   EXPECT_GT(mine.conflicts + others.conflicts, 0u) << "no contention: the test shows nothing";
   EXPECT_EQ(mine.begun, mine.committed + mine.aborted);
-  EXPECT_LT(mine.frames_sent, mine.messages_sent) << "fibers' messages travel together";
+  EXPECT_LT(mine.frames_out, mine.messages_out) << "fibers' messages travel together";
   std::printf("%d scans, %lu + %lu committed, %lu + %lu conflicts\n", scans, mine.committed, others.committed,
               mine.conflicts, others.conflicts);
 }

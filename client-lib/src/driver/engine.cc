@@ -242,30 +242,9 @@ void Engine::close() {
 }
 
 ClientStatistics Engine::statistics() const {
-  const net::TransportCounters& net = worker_.transport_counters();
   ClientStatistics now;
-  now.begun = counters_.begun.read();
-  now.committed = counters_.committed.read();
-  now.aborted = counters_.aborted.read();
-  now.conflicts = counters_.conflicts.read();
-  now.foreseen_conflicts = counters_.foreseen_conflicts.read();
-  now.retries = counters_.retries.read();
-  now.unknown_outcomes = counters_.unknown_outcomes.read();
-  now.resolved = counters_.resolved.read();
-  now.read_only = counters_.read_only.read();
-  now.round_trips = counters_.round_trips.read();
-  now.scans = counters_.scans.read();
-  now.sessions_opened = counters_.sessions_opened.read();
-  now.fenced = counters_.fenced.read();
-  now.resumed = counters_.resumed.read();
-  now.resent = counters_.resent.read();
-  now.overloaded = counters_.overloaded.read();
-  now.messages_sent = net.messages_out.read();
-  now.messages_received = net.messages_in.read();
-  now.frames_sent = net.frames_out.read();
-  now.frames_received = net.frames_in.read();
-  now.bytes_sent = net.bytes_out.read();
-  now.bytes_received = net.bytes_in.read();
+  statistics::add_counters<ClientNumbers>(counters_, now);
+  statistics::add_counters<net::TransportNumbers>(worker_.transport_counters(), now);
   return now;
 }
 

@@ -121,7 +121,7 @@ class Service final : public admin::ClusterAdmin::Service {
     reply->set_nodes_dead(static_cast<uint32_t>(health->statistics.nodes_dead));
     reply->set_epoch(health->statistics.epoch);
     reply->set_restarting(health->statistics.restarting);
-    reply->set_cluster(wire::to_string(health->statistics.cluster));
+    reply->set_cluster(health->statistics.cluster);
     reply->set_not_serving(health->statistics.not_serving);
     reply->set_address(health->address);
     return grpc::Status::OK;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/admin/statistics.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::commit {
@@ -117,19 +118,8 @@ void fill(const wire::ShardMap& from, admin::ShardMap& to) {
 namespace {
 
 void fill(const RecoveryStatistics& from, admin::Recovery& to) {
-  to.set_starts(from.starts);
-  to.set_committed(from.committed);
-  to.set_aborted(from.aborted);
-  to.set_cleared(from.cleared);
-  to.set_reverted(from.reverted);
-  to.set_repeated(from.repeated);
-  to.set_unreadable(from.unreadable);
+  add_statistics(from, *to.mutable_statistics());
   for (const TransactionId id : from.unreadable_ids) to.add_unreadable_transactions(id.value);
-  to.set_scans(from.scans);
-  to.set_sweeps(from.sweeps);
-  to.set_swept_nodes(from.swept_nodes);
-  to.set_queued(from.queued);
-  to.set_running(from.running);
   for (const auto& [node, transactions] : from.waiting) {
     admin::WaitingNode& waiting = *to.add_waiting();
     waiting.set_node(node.value);
@@ -140,66 +130,10 @@ void fill(const RecoveryStatistics& from, admin::Recovery& to) {
 }  // namespace
 
 void fill(const ManagerStatistics& from, admin::StatisticsReply& to) {
-  to.set_uptime_ns(from.uptime_ns);
-  to.set_messages_out(from.messages_out);
-  to.set_frames_in(from.frames_in);
-  to.set_frames_out(from.frames_out);
-  to.set_bytes_in(from.bytes_in);
-  to.set_bytes_out(from.bytes_out);
+  add_statistics(from.core, *to.mutable_statistics());
+  add_statistics(from, *to.mutable_statistics());
   fill(from.recovery, *to.mutable_recovery());
-  const Statistics& core = from.core;
-  to.set_epoch(core.epoch);
-  to.set_sessions(core.sessions);
-  to.set_sessions_opened(core.sessions_opened);
-  to.set_sessions_lost(core.sessions_lost);
-  to.set_last_transaction(core.last_transaction);
-  to.set_open(core.open);
-  to.set_orphaned_open(core.orphaned_open);
-  to.set_uncleared(core.uncleared);
-  to.set_orphaned_uncleared(core.orphaned_uncleared);
-  to.set_begins(core.begins);
-  to.set_commits(core.commits);
-  to.set_aborts(core.aborts);
-  to.set_read_only_begins(core.read_only_begins);
-  to.set_read_only_snapshots(core.read_only_snapshots);
-  to.set_open_snapshots(core.open_snapshots);
-  to.set_snapshot_bytes(core.snapshot_bytes);
-  to.set_snapshot_memory_bytes(core.snapshot_memory_bytes);
-  to.set_base(core.base);
-  to.set_seen_by_all(core.seen_by_all);
-  to.set_publications(core.publications);
-  to.set_publication_bytes(core.publication_bytes);
-  to.set_publication_exact(core.publication_exact);
-  to.set_publications_skipped(core.publications_skipped);
-  to.set_catalog_version(core.catalog_version);
-  to.set_tables(core.tables);
-  to.set_pending_changes(core.pending_changes);
-  to.set_nodes_live(core.nodes_live);
-  to.set_nodes_dead(core.nodes_dead);
-  to.set_messages(core.messages);
-  to.set_repeated(core.repeated);
-  to.set_refused(core.refused);
-  to.set_malformed(core.malformed);
-  to.set_sessions_expired(core.sessions_expired);
-  to.set_sessions_aged(core.sessions_aged);
-  to.set_sessions_resumed(core.sessions_resumed);
-  to.set_sessions_fencing(core.sessions_fencing);
-  to.set_sessions_recovering(core.sessions_recovering);
-  to.set_fences(core.fences);
-  to.set_recovered_committed(core.recovered_committed);
-  to.set_recovered_aborted(core.recovered_aborted);
-  to.set_outcomes_kept(core.outcomes_kept);
-  to.set_outcomes_asked(core.outcomes_asked);
-  to.set_restarting(core.restarting);
-  to.set_durable_stores(core.durable_stores);
-  to.set_durable_bytes(core.durable_bytes);
-  to.set_nodes_unreachable(core.nodes_unreachable);
-  to.set_nodes_lost(core.nodes_lost);
-  to.set_node_leases_expired(core.node_leases_expired);
-  to.set_sweep_due(core.sweep_due);
-  to.set_cluster(wire::to_string(core.cluster));
-  to.set_not_serving(core.not_serving);
-  for (const RefusedNode& node : core.refused_nodes) {
+  for (const RefusedNode& node : from.core.refused_nodes) {
     admin::RefusedNode& refused = *to.add_refused_nodes();
     refused.set_address(node.address);
     refused.set_admin_address(node.admin_address);

@@ -389,6 +389,7 @@ std::vector<NodeStatus> Core::nodes() const { return impl_->catalog().nodes(); }
 std::vector<Orphan> Core::orphans() const { return impl_->transactions().orphans(); }
 std::vector<SessionStatus> Core::sessions() const { return impl_->sessions(); }
 std::optional<bool> Core::outcome(TransactionId id) const { return impl_->outcome(id); }
+wire::ClusterId Core::cluster() const { return impl_->cluster(); }
 Statistics Core::statistics() const { return impl_->statistics(); }
 bool Core::ready() const { return impl_->ready(); }
 void Core::check_invariants() const { impl_->check_invariants(); }

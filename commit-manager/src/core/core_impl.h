@@ -57,6 +57,7 @@ class Core::Impl final : public NodeChannel {
   const FencedSessions* sweep_due() const;
   void swept(const FencedSessions& sessions);
 
+  wire::ClusterId cluster() const { return history_.cluster; }
   Statistics statistics() const;
   std::vector<SessionStatus> sessions() const;
   std::optional<bool> outcome(TransactionId id) const { return outcomes_.find(id); }
@@ -305,27 +306,7 @@ class Core::Impl final : public NodeChannel {
   wire::Publish publish_;
   Buffer out_;
 
-  /// What statistics() adds to the levels.
-  struct Counts {
-    uint64_t sessions_opened = 0;
-    uint64_t sessions_lost = 0;
-    uint64_t sessions_expired = 0;
-    uint64_t sessions_aged = 0;
-    uint64_t sessions_resumed = 0;
-    uint64_t fences = 0;
-    uint64_t recovered_committed = 0;
-    uint64_t recovered_aborted = 0;
-    uint64_t outcomes_asked = 0;
-    uint64_t node_leases_expired = 0;
-    uint64_t durable_stores = 0;
-    uint64_t publication_bytes = 0;
-    uint64_t publications_skipped = 0;
-    uint64_t messages = 0;
-    uint64_t repeated = 0;
-    uint64_t refused = 0;
-    uint64_t malformed = 0;
-  };
-  Counts counts_;
+  CoreCounts counts_;
 };
 
 template <wire::Message M>

@@ -104,9 +104,9 @@ struct IdentityTest : ::testing::Test {
 
 TEST_F(IdentityTest, ClusterIdIsMadeOnceAndEachEpochHasARandomNumber) {
   fill();
-  const wire::ClusterId cluster = h->core.statistics().cluster;
-  EXPECT_TRUE(cluster);
-  EXPECT_EQ(a.known.cluster, cluster);
+  const std::string cluster = h->core.statistics().cluster;
+  EXPECT_FALSE(cluster.empty());
+  EXPECT_EQ(wire::to_string(a.known.cluster), cluster);
   const uint64_t first = a.known.random;
   const Buffer copy = durable.state;
   restart();
@@ -313,15 +313,15 @@ TEST_F(IdentityTest, StateOfTheFormatBeforeGetsAClusterId) {
   Buffer bytes;
   encode_state(old, bytes);
   start(bytes);
-  EXPECT_TRUE(h->core.statistics().cluster);
+  EXPECT_FALSE(h->core.statistics().cluster.empty());
   EXPECT_EQ(h->core.statistics().epoch, 2u);
-  const wire::ClusterId cluster = h->core.statistics().cluster;
+  const std::string cluster = h->core.statistics().cluster;
   restart();
   EXPECT_EQ(h->core.statistics().cluster, cluster) << "it is stored";
   NodeProcess fresh_a{"tcp://a:1"}, fresh_b{"tcp://b:1"};
   EXPECT_EQ(enter_code(fresh_a), StatusCode::kUnavailable);
   ASSERT_TRUE(enter(fresh_b).ok());
-  EXPECT_EQ(fresh_b.known.cluster, cluster);
+  EXPECT_EQ(wire::to_string(fresh_b.known.cluster), cluster);
 }
 
 TEST_F(IdentityTest, OnlyTheNewestEpochsAreKept) {

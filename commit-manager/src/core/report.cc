@@ -18,30 +18,19 @@ std::string_view to_string(SessionStatus::State state) {
 
 Statistics Core::Impl::statistics() const {
   Statistics statistics;
+  static_cast<CoreCounts&>(statistics) = counts_;
   transactions_.report(statistics);
   statistics.epoch = options_.epoch;
   statistics.sessions = sessions_.size();
-  statistics.sessions_opened = counts_.sessions_opened;
-  statistics.sessions_lost = counts_.sessions_lost;
-  statistics.sessions_expired = counts_.sessions_expired;
-  statistics.sessions_aged = counts_.sessions_aged;
-  statistics.sessions_resumed = counts_.sessions_resumed;
   statistics.sessions_fencing = fencing_;
   statistics.sessions_recovering = ended_.size() - fencing_;
-  statistics.fences = counts_.fences;
-  statistics.recovered_committed = counts_.recovered_committed;
-  statistics.recovered_aborted = counts_.recovered_aborted;
   statistics.outcomes_kept = outcomes_.size();
-  statistics.outcomes_asked = counts_.outcomes_asked;
   statistics.sweep_due = worth_a_sweep(lost_, closed_);
   statistics.restarting = restarting_;
-  statistics.durable_stores = counts_.durable_stores;
   statistics.durable_bytes = state_.size();
   statistics.storing = storing_.has_value();
   statistics.answers_waiting = waiting_.size();
   statistics.begins_waiting = waiting_begins_.size();
-  statistics.publication_bytes = counts_.publication_bytes;
-  statistics.publications_skipped = counts_.publications_skipped;
   statistics.catalog_version = catalog_.version();
   statistics.tables = catalog_.tables();
   statistics.pending_changes = changes_.pending();
@@ -49,13 +38,8 @@ Statistics Core::Impl::statistics() const {
   statistics.nodes_unreachable = catalog_.count(wire::NodeState::kUnreachable);
   statistics.nodes_lost = catalog_.count(wire::NodeState::kLost);
   statistics.nodes_dead = catalog_.nodes().size() - statistics.nodes_live;
-  statistics.node_leases_expired = counts_.node_leases_expired;
   statistics.kept_answer_bytes = kept_answers_.used();
-  statistics.messages = counts_.messages;
-  statistics.repeated = counts_.repeated;
-  statistics.refused = counts_.refused;
-  statistics.malformed = counts_.malformed;
-  statistics.cluster = history_.cluster;
+  statistics.cluster = wire::to_string(history_.cluster);
   statistics.not_serving = std::string(may_serve().message());
   statistics.refused_nodes = refused_nodes_;
   return statistics;

@@ -77,12 +77,7 @@ struct CommitManager::Parts {
     all.core = core.statistics();
     all.recovery = recovery->statistics();
     all.uptime_ns = Env::now_ns() - started_ns;
-    const net::TransportCounters& counters = server->counters();
-    all.messages_out = counters.messages_out.read();
-    all.frames_in = counters.frames_in.read();
-    all.frames_out = counters.frames_out.read();
-    all.bytes_in = counters.bytes_in.read();
-    all.bytes_out = counters.bytes_out.read();
+    statistics::add_counters<net::TransportNumbers>(server->counters(), all);
     return all;
   }
 

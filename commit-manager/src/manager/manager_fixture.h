@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <grpcpp/grpcpp.h>
@@ -55,6 +57,15 @@ struct ManagerTest : ::testing::Test {
     const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
     message = status.error_message();
     return status.error_code();
+  }
+
+  /// The number of that name; fails the test if it is not among the statistics.
+  static uint64_t number_of(const admin::StatisticsReply& reply, std::string_view name) {
+    for (const auto& one : reply.statistics()) {
+      if (one.name() == name) return one.number();
+    }
+    ADD_FAILURE() << "no statistic " << name;
+    return 0;
   }
 
   static admin::CreateTableRequest accounts() {

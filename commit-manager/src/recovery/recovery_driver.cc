@@ -188,9 +188,8 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   client::RecovererOptions options;
   options.session = core.open_recoverer(now_ns);
   if (options.session == SessionId()) return false;  // no number is reserved on the disk, or the manager stops
-  const Statistics statistics = core.statistics();
-  options.manager_epoch = statistics.epoch;
-  options.cluster = statistics.cluster;
+  options.manager_epoch = core.statistics().epoch;
+  options.cluster = core.cluster();
   session_ = options.session;
   const uint64_t number = ++starts_;
   options.on_recovered = [inbox = inbox_, number](TransactionId id, bool committed) {

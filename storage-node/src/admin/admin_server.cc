@@ -8,66 +8,11 @@
 #include <pthread.h>
 
 #include "common/admin/grpc_server.h"
+#include "common/admin/statistics.h"
 #include "loam/storage/admin.grpc.pb.h"
 
 namespace loam::storage {
 namespace {
-
-void fill(const TableStatistics& from, admin::TableStatistics& to) {
-  to.set_table(from.table);
-  to.set_name(from.name);
-  to.set_index_of(from.index_of);
-  to.set_keys(from.keys);
-  to.set_pages(from.pages);
-  to.set_log_bytes(from.log_bytes);
-  to.set_garbage_bytes(from.garbage_bytes);
-  to.set_column_pages(from.column_pages);
-  to.set_index_bytes(from.index_bytes);
-  to.set_gets(from.gets);
-  to.set_hops(from.hops);
-  to.set_writes(from.writes);
-  to.set_reverts(from.reverts);
-  to.set_conflicts(from.conflicts);
-  to.set_no_space(from.no_space);
-}
-
-void fill(const NodeStatistics& from, admin::StatisticsReply& to) {
-  to.set_uptime_ns(from.uptime_ns);
-  to.set_memory_limit_bytes(from.memory_limit_bytes);
-  to.set_memory_used_bytes(from.memory_used_bytes);
-  to.set_query_memory_limit_bytes(from.query_memory_limit_bytes);
-  to.set_query_memory_used_bytes(from.query_memory_used_bytes);
-  to.set_query_memory_refused(from.query_memory_refused);
-  to.set_batches(from.batches);
-  to.set_operations(from.operations);
-  to.set_malformed(from.malformed);
-  to.set_scans(from.scans);
-  to.set_scan_pages(from.scan_pages);
-  to.set_scan_records(from.scan_records);
-  to.set_compacted_pages(from.compacted_pages);
-  to.set_freed_pages(from.freed_pages);
-  to.set_messages_in(from.messages_in);
-  to.set_messages_out(from.messages_out);
-  to.set_frames_in(from.frames_in);
-  to.set_frames_out(from.frames_out);
-  to.set_bytes_in(from.bytes_in);
-  to.set_bytes_out(from.bytes_out);
-  to.set_flushes(from.flushes);
-  to.set_work_requests(from.work_requests);
-  to.set_direct_writes(from.direct_writes);
-  to.set_direct_bytes(from.direct_bytes);
-  to.set_polls(from.polls);
-  to.set_empty_polls(from.empty_polls);
-  to.set_sessions(from.sessions);
-  to.set_fenced(from.fenced);
-  to.set_refused(from.refused);
-  to.set_repeated(from.repeated);
-  to.set_reconnects(from.reconnects);
-  to.set_cluster(from.cluster);
-  to.set_manager_epoch(from.manager_epoch);
-  to.set_manager_refusal(from.manager_refusal);
-  for (const TableStatistics& table : from.tables) fill(table, *to.add_tables());
-}
 
 class Service final : public admin::NodeAdmin::Service {
  public:
@@ -88,7 +33,9 @@ class Service final : public admin::NodeAdmin::Service {
   }
   grpc::Status Statistics(grpc::ServerContext*, const admin::StatisticsRequest*,
                           admin::StatisticsReply* reply) override {
-    fill(statistics_(), *reply);
+    const NodeStatistics statistics = statistics_();
+    add_statistics(statistics, *reply->mutable_statistics());
+    fill_table(statistics.tables, *reply->mutable_tables());
     return grpc::Status::OK;
   }
 

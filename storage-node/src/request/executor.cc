@@ -56,7 +56,7 @@ void Executor::run(Peer& peer, std::span<const Bytes> messages) {
     view_ = nullptr;
   }
   Env::pause_point("node.batch.ended");
-  ExecutorCounters::add(counters_.batches, 1);
+  counters_.batches.add(1);
 }
 
 void Executor::run_batch(Peer& peer, std::span<const Bytes> messages) {
@@ -66,7 +66,7 @@ void Executor::run_batch(Peer& peer, std::span<const Bytes> messages) {
     Status status = decode(peer, message);
     if (status.ok()) continue;
     execute_pending(peer);
-    if (status.code() == StatusCode::kMalformed) ExecutorCounters::add(counters_.malformed, 1);
+    if (status.code() == StatusCode::kMalformed) counters_.malformed.add(1);
     peer.close(std::move(status));
     break;
   }
@@ -81,7 +81,7 @@ bool Executor::begin_session(Peer& peer, std::span<const Bytes> messages) {
   if (view_->fences.fenced(session.id())) {
     status = fenced_status(session.id());
     Env::probe("node.request.late_fenced_refused");
-    ExecutorCounters::add(counters_.fenced, messages.size());
+    counters_.fenced.add(messages.size());
     for (const Bytes message : messages) {
       ByteReader reader(message);
       wire::Envelope envelope;
@@ -116,7 +116,7 @@ Status Executor::decode(Peer& peer, Bytes message) {
   }
   if (!serving_.ok() && is_request(envelope.opcode)) {  // only now: what was executed before is answered as it was
     Env::probe("node.request.refused_unserved");
-    ExecutorCounters::add(counters_.refused, 1);
+    counters_.refused.add(1);
     refuse(peer, envelope.sequence, serving_);
     return ok_status();
   }
@@ -171,7 +171,7 @@ Status Executor::look_up(Peer& peer, uint64_t sequence, bool& done) {
     }
   }
   done = true;
-  ExecutorCounters::add(counters_.repeated, 1);
+  counters_.repeated.add(1);
   return ok_status();
 }
 
@@ -192,7 +192,7 @@ Status Executor::decode_attach(Peer& peer, uint64_t sequence, ByteReader& reader
   }
   if (view_->fences.fenced(attach.session)) {
     Env::probe("node.attach.fenced");
-    ExecutorCounters::add(counters_.fenced, 1);
+    counters_.fenced.add(1);
     Status fenced = fenced_status(attach.session);
     refuse(peer, sequence, fenced);
     return fenced;
@@ -483,8 +483,8 @@ const Snapshot* Executor::keep(Snapshot& snapshot) {
 void Executor::execute_pending(Peer& peer) {
   if (requests_used_ == 0) return;
   execute(thread_, operations_, execution_);
-  ExecutorCounters::add(counters_.operations, operations_.size());
-  ExecutorCounters::add(counters_.appends, static_cast<uint64_t>(std::ranges::count_if(operations_, appends)));
+  counters_.operations.add(operations_.size());
+  counters_.appends.add(static_cast<uint64_t>(std::ranges::count_if(operations_, appends)));
   for (size_t i = 0; i < requests_used_; ++i) answer(peer, requests_[i]);
   operations_.clear();
   slots_.clear();

@@ -27,22 +27,7 @@ namespace loam::storage {
 inline constexpr size_t kMaxReplyRowBytes = size_t{4} << 20;
 
 /// Counted by one executor's thread; any thread may read.
-struct ExecutorCounters {
-  Env::Atomic<uint64_t> batches{0};
-  Env::Atomic<uint64_t> operations{0};
-  Env::Atomic<uint64_t> appends{
-      0};  ///< of the operations: writes that normal writes' memory is taken for, refused or not
-  Env::Atomic<uint64_t> malformed{0};
-  Env::Atomic<uint64_t> fenced{0};  ///< requests refused because their session has ended
-  Env::Atomic<uint64_t> refused{
-      0};  ///< requests refused because the node does not serve: no lease, no records, stopping
-  Env::Atomic<uint64_t> repeated{0};  ///< requests that came again: answered from the session's window, or not at all
-
-  static void add(Env::Atomic<uint64_t>& counter, uint64_t n) {
-    // Relaxed: one thread writes, readers want a recent number.
-    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  }
-};
+using ExecutorCounters = ExecutorNumbers<statistics::Counter>;
 
 /// Role: request handling of one network thread. Owner and threads: that thread. Keeps its buffers: after warm-up a
 /// batch of point operations allocates nothing.

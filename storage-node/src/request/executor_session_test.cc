@@ -19,7 +19,7 @@ class ExecutorSessionTest : public NodeFixture {
   static StatusCode inserted(const RecordingPeer& who, uint64_t sequence) {
     return who.answer<wire::PlainWriteReply>(sequence).results.at(0).code;
   }
-  uint64_t repeated() const { return executor->counters().repeated.load(std::memory_order_relaxed); }
+  uint64_t repeated() const { return executor->counters().repeated.read(); }
   bool there(uint64_t key) {
     RecordingPeer reader(99);
     attach(reader, 99);
@@ -100,7 +100,7 @@ TEST_F(ExecutorSessionTest, FencedSessionsAreRefusedAndOthersAreNot) {
   EXPECT_TRUE(peer.answer<wire::Error>(8).status == StatusCode::kFenced);
   EXPECT_TRUE(peer.closed == StatusCode::kFenced);
   EXPECT_FALSE(there(1));
-  EXPECT_EQ(executor->counters().fenced.load(std::memory_order_relaxed), 2u);
+  EXPECT_EQ(executor->counters().fenced.read(), 2u);
   insert_as(alive, 7, 1);
   EXPECT_EQ(inserted(alive, 7), StatusCode::kOk);
 
@@ -133,7 +133,7 @@ TEST_F(ExecutorSessionTest, WithoutALeaseNothingIsServed) {
   }
   EXPECT_TRUE(scans.started.empty());
   EXPECT_EQ(inserted(peer, 7), StatusCode::kOk) << "it was executed, and its sender must not think otherwise";
-  EXPECT_EQ(executor->counters().refused.load(std::memory_order_relaxed), 3u);
+  EXPECT_EQ(executor->counters().refused.read(), 3u);
 
   registry->grant_lease(UINT64_MAX);
   peer.sent.clear();

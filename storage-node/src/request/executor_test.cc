@@ -61,8 +61,8 @@ TEST_F(ExecutorTest, OneBatchWritesAndReadsInOrder) {
   EXPECT_EQ(read.results[1].version, Version(11));
   EXPECT_EQ(read.results[2].code, StatusCode::kNotFound);
   EXPECT_EQ(peer.answer<wire::ReadReply>(3).results[0].code, StatusCode::kNotFound) << "not visible in that snapshot";
-  EXPECT_EQ(executor->counters().operations.load(std::memory_order_relaxed), 6u);
-  EXPECT_EQ(executor->counters().appends.load(std::memory_order_relaxed), 2u);
+  EXPECT_EQ(executor->counters().operations.read(), 6u);
+  EXPECT_EQ(executor->counters().appends.read(), 2u);
 }
 
 TEST_F(ExecutorTest, ConflictRevertAndRepetition) {

@@ -143,7 +143,7 @@ void NetworkThread::loop() {
 }
 
 void NetworkThread::give_way() {
-  const uint64_t appends = executor_owner_->counters().appends.load(std::memory_order_relaxed);  // relaxed: its own
+  const uint64_t appends = executor_owner_->counters().appends.read();
   const uint64_t fresh = appends - std::exchange(appends_seen_, appends);
   const double fill = pool_.fill();
   const bool owes = share_.owes(fill);

@@ -217,9 +217,14 @@ NodeStatistics StorageNode::Impl::health() const {
   NodeStatistics s;
   s.node = registry->self().value;
   s.incarnation = registry->incarnation().value;
-  s.connected = control != nullptr && control->connected();
   s.lease_holds = registry->lease_holds(Env::now_ns());
   s.memory_lost = registry->memory_lost();
+  if (control == nullptr) return s;
+  s.connected = control->connected();
+  const wire::KnownHistory known = control->known();
+  if (known.cluster) s.cluster = wire::to_string(known.cluster);
+  s.manager_epoch = known.epoch;
+  s.manager_refusal = control->refusal();
   return s;
 }
 
@@ -227,12 +232,6 @@ NodeStatistics StorageNode::Impl::statistics() {
   NodeStatistics s = health();
   s.sessions = sessions->size();
   s.reconnects = control != nullptr ? control->reconnects() : 0;
-  if (control != nullptr) {
-    const wire::KnownHistory known = control->known();
-    if (known.cluster) s.cluster = wire::to_string(known.cluster);
-    s.manager_epoch = known.epoch;
-    s.manager_refusal = control->refusal();
-  }
   s.uptime_ns = Env::now_ns() - started_ns;
   const PagePoolStatistics memory = pool->statistics();
   s.memory_limit_bytes = memory.limit_bytes;
@@ -241,28 +240,9 @@ NodeStatistics StorageNode::Impl::statistics() {
   s.query_memory_used_bytes = query_memory.used_bytes();
   s.query_memory_refused = query_memory.refused();
   for (const auto& thread : network) {
-    // Relaxed: numbers for people.
-    if (const ExecutorCounters* counters = thread->counters(); counters != nullptr) {
-      s.batches += counters->batches.load(std::memory_order_relaxed);
-      s.operations += counters->operations.load(std::memory_order_relaxed);
-      s.malformed += counters->malformed.load(std::memory_order_relaxed);
-      s.fenced += counters->fenced.load(std::memory_order_relaxed);
-      s.refused += counters->refused.load(std::memory_order_relaxed);
-      s.repeated += counters->repeated.load(std::memory_order_relaxed);
-    }
-    const net::TransportCounters& transport = thread->transport_counters();
-    s.messages_in += transport.messages_in.read();
-    s.messages_out += transport.messages_out.read();
-    s.frames_in += transport.frames_in.read();
-    s.frames_out += transport.frames_out.read();
-    s.bytes_in += transport.bytes_in.read();
-    s.bytes_out += transport.bytes_out.read();
-    s.flushes += transport.flushes.read();
-    s.work_requests += transport.work_requests.read();
-    s.direct_writes += transport.direct_writes.read();
-    s.direct_bytes += transport.direct_bytes.read();
-    s.polls += transport.polls.read();
-    s.empty_polls += transport.empty_polls.read();
+    const ExecutorCounters* const executor = thread->counters();
+    if (executor != nullptr) statistics::add_counters<ExecutorNumbers>(*executor, s);
+    statistics::add_counters<net::TransportNumbers>(thread->transport_counters(), s);
   }
   scans->add_statistics(s);
   const CompactorStatistics compaction = compactor->statistics();

@@ -8,8 +8,10 @@
 #include <thread>
 #include <vector>
 
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <loam/storage/admin.grpc.pb.h>
 #include <loam/storage/node.h>
 
 #include "common/base/env.h"
@@ -205,7 +207,7 @@ class NodeManagerTest : public ::testing::Test {
     options.huge_pages = false;
     options.network_threads = network_threads;
     options.scan_threads = scan_threads;
-    options.admin_listen.clear();  // gRPC is not built for ThreadSanitizer
+    options.admin_listen = admin_listen;
     auto started = StorageNode::start(options, [this](const Status& status) {
       const std::lock_guard lock(mutex_);
       ended_ = status.code();
@@ -218,6 +220,7 @@ class NodeManagerTest : public ::testing::Test {
     return ended_;
   }
 
+  std::string admin_listen;  ///< empty: none
   ManagerThread manager;
   std::unique_ptr<StorageNode> node;
 
@@ -302,6 +305,28 @@ TEST_F(NodeManagerTest, WrongCommitManagerCostsTheLeaseAndNoRecord) {
   // One that has compared the node's report itself.
   manager.act([&] { manager.refuse_registration({StatusCode::kWrongCluster, "an older state"}); });
   refused("an older state");
+}
+
+TEST_F(NodeManagerTest, HealthTellsTheClusterAndWhyACommitManagerIsRefused) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "gRPC is not built for ThreadSanitizer";
+#endif
+  admin_listen = "127.0.0.1:0";
+  start();
+  const auto stub =
+      admin::NodeAdmin::NewStub(grpc::CreateChannel(node->admin_address(), grpc::InsecureChannelCredentials()));
+  admin::HealthReply health;
+  const auto asked = [&] {
+    grpc::ClientContext context;
+    return stub->Health(&context, admin::HealthRequest(), &health).ok();
+  };
+  ASSERT_TRUE(asked());
+  EXPECT_TRUE(health.in_service());
+  EXPECT_EQ(health.cluster(), wire::to_string({1, 2}));
+  EXPECT_EQ(health.manager_refusal(), "");
+  manager.act([&] { manager.answer().history.cluster = {3, 4}, manager.drop(); });
+  ASSERT_TRUE(eventually([&] { return asked() && !health.manager_refusal().empty(); }));
+  EXPECT_NE(health.manager_refusal().find(wire::to_string({3, 4})), std::string::npos) << health.manager_refusal();
 }
 
 TEST_F(NodeManagerTest, StartsAlthoughTheCommitManagerWaitsForOthers) {

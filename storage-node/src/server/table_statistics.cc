@@ -29,16 +29,10 @@ std::vector<TableStatistics> TableReader::read() {
 
 TableStatistics TableReader::read(const ServedTable& served) {
   Table& table = *served.table;
-  const TableCounters counters = table.counters();
   TableStatistics s;
+  static_cast<TableCounters&>(s) = table.counters();
   s.table = served.info.id.value;
   s.name = served.info.name;
-  s.gets = counters.gets;
-  s.hops = counters.hops;
-  s.writes = counters.writes;
-  s.reverts = counters.reverts;
-  s.conflicts = counters.conflicts;
-  s.no_space = counters.no_space;
   add_pages(table, s);
   return s;
 }

@@ -10,13 +10,13 @@ namespace loam::storage {
 ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
   if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}, {}};
   Counters& counters = counters_[thread.writer()];
-  count(counters.gets);
+  counters.gets.add(1);
   Chain chain(*index_, thread, found);
   // Mends and publishes what it meets: a version that a reader has seen is one that later scans see.
   const Chain::Newest newest = chain.newest();
   if (chain.helped() > 0) {
     Env::probe("node.plain_read.helped");
-    count(counters.helped, chain.helped());
+    counters.helped.add(chain.helped());
   }
   if (newest.entry == nullptr) return {StatusCode::kNotFound, {}, {}};
   return {StatusCode::kOk, newest.version(), newest.entry->row(), newest.link.mark};
@@ -31,11 +31,11 @@ WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, 
   Entry* entry = nullptr;  // appended, not linked
   const auto give_up = [&](StatusCode code, Version present) {
     if (entry != nullptr) kill_lost(counters, entry);
-    if (code == StatusCode::kConflict) count(counters.conflicts);
+    if (code == StatusCode::kConflict) counters.conflicts.add(1);
     return WriteOutcome{code, present};
   };
   const auto refuse_for_room = [&] {
-    count(counters.no_space);
+    counters.no_space.add(1);
     return give_up(no_room(reserve), {});
   };
   for (;; chain.refresh()) {
@@ -73,8 +73,8 @@ WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, 
       break;
     }
   }
-  count(counters.writes);
-  if (chain.helped() > 0) count(counters.helped, chain.helped());
+  counters.writes.add(1);
+  if (chain.helped() > 0) counters.helped.add(chain.helped());
   return {StatusCode::kOk, entry->version()};
 }
 
@@ -86,7 +86,7 @@ WriteOutcome Table::plain_remove_found(ThreadContext& thread, const Cursor& foun
   for (;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
     if (newest.version() != expected) {
-      count(counters.conflicts);
+      counters.conflicts.add(1);
       return {StatusCode::kConflict, newest.version()};
     }
     Env::pause_point("node.plain_remove.found");
@@ -97,7 +97,7 @@ WriteOutcome Table::plain_remove_found(ThreadContext& thread, const Cursor& foun
     Env::pause_point("node.plain_remove.killed");
     Page::of(newest.entry)->add_garbage(*newest.entry);
     chain.newest();  // unlinks
-    count(counters.writes);
+    counters.writes.add(1);
     return {StatusCode::kOk, expected};
   }
 }
@@ -111,7 +111,7 @@ WriteOutcome Table::plain_mark_found(ThreadContext& thread, const Cursor& found,
   for (Version version;; chain.refresh()) {
     const Chain::Newest newest = chain.newest();
     if (newest.version() != expected) {
-      count(counters.conflicts);
+      counters.conflicts.add(1);
       return {StatusCode::kConflict, newest.version()};
     }
     if (version.value == 0) version = resources_.versions.next();
@@ -122,7 +122,7 @@ WriteOutcome Table::plain_mark_found(ThreadContext& thread, const Cursor& found,
       continue;
     }
     Env::pause_point("node.plain_mark.marked");
-    count(counters.writes);
+    counters.writes.add(1);
     return {StatusCode::kOk, version};
   }
 }

@@ -38,7 +38,7 @@ void Table::kill_lost(Counters& counters, Entry* entry) {
   Env::probe("node.write.appended_in_vain");
   Chain::kill_unlinked(entry);
   Page::of(entry)->add_garbage(*entry);
-  count(counters.lost_races);
+  counters.lost_races.add(1);
 }
 
 size_t Table::max_row_bytes() const { return std::min(log_.max_row_bytes(), kMaxRowBytes); }
@@ -47,19 +47,7 @@ size_t Table::keys() const { return index_->statistics().live; }
 
 TableCounters Table::counters() const {
   TableCounters sum;
-  for (size_t w = 0; w < options_.writers; ++w) {
-    const Counters& c = counters_[w];
-    // Relaxed: each number stands for itself.
-    const auto get = [](const Env::Atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-    sum.gets += get(c.gets);
-    sum.hops += get(c.hops);
-    sum.writes += get(c.writes);
-    sum.reverts += get(c.reverts);
-    sum.conflicts += get(c.conflicts);
-    sum.no_space += get(c.no_space);
-    sum.lost_races += get(c.lost_races);
-    sum.helped += get(c.helped);
-  }
+  for (size_t w = 0; w < options_.writers; ++w) statistics::add_counters<TableNumbers>(counters_[w], sum);
   return sum;
 }
 

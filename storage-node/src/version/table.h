@@ -19,6 +19,8 @@
 #include <memory>
 #include <string>
 
+#include <loam/storage/statistics.h>
+
 #include "common/base/bytes.h"
 #include "common/base/env.h"
 #include "common/base/ids.h"
@@ -97,18 +99,6 @@ struct VersionWrite {
   static VersionWrite remove_of(const Snapshot& snapshot, TransactionId transaction) {
     return {EntryKind::kTombstone, false, Reserve::kRemove, &snapshot, transaction, {}};
   }
-};
-
-/// Counters since the table was created, summed over the threads; each exact, together not of one instant.
-struct TableCounters {
-  uint64_t gets = 0;
-  uint64_t hops = 0;  ///< entries that gets walked beyond the first
-  uint64_t writes = 0;
-  uint64_t reverts = 0;
-  uint64_t conflicts = 0;
-  uint64_t no_space = 0;
-  uint64_t lost_races = 0;  ///< writes that found the record free and had their claim taken: cost an entry
-  uint64_t helped = 0;      ///< links mended on behalf of another thread
 };
 
 /// Role: the storage of one table. Owner: the node's registry. Life: destroyed when no thread uses it, no scan pins its
@@ -238,18 +228,12 @@ class Table {
   std::string check_invariants();
 
  private:
-  struct alignas(64) Counters {
-    Env::Atomic<uint64_t> gets{0}, hops{0}, writes{0}, reverts{0}, conflicts{0}, no_space{0}, lost_races{0}, helped{0};
-  };
+  struct alignas(64) Counters : TableNumbers<statistics::Counter> {};
   /// kOk, or what is wrong with the request itself.
   StatusCode check(const VersionWrite& request) const;
   Entry* append(ThreadContext& thread, const VersionWrite& request, Key key, const Chain::Newest& newest, Bytes before);
   bool stands_below(const Chain::Newest& newest, Version version) const;
   static void kill_lost(Counters& counters, Entry* entry);
-  static void count(Env::Atomic<uint64_t>& counter, uint64_t n = 1) {
-    // Relaxed, and no read-modify-write: one thread writes it, others only report it.
-    counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  }
 
   Table(const TableOptions& options, const TableResources& resources, std::unique_ptr<HashIndex> index);
 

@@ -31,21 +31,21 @@ Bytes row_before(const Chain::Newest& newest, const NewRow& row, ThreadContext& 
 ReadOutcome Table::get_found(ThreadContext& thread, const Cursor& found, const Snapshot& snapshot) {
   if (kind() != TableKind::kTransactional) return {StatusCode::kWrongTableKind, {}, {}};
   Counters& counters = counters_[thread.writer()];
-  count(counters.gets);
+  counters.gets.add(1);
   Chain chain(*index_, thread, found);
   Entry* entry = chain.cursor().head;
   // Of links only `next` matters here. Acquire, both: as in Entry::load_link().
   if (entry != nullptr && Link::state_of(entry->link.load_high(std::memory_order_acquire)) != EntryState::kLive) {
     Env::probe("node.read.met_frozen_head");
     entry = chain.newest().entry;
-    count(counters.helped, chain.helped());
+    counters.helped.add(chain.helped());
   }
   for (uint64_t hops = 0; entry != nullptr; ++hops) {
     const uint64_t next = entry->link.load_high(std::memory_order_acquire);
     if (Link::state_of(next) != EntryState::kLive) {
       Env::probe("node.read.passed_frozen");
     } else if (snapshot.visible(entry->version())) {
-      if (hops > 0) count(counters.hops, hops);
+      if (hops > 0) counters.hops.add(hops);
       if (entry->tombstone()) return {StatusCode::kNotFound, entry->version(), {}};
       return {StatusCode::kOk, entry->version(), row_of(*entry, thread)};
     } else if (entry->version() <= horizon()) {
@@ -95,11 +95,11 @@ WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, cons
   Version composed_from;
   const auto give_up = [&](StatusCode code, Version present) {
     if (entry != nullptr) kill_lost(counters, entry);
-    if (code == StatusCode::kConflict) count(counters.conflicts);
+    if (code == StatusCode::kConflict) counters.conflicts.add(1);
     return WriteOutcome{code, present};
   };
   const auto refuse_for_room = [&] {
-    count(counters.no_space);
+    counters.no_space.add(1);
     return give_up(no_room(request.reserve), {});
   };
   for (;; chain.refresh()) {
@@ -143,10 +143,10 @@ WriteOutcome Table::write_found(ThreadContext& thread, const Cursor& found, cons
   Env::pause_point("node.write.linked");
   // A tombstone counts from the beginning: it goes as soon as everybody sees it.
   if (entry->tombstone()) Page::of(entry)->add_garbage(*entry);
-  count(counters.writes);
+  counters.writes.add(1);
   if (chain.helped() > 0) {
     Env::probe("node.write.helped_unlink");
-    count(counters.helped, chain.helped());
+    counters.helped.add(chain.helped());
   }
   return {StatusCode::kOk, version};
 }
@@ -178,7 +178,7 @@ WriteOutcome Table::revert_found(ThreadContext& thread, const Cursor& found, Tra
     chain.newest();  // unlinks
     Env::pause_point("node.revert.unlinked");
     if (newest.link.address != nullptr) Chain::reopen(newest.link.address, version);
-    count(counters.reverts);
+    counters.reverts.add(1);
     return {StatusCode::kOk, version};
   }
 }

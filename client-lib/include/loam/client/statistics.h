@@ -2,32 +2,50 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
+
+#include "common/base/statistics.h"
+#include "common/net/transport_counters.h"
 
 namespace loam::client {
 
+/// Numbers of one client since it connected, without those of the network.
+template <class Number>
+struct ClientNumbers {
+  Number begun{}, committed{}, aborted{}, conflicts{}, foreseen_conflicts{}, retries{};
+  Number unknown_outcomes{}, resolved{}, read_only{}, round_trips{}, scans{};
+  Number sessions_opened{}, fenced{}, resumed{}, resent{}, overloaded{};
+
+  static constexpr auto fields() {
+    using S = ClientNumbers;
+    using statistics::counter;
+    return std::tuple(
+        counter("begun", &S::begun, "read-write transactions"),
+        counter("committed", &S::committed, "read-write transactions, those without a write included"),
+        counter("aborted", &S::aborted, "read-write transactions ended by the application, a conflict or an error"),
+        counter("conflicts", &S::conflicts, "of the aborted: lost against another transaction"),
+        counter("foreseen_conflicts", &S::foreseen_conflicts,
+                "of the conflicts: with a transaction of this client, before anything was sent"),
+        counter("retries", &S::retries, "attempts of run_transaction() after the first"),
+        counter("unknown_outcomes", &S::unknown_outcomes, "commits whose outcome could not be told"),
+        counter("resolved", &S::resolved, "commits whose answer was lost and whose outcome was found out"),
+        counter("read_only", &S::read_only, "read-only transactions"),
+        counter("round_trips", &S::round_trips, "times a transaction waited for the network"),
+        counter("scans", &S::scans, "queries started"),
+        counter("sessions_opened", &S::sessions_opened, "sessions, the first one included"),
+        counter("fenced", &S::fenced, "sessions that ended before the client did"),
+        counter("resumed", &S::resumed, "sessions that went on over a new connection to the commit manager"),
+        counter("resent", &S::resent, "requests that were sent again after a lost connection"),
+        counter("overloaded", &S::overloaded, "answers and begins that were kOverloaded"));
+  }
+};
+
 /// Counts since the client connected. Taken without stopping the worker: each number is exact, their sum may be a
 /// moment apart.
-struct ClientStatistics {
-  uint64_t begun = 0;      ///< read-write transactions
-  uint64_t committed = 0;  ///< read-write transactions, those without a write included
-  uint64_t aborted = 0;    ///< by the application, a conflict or an error
-  uint64_t conflicts = 0;  ///< of the aborted: lost against another transaction
-  /// Of the conflicts: with a transaction of this client, before anything was sent.
-  uint64_t foreseen_conflicts = 0;
-  uint64_t retries = 0;           ///< attempts of run_transaction() after the first
-  uint64_t unknown_outcomes = 0;  ///< commits whose outcome could not be told
-  uint64_t resolved = 0;          ///< commits whose lost answer was resolved by R4
-  uint64_t read_only = 0;         ///< read-only transactions
-  uint64_t round_trips = 0;       ///< times a transaction waited for the network
-  uint64_t scans = 0;             ///< queries started
-  uint64_t sessions_opened = 0;   ///< the first one included
-  uint64_t fenced = 0;            ///< sessions that ended before the client did
-  uint64_t resumed = 0;           ///< sessions that went on over a new connection to the commit manager
-  uint64_t resent = 0;            ///< requests that were sent again after a lost connection
-  uint64_t overloaded = 0;        ///< answers and begins that were kOverloaded
-  uint64_t messages_sent = 0, messages_received = 0;
-  uint64_t frames_sent = 0, frames_received = 0;  ///< network messages that carry them
-  uint64_t bytes_sent = 0, bytes_received = 0;
+struct ClientStatistics : ClientNumbers<uint64_t>, net::TransportNumbers<uint64_t> {
+  static constexpr auto fields() {
+    return std::tuple_cat(ClientNumbers<uint64_t>::fields(), net::TransportNumbers<uint64_t>::fields());
+  }
 };
 
 }  // namespace loam::client

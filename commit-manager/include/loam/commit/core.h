@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <loam/commit/statistics.h>
+
 #include "common/base/bytes.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
@@ -139,7 +141,8 @@ class Outbox {
 };
 
 /// Stores what must survive a restart of the commit manager (R11): one block of bytes, opaque to the driver, replaced
-/// as a whole. Implemented by the driver; called from inside the core's calls. The first on_time() stores the first state.
+/// as a whole. Implemented by the driver; called from inside the core's calls. The first on_time() stores the first
+/// state.
 class Durable {
  public:
   virtual ~Durable() = default;
@@ -148,77 +151,6 @@ class Durable {
   /// before that. Must not block where the core serves leases. After an error the core says nothing more to anybody
   /// (Core::durable_status()), and the driver stops the process.
   virtual std::optional<Status> store(Bytes state) = 0;
-};
-
-/// A storage node that this commit manager has refused, because its own history does not contain what the node was told
-/// (R10).
-struct RefusedNode {
-  std::string address;
-  std::string admin_address;
-  std::string reason;
-};
-
-/// Counters and levels, for administration and tests. A copy taken at one moment of the state machine.
-struct Statistics {
-  uint64_t epoch = 0;
-  uint64_t sessions = 0;             ///< open now
-  uint64_t sessions_opened = 0;      ///< since the start
-  uint64_t sessions_lost = 0;        ///< ended in another way than by closing with nothing left: all were fenced
-  uint64_t sessions_expired = 0;     ///< of those: their lease ran out
-  uint64_t sessions_aged = 0;        ///< of those: a transaction was open for too long
-  uint64_t sessions_resumed = 0;     ///< on another connection
-  uint64_t sessions_fencing = 0;     ///< ended, and not every storage node is known to refuse them
-  uint64_t sessions_recovering = 0;  ///< fenced everywhere, transactions left to the recoverer
-  uint64_t fences = 0;               ///< fence sets sent to the storage nodes since the start
-  uint64_t recovered_committed = 0;  ///< by the recoverer, since the start
-  uint64_t recovered_aborted = 0;
-  uint64_t outcomes_kept = 0;  ///< of recovered transactions, for their clients (R4)
-  uint64_t outcomes_asked = 0;
-  /// Sessions have ended that may have left nodes of indexes behind; they are swept when they are fenced everywhere.
-  bool sweep_due = false;
-  bool restarting = false;  ///< older epochs are not recovered yet: no begin is answered (R11)
-  uint64_t durable_stores = 0;
-  uint64_t durable_bytes = 0;     ///< of the newest state
-  bool storing = false;           ///< a state is on its way to the disk
-  uint64_t answers_waiting = 0;   ///< level: answers and messages that wait for the disk
-  uint64_t begins_waiting = 0;    ///< level: begins that wait until more ids are reserved on the disk
-  uint64_t last_transaction = 0;  ///< highest id given out
-  uint64_t open = 0;              ///< open transactions
-  uint64_t orphaned_open = 0;     ///< of those: their session has ended; they wait for recovery and hold the horizon
-  uint64_t uncleared = 0;         ///< complete, undo record not reported cleared (R5)
-  uint64_t orphaned_uncleared = 0;
-  uint64_t begins = 0;
-  uint64_t commits = 0;
-  uint64_t aborts = 0;
-  uint64_t read_only_begins = 0;
-  uint64_t read_only_snapshots = 0;  ///< held now
-  uint64_t open_snapshots = 0;       ///< different ones, held by transactions or read-only
-  uint64_t snapshot_bytes = 0;       ///< encoded size of the newest one
-  uint64_t snapshot_memory_bytes = 0;
-  uint64_t base = 0;         ///< every id up to here is finished
-  uint64_t seen_by_all = 0;  ///< every open and later snapshot sees versions up to here
-  uint64_t publications = 0;
-  uint64_t publication_bytes = 0;     ///< the newest one's
-  uint64_t publication_exact = 0;     ///< snapshots that the newest one lists
-  uint64_t publications_skipped = 0;  ///< not sent to a node whose queue was full
-  uint64_t catalog_version = 0;
-  uint64_t tables = 0;
-  uint64_t pending_changes = 0;
-  uint64_t nodes_live = 0;
-  uint64_t nodes_dead = 0;         ///< not live: unreachable or lost
-  uint64_t nodes_unreachable = 0;  ///< their lease has run out
-  uint64_t nodes_lost = 0;         ///< started anew with empty memory, and the loss is not accepted (R10)
-  uint64_t node_leases_expired = 0;
-  uint64_t kept_answer_bytes = 0;  ///< level: large answers, kept for repetitions
-  uint64_t messages = 0;
-  uint64_t repeated = 0;   ///< answered from the reply window
-  uint64_t refused = 0;    ///< answered with an error
-  uint64_t malformed = 0;  ///< connections closed because of what they sent
-  wire::ClusterId cluster;
-  /// Why no client is let in: a storage node was told what this state does not contain, or storage nodes
-  /// have not reported yet what they were told (R10). Empty if neither is so.
-  std::string not_serving;
-  std::vector<RefusedNode> refused_nodes;  ///< since the start, those that were accepted later left out
 };
 
 /// A storage node, for administration. Its state is in `info`.
@@ -377,6 +309,8 @@ class Core {
   std::vector<SessionStatus> sessions() const;
   /// Whether a recovered transaction was committed, while that is kept for its client (R4).
   std::optional<bool> outcome(TransactionId id) const;
+  /// The id of the cluster (R10).
+  wire::ClusterId cluster() const;
   Statistics statistics() const;
   /// True once sessions are let in: the shard map is dealt out and every node has it.
   bool ready() const;

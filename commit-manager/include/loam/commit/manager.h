@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <loam/commit/core.h>
+#include <loam/commit/statistics.h>
 #include <loam/commit/store.h>
 
 #include "common/base/status.h"
@@ -41,34 +42,6 @@ struct ManagerOptions {
 
   /// kInvalidArgument names the option that is out of its range.
   Status check() const;
-};
-
-/// Of the recoverer: what became of the transactions of sessions that have ended. Since the start, but for the levels.
-struct RecoveryStatistics {
-  uint64_t starts = 0;                        ///< of recoverers; more than one if it was fenced or failed
-  uint64_t committed = 0;                     ///< transactions that had passed their commit point
-  uint64_t aborted = 0;                       ///< rolled back
-  uint64_t cleared = 0;                       ///< undo records removed
-  uint64_t reverted = 0;                      ///< records of rolled back transactions
-  uint64_t repeated = 0;                      ///< attempts that ended at a node that did not answer
-  uint64_t unreadable = 0;                    ///< undo records that cannot be read: their transactions stay open
-  std::vector<TransactionId> unreadable_ids;  ///< level: whose, the first of them
-  uint64_t scans = 0;                         ///< of the transaction table (R11)
-  uint64_t sweeps = 0;                        ///< of all indexes, for what ended sessions have left half made (R31)
-  uint64_t swept_nodes = 0;                   ///< that were found, and removed
-  uint64_t queued = 0;                        ///< level
-  uint64_t running = 0;                       ///< level
-  std::map<NodeId, uint64_t> waiting;         ///< level: transactions that wait for a node
-};
-
-/// Counters and levels of a running commit manager.
-struct ManagerStatistics {
-  Statistics core;
-  RecoveryStatistics recovery;
-  uint64_t uptime_ns = 0;
-  uint64_t messages_out = 0;
-  uint64_t frames_in = 0, frames_out = 0;
-  uint64_t bytes_in = 0, bytes_out = 0;
 };
 
 /// A running commit manager.

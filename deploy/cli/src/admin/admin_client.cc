@@ -11,6 +11,7 @@
 #include <grpcpp/grpcpp.h>
 #include <nlohmann/json.hpp>
 
+#include <loam/admin/statistics.pb.h>
 #include <loam/commit/admin.grpc.pb.h>
 #include <loam/storage/admin.grpc.pb.h>
 
@@ -63,15 +64,58 @@ Json value_of(const Message& message, const FieldDescriptor* field, int index) {
   return nullptr;
 }
 
+Json value_of(const admin::Statistic& statistic) {
+  switch (statistic.value_case()) {
+    case admin::Statistic::kFlag:
+      return statistic.flag();
+    case admin::Statistic::kText:
+      return statistic.text();
+    default:
+      return statistic.number();
+  }
+}
+
+// An object for each row.
+Json rows_of(const admin::StatisticsTable& table) {
+  Json rows = Json::array();
+  for (const admin::StatisticsTable::Row& row : table.rows()) {
+    Json object = Json::object();
+    int number = 0;
+    int text = 0;
+    for (const admin::StatisticsTable::Column& column : table.columns()) {
+      const bool is_text = column.kind() == admin::TEXT;
+      if (is_text ? text >= row.texts_size() : number >= row.numbers_size()) break;  // a server of another version
+      if (is_text) {
+        object[column.name()] = row.texts(text++);
+      } else if (column.kind() == admin::FLAG) {
+        object[column.name()] = row.numbers(number++) != 0;
+      } else {
+        object[column.name()] = row.numbers(number++);
+      }
+    }
+    rows.push_back(std::move(object));
+  }
+  return rows;
+}
+
 // All fields, those with their default too: a script finds every name. (Protocol Buffers' own JSON writes 64-bit
-// numbers as text.)
+// numbers as text.) Statistics stand beside the fields of the message that has them.
 Json to_json(const Message& message) {
+  if (const auto* table = dynamic_cast<const admin::StatisticsTable*>(&message)) return rows_of(*table);
   Json object = Json::object();
   const auto* descriptor = message.GetDescriptor();
   for (int i = 0; i < descriptor->field_count(); ++i) {
     const FieldDescriptor* field = descriptor->field(i);
     if (!field->is_repeated()) {
       object[field->name()] = value_of(message, field, -1);
+      continue;
+    }
+    if (field->message_type() == admin::Statistic::descriptor()) {
+      for (int k = 0; k < message.GetReflection()->FieldSize(message, field); ++k) {
+        const Message& one = message.GetReflection()->GetRepeatedMessage(message, field, k);
+        const auto& statistic = dynamic_cast<const admin::Statistic&>(one);
+        object[statistic.name()] = value_of(statistic);
+      }
       continue;
     }
     Json list = Json::array();

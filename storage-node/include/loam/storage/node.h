@@ -5,7 +5,8 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
+
+#include <loam/storage/statistics.h>
 
 #include "common/base/status.h"
 
@@ -47,67 +48,6 @@ struct NodeOptions {
   uint64_t register_timeout_ns = 10'000'000'000;  ///< start() tries to reach the commit manager for so long
 
   Status check() const;
-};
-
-/// A table's share of a node's statistics.
-struct TableStatistics {
-  uint64_t table = 0;
-  std::string name;
-  std::string index_of;  ///< the table that this is an index of: then its records are nodes of a tree; else empty
-  uint64_t keys = 0;     ///< removed ones whose tombstone is not collected yet among them
-  uint64_t pages = 0;
-  uint64_t log_bytes = 0;      ///< entries in those pages
-  uint64_t column_pages = 0;   ///< of the pages, those whose rows lie in columns
-  uint64_t garbage_bytes = 0;  ///< estimate from above: what is superseded, removed or reverted
-  uint64_t index_bytes = 0;
-  uint64_t gets = 0;
-  uint64_t hops = 0;  ///< versions that gets walked beyond the first
-  uint64_t writes = 0;
-  uint64_t reverts = 0;
-  uint64_t conflicts = 0;
-  uint64_t no_space = 0;  ///< writes refused for want of memory
-};
-
-/// Counters of a node since its start; for people, not consistent to the last operation.
-struct NodeStatistics {
-  uint64_t node = 0;  ///< 0 before it is registered
-  uint64_t incarnation = 0;
-  bool connected = false;      ///< to the commit manager
-  bool lease_holds = false;    ///< requests are served (R9), unless memory_lost
-  bool memory_lost = false;    ///< an operator must accept the loss before the shards are served (R10)
-  std::string cluster;         ///< 32 hexadecimal digits; empty before the node is registered
-  uint64_t manager_epoch = 0;  ///< of the commit manager at the last registration
-  /// Why the commit manager that answers at the address is refused: it is of another cluster, or its state is not the
-  /// newest of this one. The node keeps its records, and serves nothing once its lease has run out (R10). Empty: it is
-  /// not.
-  std::string manager_refusal;
-  uint64_t uptime_ns = 0;
-  uint64_t memory_limit_bytes = 0;  ///< for records and indexes
-  uint64_t memory_used_bytes = 0;
-  uint64_t query_memory_limit_bytes = 0;  ///< for all queries together
-  uint64_t query_memory_used_bytes = 0;
-  uint64_t query_memory_refused = 0;  ///< times that a query could not have what it needed
-  uint64_t batches = 0;               ///< frames executed
-  uint64_t operations = 0;            ///< point operations in them
-  uint64_t malformed = 0;             ///< connections ended for bytes that are no message
-  uint64_t sessions = 0;              ///< known now: with a connection, or with answers that are kept (R3)
-  uint64_t fenced = 0;                ///< requests refused because their session has ended (R7)
-  uint64_t refused = 0;               ///< requests refused without a lease, without the records, or while stopping
-  uint64_t repeated = 0;              ///< requests that came again and were not executed again (R3)
-  uint64_t reconnects = 0;            ///< times that the commit manager was found again
-  uint64_t scans = 0;                 ///< queries finished
-  uint64_t scan_pages = 0;            ///< pages walked, each once for all queries that met there
-  uint64_t scan_records = 0;          ///< entries walked
-  uint64_t compacted_pages = 0;
-  uint64_t freed_pages = 0;
-  uint64_t messages_in = 0, messages_out = 0;
-  uint64_t frames_in = 0, frames_out = 0;
-  uint64_t bytes_in = 0, bytes_out = 0;
-  uint64_t flushes = 0;                          ///< calls that gave bytes to the network; verbs: doorbells
-  uint64_t work_requests = 0;                    ///< verbs: sends of all doorbells
-  uint64_t direct_writes = 0, direct_bytes = 0;  ///< verbs: writes into clients' memory by their devices
-  uint64_t polls = 0, empty_polls = 0;           ///< rounds of the network threads; those without an event
-  std::vector<TableStatistics> tables;
 };
 
 /// A running storage node.
