@@ -35,7 +35,9 @@ build: ## the programs, as they ship, into build/release/bin
 setup: ## install the Debian packages that are missing
 	scripts/setup
 
-demo: setup build ## install what is missing, build, and watch Loam work
+demo: setup ## install what is missing, build, and watch Loam work
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target loam loam-commit-manager loam-storage-node
 	build/release/bin/loam demo
 
 # One summary for four builds: build/test holds nothing but a list of the build directories for ctest. Under the

@@ -7,7 +7,8 @@ is not 0. What else a block may be:
     ```sh background: listening                   started, and left running for the blocks after it in the same document,
                                                   which wait until its output contains the text; stopped at the document's end
 
-Lines that would run the tests again or make another Debian (SKIPPED) are left out of a block.
+Lines that would run the tests again, make another Debian, or build what no document runs (SKIPPED) are left out of a
+block.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ import subprocess
 import tempfile
 import time
 
-SKIPPED = ("make test", "make prove-setup", ".ci/run")
+SKIPPED = ("make test", "make prove-setup", ".ci/run", "make build")
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)$")
 
 
