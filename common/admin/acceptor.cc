@@ -8,6 +8,7 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -43,6 +44,9 @@ int listen_at(const addrinfo& where) {
   const int on = 1;
   // Only lets a restarted server take its port while old connections linger; two listeners still collide.
   static_cast<void>(::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)));
+  // Accepted sockets inherit the option. gRPC sets it on the sockets that it opens itself, not on those that it is
+  // given.
+  static_cast<void>(::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)));
   if (::bind(fd, where.ai_addr, where.ai_addrlen) == 0 && ::listen(fd, kBacklog) == 0) return fd;
   const int error = errno;
   ::close(fd);
