@@ -29,7 +29,7 @@ struct GrpcLimits {
 /// Threads: gRPC's own run the handlers; set_serving() from any; the rest from one.
 class GrpcServer {
  public:
-  /// Listens on "host:port"; port 0 takes a free one. kUnavailable if the port is in use.
+  /// Listens on "host:port" (Acceptor::listen()); port 0 takes a free one. kUnavailable if the port is in use.
   static Result<std::unique_ptr<GrpcServer>> start(const std::string& address, grpc::Service& service,
                                                    const GrpcLimits& limits = {});
   ~GrpcServer();
