@@ -1,15 +1,19 @@
 // What holds for every subcommand and every option, found by walking over the parser itself.
 #include "deploy/cli/src/command_line.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "deploy/cli/src/shell/command_line.h"
 
 namespace loam::cli {
 namespace {
@@ -165,32 +169,78 @@ Words divided(const std::string& command) {
   return words;
 }
 
+/// The subcommand that a line gives.
+const CLI::App& given_by(CommandLine& line) {
+  const CLI::App* given = &line.app();
+  while (!given->get_subcommands().empty()) given = given->get_subcommands().front();
+  return *given;
+}
+
+/// How many options and positionals of the subcommand have this value.
+size_t given_times(const CLI::App& command, const std::string& value) {
+  size_t times = 0;
+  for (const CLI::Option* option : command.get_options([](const CLI::Option*) { return true; })) {
+    times += static_cast<size_t>(std::ranges::count(option->results(), value));
+  }
+  return times;
+}
+
+size_t values_in(std::string_view form) {
+  size_t count = 0;
+  for (size_t at = form.find("{}"); at != std::string_view::npos; at = form.find("{}", at + 1)) ++count;
+  return count;
+}
+
+/// Types a form with this value in all places, and looks whether the parser finds it in all of them again.
+void expect_understood(const HintForm& form, const std::string& value, const GivenPlace& place) {
+  const std::string command = hint_at(place, form.hint, {value, value, value});
+  Words words = divided(command);
+  ASSERT_EQ(words.front(), "loam");
+  words.erase(words.begin());
+  CommandLine line;
+  try {
+    parse(line, words);
+    EXPECT_TRUE(line.context().run) << command;
+  } catch (const CLI::CallForHelp&) {
+    EXPECT_TRUE(command.ends_with("--help")) << command;
+  } catch (const CLI::ParseError& error) {
+    ADD_FAILURE() << command << ": " << error.what();
+    return;
+  }
+  EXPECT_EQ(given_times(given_by(line), value), values_in(form.words)) << command;
+  const GivenPlace given = line.given_place();
+  const bool connects = form.place == HintPlace::kConnection || form.place == HintPlace::kAdministration;
+  EXPECT_EQ(given.connect, connects ? place.connect : "") << command;
+  EXPECT_EQ(given.admin, form.place == HintPlace::kAdministration ? place.admin : "") << command;
+  EXPECT_EQ(given.directory, form.place == HintPlace::kFolder ? place.directory : "") << command;
+}
+
 TEST_F(CommandLineTest, EveryCommandThatItTellsToTypeIsUnderstood) {
   for (const HintForm& form : hint_forms()) {
     const bool number = form.hint == Hint::kAcceptLoss || form.hint == Hint::kAcceptUnreadable;
-    const char* const value = number ? "7" : "it's a: value";
-    const std::string command = hint_at({"tcp://h:1", "h:2", "/a b"}, form.hint, {value, value, value});
-    Words words = divided(command);
-    ASSERT_EQ(words.front(), "loam");
-    words.erase(words.begin());
-    CommandLine line;
-    try {
-      parse(line, words);
-      EXPECT_TRUE(line.context().run) << command;
-    } catch (const CLI::CallForHelp&) {
-      EXPECT_TRUE(command.ends_with("--help")) << command;
-    } catch (const CLI::ParseError& error) {
-      ADD_FAILURE() << command << ": " << error.what();
+    const Words values = number ? Words{"7"} : Words{"it's a: value", "-x", "--x", "--x=", "--", "++", "import"};
+    for (const std::string& value : values) {
+      expect_understood(form, value, {"tcp://h:1", "h:2", "/a b"});
+      expect_understood(form, value, {});
     }
-    for (const auto& [option, member] :
-         {std::pair("--connect", &Context::connect), std::pair("--admin", &Context::admin),
-          std::pair("--dir", &Context::directory)}) {
-      if (command.find(option) == std::string::npos) continue;
-      const GivenPlace given = line.given_place();
-      EXPECT_EQ(line.context().*member, member == &Context::connect ? given.connect
-                                        : member == &Context::admin ? given.admin
-                                                                    : given.directory)
-          << command;
+  }
+}
+
+TEST_F(CommandLineTest, AnImportOfNamesThatLookLikeOptionsIsRepeated) {
+  for (const Words& options : {Words{"--lines", "501-"}, Words{"--null", "-", "--lines", "7", "--lines", "9-"},
+                               Words{"--lines", "501-", "--batch", "7"}, Words{"--json"}}) {
+    CommandLine first;
+    parse(first, Words{"import", "--key", "k"} + options + Words{"--connect", "h:1", "--", "-t", "--odd=.csv"});
+    const std::vector<OptionValues> instead = {{"--connect", {}}, {"--key", {}}};
+    Words words = divided(repeat_command(given_by(first), "loam", instead));
+    words.erase(words.begin());
+    CommandLine second;
+    ASSERT_NO_THROW(parse(second, words)) << text_of(words);
+    const CLI::App& command = given_by(second);
+    EXPECT_EQ(command.get_option("table")->results(), Words{"-t"}) << text_of(words);
+    EXPECT_EQ(command.get_option("file")->results(), Words{"--odd=.csv"}) << text_of(words);
+    for (const char* const list : {"--lines", "--null"}) {
+      EXPECT_EQ(command.get_option(list)->results(), given_by(first).get_option(list)->results()) << text_of(words);
     }
   }
 }

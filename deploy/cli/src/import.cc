@@ -114,9 +114,11 @@ Result<ImportOptions> complete(const Options& options) {
 
 // The command line of this run with other values of some options. The address may have come from the environment, which
 // another shell does not have.
-std::string repeat(const Context& context, const CLI::App& command, std::span<const OptionValues> instead) {
+std::string repeat(const Context& context, const CLI::App& command, const std::string& path,
+                   std::span<const OptionValues> instead) {
   std::vector<OptionValues> values(instead.begin(), instead.end());
   if (context.connect != kDefaultAddress) values.push_back({"--connect", {context.connect}});
+  if (path != "-") values.push_back({"file", {plain_path(path)}});
   return repeat_command(command, program_invocation_name, values);
 }
 
@@ -197,8 +199,8 @@ void add_import(CLI::App& app, Context& context) {
   command::add_whole(*command, "--batch", import.batch_rows, {1, 10'000}, "Rows a transaction");
   command::add_whole(*command, "--in-flight", import.batches_in_flight, {1, 1'000}, "Transactions at once");
   add_connection(*command, context);
-  import.command = [&context, command](std::span<const OptionValues> instead) {
-    return repeat(context, *command, instead);
+  import.command = [&context, command, &path = import.path](std::span<const OptionValues> instead) {
+    return repeat(context, *command, path, instead);
   };
   set_body(*command, context, [&context, options] { return run(context, *options); });
 }

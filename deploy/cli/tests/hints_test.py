@@ -18,12 +18,21 @@ SMALL_CLUSTER = " --nodes 1 --free-ports --memory 64MiB --node-option page=2MiB"
 NOT_PROVOKED = {"kAcceptUnreadable"}
 
 
+def form_of(words):
+    """What a command of these words looks like: with a name that begins with '-', all names stand behind "--"."""
+    value = r"(?:[^\s'&]|'[^']*'|\\')+"
+    command = re.match(r"[^{]*?(?= \{\}| --|$)", words).group(0)
+    names, options = re.match(r"((?: \{\})*)(.*)", words[len(command):]).groups()
+    names = names.replace("{}", value)
+    options = re.escape(options).replace(r"\ \{\}", f"[ =]{value}")
+    options += rf"(?: --(?:connect|admin|dir) {value})*"
+    return re.compile(rf"loam {re.escape(command)}(?:{names}{options}|{options} --{names})$")
+
+
 def forms():
     """Names of the hints and what their commands look like."""
     found = re.findall(r'\{Hint::(k\w+), HintPlace::k\w+,\s*"([^"]+)"\}', FORMS.read_text())
-    value = r"(?:[^\s'&]|'[^']*'|\\')+"
-    return {name: re.compile("loam " + re.escape(words).replace(r"\{\}", value).replace("{}", value) +
-                             rf"(?: --unique)?(?: --(?:connect|admin|dir) {value})*$") for name, words in found}
+    return {name: form_of(words) for name, words in found}
 
 
 def commands_in(text):
@@ -48,8 +57,7 @@ class HintsTest(unittest.TestCase):
 
     def shell(self, command, code=0):
         """Runs a line in a shell; returns what it prints. Drops and the like ask on a terminal: here they are told."""
-        if re.match(r"loam (index drop|node accept-loss) ", command):
-            command += " --yes"
+        command = re.sub(r"^loam (index drop|node accept-loss) ", r"\g<0>--yes ", command)
         result = subprocess.run(["bash", "-c", command], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
                                 text=True, timeout=cluster.DEADLINE_S, check=False)
         self.assertEqual(result.returncode, code, f"{command}: {result.stdout}{result.stderr}")
@@ -83,6 +91,19 @@ class HintsTest(unittest.TestCase):
             self.assertIn("a b:desc", self.shell("loam index list" + place))
             hints = self.hints(self.shell("loam node accept-loss 9 --yes" + place, 1), "kNodeList")
             self.shell(hints["kNodeList"])
+
+    def test_those_of_fields_that_look_like_options(self):
+        with cluster.Dev() as dev:
+            place = f" --connect {dev.address}"
+            self.shell("loam table create t --field -a:int32 --field --b:int32" + place)
+            self.shell(f"loam put{place} -- t 1 -a=1 --b=2")
+            for index, unique, form in (("i", "", "kIndexCreate"), ("u", " --unique", "kIndexCreateUnique")):
+                create = f"loam index create {index} --table t{unique}{place} --fields"
+                self.shell(create + "=--b,-a")
+                hints = self.hints(self.shell(create + " -a", 1), form, "kIndexDrop")
+                self.shell(hints["kIndexDrop"])
+                self.shell(hints[form])
+                self.assertIn("--b,-a", self.shell("loam index list" + place))
 
     def test_those_of_a_cluster_with_a_lost_node(self):
         folder = self.enterContext(tempfile.TemporaryDirectory())

@@ -106,6 +106,17 @@ class GoOnTest(ImportCase):
                     for n in range(2, 3001) if n not in (1501, 2001, 2002)]
         self.assertEqual(self.rows(), sorted(expected))
 
+    def test_a_file_whose_name_looks_like_an_option(self):
+        self.write("-odd.csv", "key,n\n1,1\n2,x\n3,3\n")
+        folder = f"cd '{self.directory.name}' && "
+        options = f"--key key --schema key:int64,n:int32 --connect {self.dev.address} --json"
+        given = f"'{cluster.PROGRAM}' import {options} -- {self.table} -odd.csv"
+        report = json.loads(self.shell(folder + given, code=4))
+        self.assertIn(f" import {self.table} ./-odd.csv ", report["go_on"])
+        self.write("-odd.csv", "key,n\n1,1\n2,2\n3,3\n")
+        self.shell(folder + report["go_on"])
+        self.assertEqual(self.rows(), ["1,1,1", "2,2,2", "3,3,3"])
+
     def test_a_bad_last_line_without_its_end_is_left(self):
         path = self.write("a.csv", "key,n\n1,1\n2,x")
         self.create("key:int64", "n:int32")

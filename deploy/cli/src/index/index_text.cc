@@ -103,8 +103,8 @@ std::string_view format_index_state(const client::Index& index) {
 }
 
 std::string create_command(const client::Index& index) {
-  return hint(Hint::kIndexCreate, {index.name(), index.table().name(), format_index_fields(index)}) +
-         (index.unique() ? " --unique" : "");
+  return hint(index.unique() ? Hint::kIndexCreateUnique : Hint::kIndexCreate,
+              {index.name(), index.table().name(), format_index_fields(index)});
 }
 
 Result<std::vector<Value>> parse_index_values(const client::Index& index, std::span<const std::string> texts,

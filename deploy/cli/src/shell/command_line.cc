@@ -27,6 +27,11 @@ std::string flag_word(const CLI::Option& option, const std::string& value) {
   return value == "true" ? name_of(option) : name_of(option) + "=" + shell_word(value);
 }
 
+// An option that takes any number of values takes a "--" behind them for their end, and drops it.
+bool drops_marker(const CLI::Option& option) {
+  return option.get_allow_extra_args() || option.get_items_expected_max() > 1;
+}
+
 std::string path_of(const CLI::App& command) {
   if (command.get_parent() == nullptr) return "";
   return path_of(*command.get_parent()) + " " + command.get_name();
@@ -42,29 +47,38 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
-std::string shell_path(std::string_view path) {
-  return shell_word(path.starts_with('-') ? "./" + std::string(path) : std::string(path));
+std::string plain_path(std::string_view path) { return (path.starts_with('-') ? "./" : "") + std::string(path); }
+
+std::string shell_path(std::string_view path) { return shell_word(plain_path(path)); }
+
+bool needs_marker(std::string_view value) { return (value.size() > 1 && value.starts_with('-')) || value == "++"; }
+
+std::string option_words(const std::string& name, std::string_view value) {
+  const bool joined = name.starts_with("--") && value.starts_with("--");
+  return joined ? shell_word(name + "=" + std::string(value)) : name + " " + shell_word(value);
 }
 
 std::string repeat_command(const CLI::App& command, std::string_view program, std::span<const OptionValues> instead) {
-  std::string line = shell_word(program) + path_of(command);
+  const std::string line = shell_word(program) + path_of(command);
+  std::string lists;  // options that drop a marker stand before those that keep it
   std::string options;
   std::string arguments;
-  bool looks_like_option = false;
+  bool marked = false;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& value : values_of(*option, instead)) {
       if (option->get_lnames().empty() && option->get_snames().empty()) {
         arguments += " " + shell_word(value);
-        looks_like_option |= value.size() > 1 && value.starts_with('-');
+        marked |= needs_marker(value);
       } else if (option->get_items_expected_max() == 0) {
         options += " " + flag_word(*option, value);
       } else {
-        options += " " + name_of(*option) + " " + shell_word(value);
+        (drops_marker(*option) ? lists : options) += " " + option_words(name_of(*option), value);
       }
     }
   }
-  if (looks_like_option) return line + options + " --" + arguments;
-  return line + arguments + options;
+  if (!marked) return line + arguments + lists + options;
+  const bool dropped = options.empty() && !lists.empty();
+  return line + lists + options + (dropped ? " -- --" : " --") + arguments;
 }
 
 }  // namespace loam::cli

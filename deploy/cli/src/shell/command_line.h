@@ -15,8 +15,15 @@ namespace loam::cli {
 /// `text` as one word of a POSIX shell, in single quotes where it needs them.
 std::string shell_word(std::string_view text);
 
-/// A path as the argument of a program that would take a leading '-' for an option.
+/// The path with "./" before a leading '-', which a program would take for an option.
+std::string plain_path(std::string_view path);
+/// plain_path() as one word of a shell.
 std::string shell_path(std::string_view path);
+
+/// The parser takes this value of a positional for something else, unless "--" stands before it.
+bool needs_marker(std::string_view value);
+/// An option's name and a value as words of a shell. A value that begins with "--" is joined with the name by '='.
+std::string option_words(const std::string& name, std::string_view value);
 
 /// An option by its name, "--lines", or a positional by its own, "file"; and the values that it is to have.
 struct OptionValues {

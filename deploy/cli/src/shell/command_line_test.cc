@@ -64,6 +64,9 @@ TEST(ShellWord, QuotesWhatAShellWouldChange) {
   EXPECT_EQ(shell_word("~"), "'~'");
   EXPECT_EQ(shell_path("-rf"), "./-rf");
   EXPECT_EQ(shell_path("a b"), "'a b'");
+  EXPECT_EQ(option_words("--table", "a b"), "--table 'a b'");
+  EXPECT_EQ(option_words("--table", "-x"), "--table -x");
+  EXPECT_EQ(option_words("--table", "--a b="), "'--table=--a b='");
 }
 
 TEST(ShellWord, IsReadBackByAShell) {
@@ -112,6 +115,33 @@ TEST(RepeatCommand, ChangesTheOptionsThatItIsTold) {
   EXPECT_EQ(second.file, "-");
   EXPECT_EQ(second.nulls, (std::vector<std::string>{"a b", "c"}));
   EXPECT_EQ(second.delimiter, "\\t");
+}
+
+// The parser drops a "--" behind an option that takes a list of values.
+TEST(RepeatCommand, NamesThatLookLikeOptionsComeBehindAMarker) {
+  struct Case {
+    std::vector<std::string> options;
+    std::string line;
+  };
+  for (const Case& one : {Case{{"--null", "x"}, "program table load --null x -- -- -t --f"},
+                          Case{{"--null", "x", "--batch", "7"}, "program table load --null x --batch 7 -- -t --f"},
+                          Case{{"--fast", "--null", "--x="}, "program table load --null=--x= --fast -- -t --f"},
+                          Case{{}, "program table load -- -t --f"}}) {
+    Program first;
+    std::vector<std::string> words = {"program", "table", "load"};
+    words.insert(words.end(), one.options.begin(), one.options.end());
+    if (one.options.size() > 1 && *(words.end() - 2) == "--null") words.emplace_back("--");  // the parser drops it
+    words.insert(words.end(), {"--", "-t", "--f"});
+    first.parse(words);
+    const std::string line = repeat_command(*first.command, "program", {});
+    EXPECT_EQ(line, one.line);
+    Program second;
+    second.parse(words_of(line));
+    EXPECT_EQ(second.table, "-t") << line;
+    EXPECT_EQ(second.file, "--f") << line;
+    EXPECT_EQ(second.nulls, first.nulls) << line;
+    EXPECT_EQ(second.batch, first.batch) << line;
+  }
 }
 
 }  // namespace

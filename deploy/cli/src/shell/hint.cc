@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 
 #include "deploy/cli/src/shell/command_line.h"
@@ -9,7 +10,7 @@
 namespace loam::cli {
 namespace {
 
-constexpr std::array<HintForm, 17> kHintForms = {{
+constexpr std::array<HintForm, 18> kHintForms = {{
     {Hint::kAcceptLoss, HintPlace::kAdministration, "node accept-loss {}"},
     {Hint::kAcceptUnreadable, HintPlace::kAdministration, "recovery accept-unreadable {}"},
     {Hint::kClusterDown, HintPlace::kFolder, "cluster down"},
@@ -20,6 +21,7 @@ constexpr std::array<HintForm, 17> kHintForms = {{
     {Hint::kImportHelp, HintPlace::kNone, "import --help"},
     {Hint::kIndexCreate, HintPlace::kConnection, "index create {} --table {} --fields {}"},
     {Hint::kIndexCreateHelp, HintPlace::kNone, "index create --help"},
+    {Hint::kIndexCreateUnique, HintPlace::kConnection, "index create {} --table {} --fields {} --unique"},
     {Hint::kIndexDrop, HintPlace::kConnection, "index drop {}"},
     {Hint::kIndexList, HintPlace::kConnection, "index list"},
     {Hint::kNodeList, HintPlace::kAdministration, "node list"},
@@ -47,29 +49,40 @@ std::string hint(Hint which, std::initializer_list<std::string_view> values) {
 std::string hint_at(const GivenPlace& place, Hint which, std::initializer_list<std::string_view> values) {
   const auto form =
       std::find_if(kHintForms.begin(), kHintForms.end(), [which](const HintForm& one) { return one.hint == which; });
-  std::vector<std::string> words = {"loam"};
+  std::string command = "loam";
+  std::string arguments;
+  std::string options;
+  bool marked = false;
+  std::string option;  // the last one; its value may follow
+  const auto end_option = [&] { options += option.empty() ? "" : " " + std::exchange(option, ""); };
   const std::string_view* value = values.begin();
   std::string_view rest = form->words;
   while (!rest.empty()) {
-    const std::string_view word = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
-    words.emplace_back(word == "{}" && value != values.end() ? *value++ : word);
+    const std::string_view form_word = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(rest.size(), form_word.size() + 1));
+    const std::string_view word = form_word == "{}" && value != values.end() ? *value++ : form_word;
+    if (form_word.starts_with("--")) {
+      end_option();
+      option = word;
+    } else if (!option.empty()) {
+      options += " " + option_words(std::exchange(option, ""), word);
+    } else if (form_word == "{}") {
+      arguments += " " + shell_word(word);
+      marked |= needs_marker(word);
+    } else {
+      command += " " + std::string(word);
+    }
   }
-  const auto add = [&words](const char* option, const std::string& given) {
-    if (!given.empty()) words.insert(words.end(), {option, given});
+  end_option();
+  const auto add = [&options](const char* name, const std::string& given) {
+    if (!given.empty()) options += " " + option_words(name, given);
   };
   if (form->place == HintPlace::kConnection || form->place == HintPlace::kAdministration) {
     add("--connect", place.connect);
   }
   if (form->place == HintPlace::kAdministration) add("--admin", place.admin);
   if (form->place == HintPlace::kFolder) add("--dir", place.directory);
-  return shell_command(words);
-}
-
-std::string shell_command(std::span<const std::string> words) {
-  std::string command;
-  for (const std::string& word : words) command += (command.empty() ? "" : " ") + shell_word(word);
-  return command;
+  return command + (marked ? options + " --" + arguments : arguments + options);
 }
 
 }  // namespace loam::cli

@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace loam::cli {
 
@@ -22,6 +21,7 @@ enum class Hint : uint8_t {
   kImportHelp,
   kIndexCreate,  ///< a name, a table, fields
   kIndexCreateHelp,
+  kIndexCreateUnique,  ///< as kIndexCreate
   kIndexDrop,
   kIndexList,
   kNodeList,
@@ -37,7 +37,9 @@ enum class HintPlace : uint8_t { kNone, kConnection, kAdministration, kFolder };
 struct HintForm {
   Hint hint;
   HintPlace place;
-  std::string_view words;  ///< behind `loam`, divided by spaces; {} stands for a value
+  /// Behind `loam`, divided by spaces: the subcommand, positionals, options. {} stands for a value. No option takes a
+  /// list of values: it would drop a "--" that follows.
+  std::string_view words;
 };
 
 /// All forms, in the order of their names.
@@ -54,12 +56,10 @@ struct GivenPlace {
 /// What hint() adds to each command. Set once, after the command line was read and before any thread starts.
 void set_given_place(GivenPlace place);
 
-/// The command as a person can paste it into a shell: "loam index drop 'my index' --connect tcp://h:7400".
+/// The command as a person can paste it into a shell: "loam index drop 'my index' --connect tcp://h:7400". If the
+/// parser would take a name for an option: "loam index drop --connect tcp://h:7400 -- -x".
 std::string hint(Hint which, std::initializer_list<std::string_view> values = {});
 /// As hint(), for a cluster at another place.
 std::string hint_at(const GivenPlace& place, Hint which, std::initializer_list<std::string_view> values = {});
-
-/// Words, in quotes where they must be, as a command for a shell.
-std::string shell_command(std::span<const std::string> words);
 
 }  // namespace loam::cli

@@ -37,6 +37,15 @@ TEST(Hint, NamesTheClusterThatWasGiven) {
   set_given_place({});
 }
 
+TEST(Hint, NamesThatLookLikeOptionsComeBehindAMarker) {
+  EXPECT_EQ(hint(Hint::kIndexDrop, {"-x"}), "loam index drop -- -x");
+  EXPECT_EQ(hint(Hint::kIndexCreateUnique, {"-i", "--t", "-f"}),
+            "loam index create --table=--t --fields -f --unique -- -i");
+  EXPECT_EQ(hint(Hint::kIndexCreate, {"i", "-t", "f"}), "loam index create i --table -t --fields f");
+  EXPECT_EQ(hint_at({"h:1", "", ""}, Hint::kImport, {"t", "-f"}), "loam import --connect h:1 -- t -f");
+  EXPECT_EQ(hint(Hint::kImport, {"t", "-"}), "loam import t -") << "the standard input";
+}
+
 TEST(Hint, EveryCommandHasItsForm) {
   for (size_t i = 0; i < hint_forms().size(); ++i) EXPECT_EQ(hint_forms()[i].hint, static_cast<Hint>(i));
 }
