@@ -113,10 +113,7 @@ Status check_memory(const FolderOptions& options, uint64_t each) {
 
 bool runs(const MemberStatus& status) { return status.pid != 0; }
 
-/// What a command has to be told to find the cluster of this commit manager.
-GivenPlace place_of(const Member& manager) {
-  return manager.address == kDefaultAddress ? GivenPlace{} : GivenPlace{manager.address, "", ""};
-}
+GivenPlace place_of_manager(const Member& manager) { return place_of(manager.address, manager.admin_address); }
 
 /// `up`: makes a cluster and starts it, or starts again what is dead of the one that is there.
 class Up {
@@ -226,10 +223,11 @@ class Up {
         std::cout << fmt::format(
             "The storage nodes that are lost started anew and are empty: `{}` tells how to go on "
             "without their records.\n",
-            hint_at(place_of(manager), Hint::kStatus));
+            hint_at(place_of_manager(manager), Hint::kStatus));
       }
     }
-    if (manager.address != kDefaultAddress) std::cout << fmt::format("export LOAM_CONNECT={}\n", manager.address);
+    const std::string address = place_of_manager(manager).connect;
+    if (!address.empty()) std::cout << fmt::format("export LOAM_CONNECT={}\n", address);
   }
 
   const Context& context_;
@@ -326,7 +324,7 @@ int start_one(const Context& context, const Options& options) {
               << std::endl;
     if (now.state == MemberState::kLost) {
       std::cout << fmt::format("Its records are lost: `{}` tells how to go on without them.",
-                               hint_at(place_of(cluster.folder().manager()), Hint::kStatus))
+                               hint_at(place_of_manager(cluster.folder().manager()), Hint::kStatus))
                 << std::endl;
     }
   }

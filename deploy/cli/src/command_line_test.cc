@@ -226,6 +226,31 @@ TEST_F(CommandLineTest, EveryCommandThatItTellsToTypeIsUnderstood) {
   }
 }
 
+TEST_F(CommandLineTest, APrintedCommandReachesItsClusterWhateverTheEnvironmentNames) {
+  const std::string address(kDefaultAddress);
+  const std::string admin(kDefaultAdminAddress);
+  const auto status = [&](const std::string& at) { return hint_at(place_of(at, admin), Hint::kStatus); };
+  for (const char* const unset : {"", static_cast<const char*>(nullptr)}) {
+    for (const char* const variable : {"LOAM_CONNECT", "LOAM_ADMIN"}) {
+      if (unset == nullptr) {
+        unsetenv(variable);
+      } else {
+        setenv(variable, unset, 1);
+      }
+    }
+    EXPECT_EQ(status(address), "loam status");
+    EXPECT_EQ(status("tcp://h:1"), "loam status --connect tcp://h:1");
+  }
+  setenv("LOAM_CONNECT", "tcp://another:1", 1);
+  EXPECT_EQ(status(address), "loam status --connect " + address);
+  EXPECT_EQ(hint_at(place_of(address, admin), Hint::kIndexList), "loam index list --connect " + address);
+  setenv("LOAM_ADMIN", "another:2", 1);
+  EXPECT_EQ(status(address), "loam status --connect " + address + " --admin " + admin);
+  unsetenv("LOAM_CONNECT");
+  EXPECT_EQ(status(address), "loam status --admin " + admin);
+  EXPECT_EQ(hint_at(place_of(address, admin), Hint::kIndexList), "loam index list");
+}
+
 TEST_F(CommandLineTest, AnImportOfNamesThatLookLikeOptionsIsRepeated) {
   for (const Words& options : {Words{"--lines", "501-"}, Words{"--null", "-", "--lines", "7", "--lines", "9-"},
                                Words{"--lines", "501-", "--batch", "7"}, Words{"--json"}}) {

@@ -1,5 +1,6 @@
 #include "deploy/cli/src/context.h"
 
+#include <cstdlib>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -10,9 +11,20 @@
 #include "deploy/cli/src/admin/admin_client.h"
 #include "deploy/cli/src/cluster/cluster_folder.h"
 #include "deploy/cli/src/output/json_line.h"
-#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
+namespace {
+
+constexpr const char* kConnectVariable = "LOAM_CONNECT";
+constexpr const char* kAdminVariable = "LOAM_ADMIN";
+
+/// An empty variable counts as none.
+bool is_set(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+}  // namespace
 
 ExitCode exit_code_of(const Status& status) {
   switch (status.code()) {
@@ -33,7 +45,7 @@ void add_json(CLI::App& command, Context& context) {
 }
 
 void add_connection(CLI::App& app, Context& context) {
-  command::add_with_environment(app, "--connect", context.connect, "LOAM_CONNECT", "Address of the commit manager")
+  command::add_with_environment(app, "--connect", context.connect, kConnectVariable, "Address of the commit manager")
       ->type_name("ADDRESS")
       ->capture_default_str();
   add_json(app, context);
@@ -41,9 +53,16 @@ void add_connection(CLI::App& app, Context& context) {
 
 void add_administration(CLI::App& app, Context& context) {
   add_connection(app, context);
-  command::add_with_environment(app, "--admin", context.admin, "LOAM_ADMIN",
+  command::add_with_environment(app, "--admin", context.admin, kAdminVariable,
                                 "Administration of the commit manager, if it is not found by --connect")
       ->type_name("HOST:PORT");
+}
+
+GivenPlace place_of(std::string_view address, std::string_view admin_address) {
+  GivenPlace place;
+  if (address != kDefaultAddress || is_set(kConnectVariable)) place.connect = address;
+  if (is_set(kAdminVariable)) place.admin = admin_address;
+  return place;
 }
 
 void set_body(CLI::App& command, Context& context, std::function<int()> body) {

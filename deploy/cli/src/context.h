@@ -15,6 +15,7 @@
 #include "deploy/cli/src/exit_codes.h"
 #include "deploy/cli/src/output/printer.h"
 #include "deploy/cli/src/query/question.h"
+#include "deploy/cli/src/shell/hint.h"
 
 namespace loam::cli {
 
@@ -42,6 +43,11 @@ void add_json(CLI::App& command, Context& context);
 void add_connection(CLI::App& command, Context& context);
 /// Adds --connect, --admin (and LOAM_ADMIN) and --json.
 void add_administration(CLI::App& command, Context& context);
+/// What a command that is printed has to be told to reach the cluster whose commit manager has these addresses. The
+/// default address is left out, unless LOAM_CONNECT is set, which the command would read. The administration is found
+/// from the address, unless LOAM_ADMIN is set.
+GivenPlace place_of(std::string_view address, std::string_view admin_address);
+
 /// Makes `body` what the subcommand does. The body returns an exit code.
 void set_body(CLI::App& command, Context& context, std::function<int()> body);
 

@@ -90,14 +90,14 @@ void announce(const Context& context, const OneProcessCluster& cluster, const On
     std::cout << json_line(object) << std::endl;
     return;
   }
-  const bool standard = cluster.address() == kDefaultAddress;
+  const GivenPlace here = place_of(cluster.address(), cluster.admin_address());
+  const bool standard = here.connect.empty();
   std::cout << fmt::format("Loam is up: a commit manager and a storage node of {} in this process.\n\n",
                            bytes_for_people(options.node.memory_bytes));
   std::cout << fmt::format("  connect to      {}{}\n", cluster.address(),
                            standard ? "  (what `loam` does by itself)" : "  (loam … --connect, or LOAM_CONNECT)");
   std::cout << fmt::format("  administration  {}\n", cluster.admin_address());
   if (const auto sample = find_sample()) {
-    const GivenPlace here{standard ? "" : cluster.address(), "", ""};
     std::cout << fmt::format("  try             {}\n                  {}\n",
                              hint_at(here, Hint::kImport, {"flights", *sample}),
                              hint_at(here, Hint::kScanCarriers, {"flights", "count(*), avg(dep_delay)"}));
