@@ -88,11 +88,11 @@ void for_each_field(Visit&& visit) {
 /// counters that a thread raises, `sum` plain numbers.
 template <template <class> class List>
 void add_counters(const List<Counter>& live, List<uint64_t>& sum) {
-  constexpr auto from = List<Counter>::fields();
-  constexpr auto to = List<uint64_t>::fields();
+  constexpr auto kFrom = List<Counter>::fields();
+  constexpr auto kTo = List<uint64_t>::fields();
   [&]<size_t... kAt>(std::index_sequence<kAt...>) {
-    ((sum.*(std::get<kAt>(to).member) += (live.*(std::get<kAt>(from).member)).read()), ...);
-  }(std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(to)>>>());
+    ((sum.*(std::get<kAt>(kTo).member) += (live.*(std::get<kAt>(kFrom).member)).read()), ...);
+  }(std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(kTo)>>>());
 }
 
 /// What was counted between two readings: counters without what `before` had, levels, flags and texts as they are in
