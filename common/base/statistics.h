@@ -95,7 +95,7 @@ void add_counters(const List<Counter>& live, List<uint64_t>& sum) {
   }(std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(kTo)>>>());
 }
 
-/// What was counted between two readings: counters without what `before` had, levels, flags and texts as they are in
+/// The counts between two readings: counters without what `before` had, levels, flags and texts as they are in
 /// `after`.
 template <Listed S>
 S difference(S after, const S& before) {

@@ -93,7 +93,7 @@ Status IndexEntries::take(Key key, TransactionId me, const Snapshot& snapshot, b
   }
   if (found) return ok_status();
   if (taken) return {StatusCode::kConflict, "another transaction has just taken the value from an index"};
-  // A loss may leave the records of a transaction that nobody could undo, without their entries (decision 0008).
+  // A loss may leave the records of a transaction that could not be undone, without their entries (decision 0008).
   if (!building) return {StatusCode::kMalformed, "there is no entry of the value that the record has"};
   // An entry that no snapshot sees and that goes with this transaction: others, who began before the index was made,
   // may change the record when it is undone, and do not know of entries.
@@ -114,8 +114,8 @@ Status IndexEntries::backfill(Key key, const Snapshot& snapshot, bool unique) {
     there = true;
     ended = ended && !holds(entry);
   }
-  // One that holds says nothing of the others: who took the value before it was entered here was not asked what was
-  // given meanwhile.
+  // One that holds says nothing of the others: who took the value before it was entered here was not asked which values
+  // were given meanwhile.
   const bool decided = !unique || (there && ended);
   for (const IndexEntry& entry : entries_) {
     if (decided || entry.key == key || !holds(entry)) continue;

@@ -88,7 +88,7 @@ TEST(IndexEntries, UndoTouchesOnlyItsOwnMarks) {
   EXPECT_TRUE(entries.empty());
 }
 
-// R9: the records may be free before the index's node can be reached to undo what was done there.
+// R9: the records may be free before the index's node can be reached to undo the changes there.
 TEST(IndexEntries, WhatAnotherHasTakenAndNotUndoneIsAConflict) {
   IndexEntries entries;
   ASSERT_TRUE(entries.give(Key(1), TransactionId(10), sees(9), false).ok());
@@ -113,7 +113,7 @@ TEST(IndexEntries, ABuildEntersWhatHasNoEntry) {
 }
 
 // Until the build's snapshot is taken, records are changed by transactions that do not know the index: an entry that
-// was made for what is undone would be nobody's to end.
+// was made for an undone change would never end.
 TEST(IndexEntries, ATakeBeforeTheBuildLeavesNothingWhenItIsUndone) {
   IndexEntries entries;
   ASSERT_TRUE(take(entries, Key(1), TransactionId(12), true).ok());
@@ -420,7 +420,7 @@ TEST_P(IndexModel, SaysInEverySnapshotWhatTheRecordsSay) {
     const bool all_ended = end && *end <= seen_by_all();
     entries.collect(seen_by_all());
     EXPECT_EQ(entries.empty(), all_ended) << "what a tree drops by itself";
-    EXPECT_LE(entries.entries().size(), 1u) << "entries that nobody sees stay";
+    EXPECT_LE(entries.entries().size(), 1u) << "entries that no snapshot sees stay";
   }
   check(now());
 }

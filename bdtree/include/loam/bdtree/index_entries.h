@@ -52,9 +52,9 @@ class IndexEntries {
   const std::vector<IndexEntry>& entries() const { return entries_; }
   bool empty() const { return entries_.empty(); }
 
-  /// `me`, which sees `snapshot`, gives the record the value: an entry of its own, whatever is there. In a unique index
-  /// kConflict, if a transaction that it does not see has given or taken the value, and kAlreadyExists, if another
-  /// record has it.
+  /// `me`, which sees `snapshot`, gives the record the value: an entry of its own beside those that are there. In a
+  /// unique index kConflict, if a transaction that it does not see has given or taken the value, and kAlreadyExists, if
+  /// another record has it.
   Status give(Key key, TransactionId me, const Snapshot& snapshot, bool unique);
   /// `me` takes the value from the record. kConflict: a transaction that it does not see, or that has not been undone
   /// here yet, has taken it. `building` (R29): the record's entry may not be there yet, and its end is left;
@@ -65,8 +65,8 @@ class IndexEntries {
   Status backfill(Key key, const Snapshot& snapshot, bool unique);
   /// `me` undoes what it did to the record's entries, if it did anything.
   void undo(Key key, TransactionId me);
-  /// Forgets what nobody can see any more: entries whose end every open and later snapshot sees. True: something went,
-  /// or got shorter.
+  /// Forgets what no snapshot sees any more: entries whose end every open and later snapshot sees. True: something
+  /// went, or got shorter.
   bool collect(Version seen_by_all);
 
   /// Merges entries of one record that follow each other, have ended, and whose two versions each `snapshot` sees. The
