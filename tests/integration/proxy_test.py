@@ -109,10 +109,11 @@ class ProxyTest(unittest.TestCase):
 
     def test_late_tail_reaches_the_server_after_the_client_was_reset(self):
         stream = self.connect()
+        self.eventually(lambda: self.keeper.got == [b""])  # the server has accepted the proxy's connection
         self.proxy.hold(up=True)
         stream.sendall(b"tail")
         self.eventually(lambda: self.proxy.waiting("up") == 4)
-        self.proxy.cut(late_s=0.1)
+        self.proxy.cut(late_s=2)
         with self.assertRaises(ConnectionResetError):
             stream.recv(1)
         self.assertEqual(self.keeper.got, [b""])
