@@ -126,7 +126,8 @@ void Tree::Impl::lead(Group& group, Request& own) {
     const Status written = write(*leaf, batch.greatest, op);
     group.trips += op.trips;
     // What does not fit together may fit alone.
-    const bool crowded = written.code() == StatusCode::kNoSpace && batch.requests.size() > 1;
+    const bool no_room = written == StatusCode::kNoSpace || written == StatusCode::kOverloaded;
+    const bool crowded = no_room && batch.requests.size() > 1;
     if (written.code() == StatusCode::kConflict || crowded) {
       alone = alone || crowded;
       back_to_waiting(batch);

@@ -131,7 +131,8 @@ TEST_F(DriverTest, GarbageClosesTheConnectionOnly) {
   EXPECT_EQ(cluster_.seen().connections, before + 1);
 }
 
-// One answer a request, whatever it is: nobody waits for more, and nothing that comes later may look for who did.
+// A request has one answer. A stream that was not asked for ends the request, and its later messages find no response
+// handler.
 TEST_F(DriverTest, AStreamThatNobodyAskedForEndsTheRequest) {
   prepare();
   auto tx = client_->begin().value();

@@ -224,6 +224,9 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
   // What a lost node has taken along needs no undo.
   if (undo && made == StatusCode::kMalformed) return ok_status();
   const auto named = engine_.catalog().find(first.index);
+  // The index was dropped since the transaction began, perhaps before its tree was made; a node that has not heard of
+  // it yet still serves its table. [R30]
+  if (!named && made == StatusCode::kMalformed) return ok_status();
   return of_index((named ? named->name() : "of number " + std::to_string(first.index.value)) + ", record " +
                       std::to_string(first.record.value),
                   made);
