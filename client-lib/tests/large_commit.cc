@@ -1,7 +1,7 @@
 // A program that uses an installed Loam: one large commit with an index, while another thread begins transactions.
 //
-// The commit changes more entries of the index than the client has fibers. link_test.py runs the program at every level
-// of optimisation.
+// The commit changes more entries of the index than the client has fibers. link_test.py compiles the program at every
+// optimisation level and runs it.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>

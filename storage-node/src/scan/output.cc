@@ -277,7 +277,7 @@ class Aggregation final : public Output {
   const std::vector<Aggregate> aggregates_;
   const bool grouped_;
   std::vector<uint16_t> fields_;  // that groups look at
-  std::vector<size_t> texts_;     // of the aggregates: least and greatest texts
+  std::vector<size_t> texts_;     // positions in aggregates_ of MIN and MAX over texts
   MemoryAccount& account_;
   GroupTable groups_;
   size_t text_bytes_ = 0;  // of the only group; taken from the account

@@ -7,7 +7,7 @@
 //     EpochGuard guard(me.epochs());                  // one a batch
 //     WriteOutcome w = table->insert(me, key, snapshot, transaction, row);
 //     ReadOutcome r = table->get(me, key, snapshot);  // r.row points into the log: copy it before guard ends
-//     execute(me, operations);                        // the same for many at once, in stages: batch.h
+//     execute(me, operations);                        // executes many operations in stages: batch.h
 //     PinnedPages pages = table->pages().pin();       // a scan: entry.h's judge() on each entry
 //
 // How the operations work, and why they are right, stands in chain.h.
