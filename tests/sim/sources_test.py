@@ -25,6 +25,7 @@ WITHOUT_TWIN = {
     "loam_admin": "gRPC has threads and sockets of its own; administration calls what the simulator calls directly",
     "loam_storage_admin": "as loam_admin",
     "loam_commit_admin": "as loam_admin",
+    "loam_admin_proto": "generated code of the administration",
     "loam_storage_proto": "generated code of the administration",
     "loam_commit_proto": "generated code of the administration",
 }
