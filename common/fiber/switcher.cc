@@ -1,6 +1,7 @@
 #include "common/fiber/switcher.h"
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -251,7 +252,11 @@ bool Switcher::spawn(Task& task) {
   } else {
     const Stack stack = map_stack(limits_.stack_bytes);
     if (!stack) return false;
-    worker = new Worker(algorithm_);
+    worker = new (std::nothrow) Worker(algorithm_);
+    if (worker == nullptr) {
+      unmap_stack(stack);
+      return false;
+    }
     worker->stack = stack;
 #ifdef LOAM_FIBER_ASAN
     worker->marks.bottom = stack.bottom;
