@@ -1,5 +1,6 @@
 // Changes of leaves: one fiber's, or several fibers' in one write.
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "bdtree/src/tree/tree_impl.h"
@@ -25,6 +26,22 @@ struct Tree::Impl::Group {
   uint32_t trips = 0;  // made by all leaders
 };
 
+/// Makes the first that waits the next leader of a group, when a leader ends, also by an exception.
+struct Tree::Impl::HandOver {
+  Impl& tree;
+  TreeNodeId leaf;
+  Group& group;
+
+  ~HandOver() {
+    if (group.waiting.empty()) {
+      tree.groups_.erase(leaf);
+    } else {
+      std::exchange(group.waiting.front(), nullptr)->woken.notify();
+      group.waiting.pop_front();
+    }
+  }
+};
+
 /// What one attempt of a leader makes of the requests that it serves, itself first.
 struct Tree::Impl::Batch {
   std::vector<std::pair<Request*, Status>> requests;
@@ -40,8 +57,9 @@ Status Tree::Impl::update(std::string_view key, const Change& change, Reserve re
     own.op.trips += alone.trips;
   } else {
     LOAM_ASSIGN_OR_RETURN(const Hint there, hint(Seek::to(key), 0, own.op));
-    const auto [place, first] = groups_.try_emplace(there.id);
-    if (first) place->second = std::make_shared<Group>();
+    auto place = groups_.find(there.id);
+    const bool first = place == groups_.end();
+    if (first) place = groups_.emplace(there.id, std::make_shared<Group>()).first;
     const std::shared_ptr<Group> group = place->second;
     own.joined_at = group->trips;
     if (!first) {
@@ -49,13 +67,8 @@ Status Tree::Impl::update(std::string_view key, const Change& change, Reserve re
       own.woken.wait();
     }
     if (!own.outcome) {
+      const HandOver hand_over{*this, there.id, *group};
       lead(*group, own);
-      if (group->waiting.empty()) {
-        groups_.erase(there.id);
-      } else {
-        std::exchange(group->waiting.front(), nullptr)->woken.notify();
-        group->waiting.pop_front();
-      }
     }
     own.op.trips += group->trips - own.joined_at;
   }
@@ -64,12 +77,11 @@ Status Tree::Impl::update(std::string_view key, const Change& change, Reserve re
 }
 
 /// Nobody rides on a reserve that is not kept for it; with `alone` nobody rides at all. [R6]
-Tree::Impl::Batch Tree::Impl::apply(Node& leaf, Group& group, Request& own, bool alone) {
-  Batch batch;
+void Tree::Impl::apply(Node& leaf, Group& group, Request& own, bool alone, Batch& batch) {
   const size_t enough = leaf.bytes() + options_.node_bytes / 2;
   const auto serve = [&](Request& request) {
     const auto edit = (*request.change)(leaf.find(request.key));
-    batch.requests.emplace_back(&request, edit.status());
+    batch.requests.back().second = edit.status();
     if (!edit.ok() || edit->kind == Edit::Kind::kKeep) return;
     const bool put = edit->kind == Edit::Kind::kPut;
     if (put && edit->payload.size() > kMaxPayloadBytes) {
@@ -82,21 +94,39 @@ Tree::Impl::Batch Tree::Impl::apply(Node& leaf, Group& group, Request& own, bool
     batch.changed = true;
     if (put) batch.greatest = std::max(batch.greatest, request.key);
   };
+  batch.requests.emplace_back(&own, ok_status());
   serve(own);
   for (auto next = group.waiting.begin(); !alone && next != group.waiting.end() && leaf.bytes() < enough;) {
-    if ((*next)->op.reserve >= own.op.reserve && leaf.frame().covers((*next)->key)) {
-      serve(**next);
-      next = group.waiting.erase(next);
+    Request& request = **next;
+    if (request.op.reserve >= own.op.reserve && leaf.frame().covers(request.key)) {
+      batch.requests.emplace_back(&request, ok_status());
+      next = group.waiting.erase(next);  // each request waits or is in the batch, also if serve() throws
+      serve(request);
     } else {
       ++next;
     }
   }
-  return batch;
 }
 
 void Tree::Impl::lead(Group& group, Request& own) {
-  const auto back_to_waiting = [&](const Batch& batch) {
-    for (size_t i = batch.requests.size(); i-- > 1;) group.waiting.push_front(batch.requests[i].first);
+  Batch batch;
+  try {
+    lead(group, own, batch);
+  } catch (...) {  // memory ran out: the write may be under way
+    for (const auto& [request, outcome] : batch.requests) {
+      if (request == &own || request->outcome) continue;
+      request->outcome.emplace(StatusCode::kUnknownOutcome, std::string());
+      request->woken.notify();
+    }
+    throw;
+  }
+}
+
+void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
+  const auto back_to_waiting = [&] {
+    for (; batch.requests.size() > 1; batch.requests.pop_back()) {
+      group.waiting.push_front(batch.requests.back().first);
+    }
   };
   bool alone = false;
   for (uint32_t attempt = 0; attempt < options_.attempts;) {
@@ -114,9 +144,10 @@ void Tree::Impl::lead(Group& group, Request& own) {
       }
       leaf.emplace(std::move(found).value());
     }
-    Batch batch = apply(*leaf, group, own, alone);
+    batch = {};
+    apply(*leaf, group, own, alone, batch);
     if (!batch.changed) {
-      back_to_waiting(batch);
+      back_to_waiting();
       // What changes nothing must have been read after it was asked for: the others' may have come while this was read.
       if (kept) continue;
       own.outcome = std::move(batch.requests[0].second);
@@ -130,7 +161,7 @@ void Tree::Impl::lead(Group& group, Request& own) {
     const bool crowded = no_room && batch.requests.size() > 1;
     if (written.code() == StatusCode::kConflict || crowded) {
       alone = alone || crowded;
-      back_to_waiting(batch);
+      back_to_waiting();
       continue;
     }
     statistics_.combined += batch.requests.size() - 1;

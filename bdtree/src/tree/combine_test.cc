@@ -164,6 +164,59 @@ TEST_F(CombineTest, EachFiberHasItsOwnAnswer) {
   EXPECT_EQ(there, kFibers - 1);
 }
 
+// A leader that ended by an exception left the others of its leaf waiting for ever.
+TEST_F(CombineTest, AnExceptionEndsItsLeaderAndTheOthersGoOn) {
+  open({});
+  constexpr size_t kThrows = kFibers / 4;
+  size_t thrown = 0, made = 0, unknown = 0;
+  for (size_t f = 0; f < kFibers; ++f) {
+    spawn([&, f] {
+      const auto put = [&](std::optional<std::string_view>) -> Result<Edit> {
+        if (f % 4 == 0) throw f;
+        return Edit::put("x");
+      };
+      try {
+        const Status status = tree_->update("key" + std::to_string(f), put);
+        made += status.ok();
+        unknown += status.code() == StatusCode::kUnknownOutcome;
+      } catch (const size_t number) {
+        EXPECT_EQ(number % 4, 0u);
+        ++thrown;
+      }
+    });
+  }
+  run();
+  EXPECT_GE(thrown, 1u);
+  EXPECT_GE(made, 1u);
+  EXPECT_EQ(thrown + made + unknown, kFibers);
+  EXPECT_LE(thrown, kThrows);
+  EXPECT_TRUE(tree_->insert("later", "x").ok());
+  EXPECT_EQ(tree_->range("", "", SIZE_MAX)->size(), made + 1);
+  EXPECT_EQ(tree_->check_invariants().value(), "");
+}
+
+TEST_F(CombineTest, AnExceptionOfAWriteGivesItsBatchAnUnknownOutcome) {
+  open({});
+  size_t thrown = 0, made = 0, unknown = 0;
+  store_.after_change = [] { throw 1; };
+  for (size_t f = 0; f < kFibers; ++f) {
+    spawn([&, f] {
+      try {
+        const Status status = tree_->insert(std::to_string(f), "x");
+        made += status.ok();
+        unknown += status.code() == StatusCode::kUnknownOutcome;
+      } catch (const int) {
+        ++thrown;
+      }
+    });
+  }
+  run();
+  EXPECT_EQ(thrown, 1u);
+  EXPECT_EQ(thrown + made + unknown, kFibers);
+  EXPECT_EQ(tree_->range("", "", SIZE_MAX)->size(), kFibers) << "the write had taken effect";
+  EXPECT_TRUE(tree_->insert("later", "x").ok());
+}
+
 // What asks for more of memory's reserves may be written with what asks for less, never the other way round; and where
 // the less is refused, the more is not refused with it. [R6]
 TEST_F(CombineTest, NobodyRidesOnAReserve) {

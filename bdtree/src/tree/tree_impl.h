@@ -95,6 +95,7 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   struct Request;
   struct Group;
   struct Batch;
+  struct HandOver;
   struct Deferred;
   struct Walk;
   using DeferredSet = std::unordered_set<TreeNodeId>;
@@ -107,8 +108,11 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   /// before the node does, so a part of the tree is lost.
   Status check_lost(TreeNodeId from, TreeNodeId missing, const Seek& seek, Op& op);
 
-  Batch apply(Node& leaf, Group& group, Request& own, bool alone);
+  void apply(Node& leaf, Group& group, Request& own, bool alone, Batch& batch);
+  /// Gives `own` its outcome, and those that it serves with it. An exception leaves `own` without one; the others of
+  /// the batch then have kUnknownOutcome.
   void lead(Group& group, Request& own);
+  void lead(Group& group, Request& own, Batch& batch);
 
   Status read_ahead(Walk& walk, std::string_view position, std::string_view to, size_t wanted);
   Result<Node> next_leaf(Walk& walk, std::string_view position, std::string_view to, size_t wanted);
