@@ -175,14 +175,21 @@ void PausePoints::act(const char* name) {
     for (const auto& hook : state.hooks)
       if (hook->name == name) calls.push_back(hook), ++hook->running;
   }
+  // A callback may throw: a test then sees what the code at this place does with an exception.
+  struct End {
+    State& state;
+    const std::vector<std::shared_ptr<Hook::Entry>>& calls;
+    ~End() {
+      if (calls.empty()) return;
+      {
+        const std::lock_guard lock(state.mutex);
+        for (const auto& call : calls) --call->running;
+      }
+      state.call_ended.notify_all();
+    }
+  } const end{state, calls};
   for (const Armed& armed : due) perform(armed);
   for (const auto& call : calls) call->callback();
-  if (calls.empty()) return;
-  {
-    const std::lock_guard lock(state.mutex);
-    for (const auto& call : calls) --call->running;
-  }
-  state.call_ended.notify_all();
 }
 
 namespace {

@@ -9,9 +9,10 @@
 #include <loam/bdtree/index_entries.h>
 
 #include "client-lib/src/api/scan_impl.h"
+#include "client-lib/src/core/describe.h"
 #include "client-lib/src/driver/point_reads.h"
 #include "common/base/env.h"
-#include "common/fiber/wait.h"
+#include "common/fiber/fiber_group.h"
 #include "common/schema/row.h"
 
 namespace loam::client {
@@ -75,7 +76,6 @@ Status IndexBuild::scan(const std::shared_ptr<SnapshotLease>& lease) {
   all.with_key = true;
   for (const Index::Part& part : index_.parts()) all.select.push_back(part.field);
   LOAM_ASSIGN_OR_RETURN(ScanStream records, start(all));
-  const Schema& schema = keys_->fields().schema();
   for (;;) {
     LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<const Chunk> chunk, records.next());
     if (chunk == nullptr) return ok_status();
@@ -83,36 +83,34 @@ Status IndexBuild::scan(const std::shared_ptr<SnapshotLease>& lease) {
     Status failed;
     const auto enter_some = [&](size_t first) {
       for (size_t row = first; row < view.rows() && failed.ok(); row += kFibers) {
-        RowBuilder builder(schema);
-        Status entered;
-        for (size_t i = 0; i < schema.size() && entered.ok(); ++i) entered = builder.set(i, view.value(i + 1, row));
-        const auto bytes = builder.finish();
-        if (entered.ok()) entered = bytes.status();
-        if (entered.ok()) {
-          const Key record(view.get<uint64_t>(0, row));
-          entered = enter(record, RowView(schema, *bytes), *lease->snapshot());
-          // The tree's own kConflict, of a leaf that others keep changing, is mended by time, too.
-          if (entered.code() == StatusCode::kConflict) entered = enter_again(record);
-        }
+        Status entered = enter_row(view, row, *lease->snapshot());
         if (!entered.ok() && failed.ok()) failed = std::move(entered);
         ++done_;
       }
     };
-    fiber::WaitGroup others;
+    fiber::FiberGroup others(engine.worker().scheduler());
     for (size_t first = 1; first < std::min(kFibers, view.rows()); ++first) {
-      others.add();
-      const Status spawned = engine.worker().scheduler().spawn([&, first] {
-        enter_some(first);
-        others.done();
-      });
-      if (spawned.ok()) continue;
-      others.done();
-      enter_some(first);
+      if (!others.spawn([&enter_some, first] { enter_some(first); })) enter_some(first);
     }
     enter_some(0);
     others.wait();
     LOAM_RETURN_IF_ERROR(failed);
     LOAM_RETURN_IF_ERROR(tell(done_, std::max(done_, total_)));
+  }
+}
+
+Status IndexBuild::enter_row(const ChunkView& view, size_t row, const Snapshot& snapshot) {
+  try {
+    const Schema& schema = keys_->fields().schema();
+    RowBuilder builder(schema);
+    for (size_t i = 0; i < schema.size(); ++i) LOAM_RETURN_IF_ERROR(builder.set(i, view.value(i + 1, row)));
+    LOAM_ASSIGN_OR_RETURN(const Bytes bytes, builder.finish());
+    const Key record(view.get<uint64_t>(0, row));
+    Status entered = enter(record, RowView(schema, bytes), snapshot);
+    // The tree's own kConflict, of a leaf that others keep changing, is mended by time, too.
+    return entered.code() == StatusCode::kConflict ? enter_again(record) : std::move(entered);
+  } catch (...) {  // memory ran out
+    return unfinished("the entry of a record");
   }
 }
 

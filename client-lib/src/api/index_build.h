@@ -11,6 +11,7 @@
 #include "client-lib/src/api/client_impl.h"
 #include "client-lib/src/index/index_keys.h"
 #include "common/base/status.h"
+#include "common/schema/chunk.h"
 
 namespace loam::client {
 
@@ -38,6 +39,8 @@ class IndexBuild {
  private:
   Status wait_for_older();
   Status scan(const std::shared_ptr<SnapshotLease>& lease);
+  /// Enters the record of a chunk's row. kUnknownOutcome also for an exception.
+  Status enter_row(const ChunkView& view, size_t row, const Snapshot& snapshot);
   Status enter(Key record, const RowView& row, const Snapshot& snapshot);
   /// What a record has now, if the first attempt met a transaction that is not decided.
   Status enter_again(Key record);

@@ -1,14 +1,15 @@
 #include "client-lib/src/index/trees.h"
 
 #include <algorithm>
-#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <loam/bdtree/index_entries.h>
 
-#include "common/fiber/wait.h"
+#include "client-lib/src/core/describe.h"
+#include "common/fiber/fiber_group.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::client {
@@ -138,6 +139,15 @@ Result<std::shared_ptr<const IndexKeys>> Trees::keys(const Index& index) {
 
 Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                      std::span<const IndexChange> changes, bool undo) {
+  try {
+    return change_groups(session, transaction, changes, undo);
+  } catch (...) {  // memory ran out: a swap may be under way, so the session is given up (R2)
+    return unfinished("an index change");
+  }
+}
+
+Status Trees::change_groups(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
+                            std::span<const IndexChange> changes, bool undo) {
   seen_by_all_ = std::max(seen_by_all_, transaction.seen_by_all);
   if (const auto apart = apart_.find(transaction.id); apart != apart_.end()) {
     if (const std::shared_ptr<Trees> own = apart->second.lock())
@@ -156,7 +166,7 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
       Group& group = (next++)->second;
       // A value that one change takes is free for the next.
       std::ranges::stable_sort(group, std::ranges::greater(), [](const IndexChange* change) { return change->take; });
-      merge(all, change_safely(session, transaction, group, undo, reserve));
+      merge(all, change(session, transaction, group, undo, reserve));
     }
   };
   work_together(work, std::min(groups.size(), kMaxIndexChangesInFlight));
@@ -165,33 +175,24 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
 
 void Trees::work_together(const std::function<void()>& work, size_t fibers) {
   Trees& client = all_ != nullptr ? *all_ : *this;
-  fiber::WaitGroup others;
-  const auto leave = [&client, &others] {
-    --client.fibers_;
-    others.done();
+  struct Counted {
+    explicit Counted(Trees& trees) : client(&trees) {
+      client->most_fibers_ = std::max(client->most_fibers_, ++client->fibers_);
+    }
+    Counted(Counted&& other) noexcept : client(std::exchange(other.client, nullptr)) {}
+    Counted& operator=(Counted&&) = delete;
+    ~Counted() {
+      if (client != nullptr) --client->fibers_;
+    }
+    Trees* client;
   };
+  fiber::FiberGroup others(engine_.worker().scheduler());
   for (size_t i = 1; i < fibers && client.fibers_ < kMaxIndexFibers; ++i) {
-    others.add();
-    client.most_fibers_ = std::max(client.most_fibers_, ++client.fibers_);
-    const Status spawned = engine_.worker().scheduler().spawn([&work, leave] {
-      work();
-      leave();
-    });
-    if (spawned.ok()) continue;
-    leave();
-    break;  // this fiber does what the others cannot
+    // This fiber does what those that it does not get cannot.
+    if (!others.spawn([&work, counted = Counted(client)] { work(); })) break;
   }
   work();
   others.wait();
-}
-
-Status Trees::change_safely(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
-                            const Group& group, bool undo, Reserve reserve) {
-  try {
-    return change(session, transaction, group, undo, reserve);
-  } catch (const std::exception& error) {  // memory ran out: a swap may be under way, so the session is given up (R2)
-    return {StatusCode::kUnknownOutcome, std::string("an index change was not finished: ") + error.what()};
-  }
 }
 
 Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,

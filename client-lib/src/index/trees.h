@@ -59,6 +59,7 @@ class Trees final : public IndexWriter {
   Result<std::shared_ptr<IndexTree>> open(const std::shared_ptr<Session>& session, TableId index);
   Result<std::shared_ptr<const IndexKeys>> keys(const Index& index);
 
+  /// kUnknownOutcome also for an exception.
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                 std::span<const IndexChange> changes, bool undo) override;
 
@@ -76,11 +77,11 @@ class Trees final : public IndexWriter {
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction, const Group& group,
                 bool undo, Reserve reserve);
 
-  /// As change(), but returns kUnknownOutcome for an exception.
-  Status change_safely(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
-                       const Group& group, bool undo, Reserve reserve);
-  /// Runs `work`, which must not throw and shares what there is to do with itself, in this fiber and in up to `fibers`
-  /// - 1 others; waits for all.
+  /// change() without its answer for exceptions.
+  Status change_groups(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
+                       std::span<const IndexChange> changes, bool undo);
+  /// Runs `work`, which shares what there is to do with itself, in this fiber and in up to `fibers` - 1 others. Returns
+  /// when all have ended; throws the first exception of one.
   void work_together(const std::function<void()>& work, size_t fibers);
 
   Engine& engine_;
