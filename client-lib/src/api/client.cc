@@ -135,9 +135,9 @@ Client::Impl::~Impl() {
 }
 
 void Client::Impl::start_fiber(const std::shared_ptr<Task::Impl>& task, std::function<void()> function) {
+  const auto body = std::make_shared<std::function<void()>>(std::move(function));  // may throw, the rest does not
   places_.enter();
   tasks_.add();
-  const auto body = std::make_shared<std::function<void()>>(std::move(function));
   const auto run = [this, task, body] {
     struct End {
       Client::Impl& client;

@@ -5,6 +5,7 @@
 
 #include "common/base/env.h"
 #include "common/base/thread.h"
+#include "common/fiber/fiber_group.h"
 #include "common/net/transport.h"
 
 namespace loam::client {
@@ -103,18 +104,9 @@ Status Engine::refresh_catalog() {
 }
 
 void Engine::spawn_own(std::function<void()> body, const std::function<void()>& refused) {
-  own_.add();
   const auto kept = std::make_shared<std::function<void()>>(std::move(body));
-  const Status spawned = worker_.scheduler().spawn([this, kept] {
-    struct End {
-      fiber::WaitGroup& own;
-      ~End() { own.done(); }  // also if memory runs out: close() waits for it
-    } end{own_};
-    (*kept)();
-  });
-  if (spawned.ok()) return;
-  own_.done();
-  refused();
+  const Status spawned = worker_.scheduler().spawn([part = fiber::WaitPart(own_), kept] { (*kept)(); });
+  if (!spawned.ok()) refused();
 }
 
 // ---- begins --------------------------------------------------------------------------------------------------------

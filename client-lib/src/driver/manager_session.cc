@@ -361,8 +361,11 @@ void ManagerSession::refresh_soon() {
   refresh_again_ns_ = now_ns + kBetweenRefreshesNs;
   refreshing_ = true;
   const Status spawned = worker_.scheduler().spawn([this] {
-    static_cast<void>(refresh_catalog());  // whoever needs it asks again
-    refreshing_ = false;
+    struct End {
+      bool& refreshing;
+      ~End() { refreshing = false; }  // also if memory runs out
+    } const end{refreshing_};
+    static_cast<void>(refresh_catalog());  // a caller that needs the catalog asks again
   });
   if (!spawned.ok()) refreshing_ = false;
 }

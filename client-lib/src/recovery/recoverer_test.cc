@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,7 +53,10 @@ class Manager {
     };
     options.on_cleared = [this](TransactionId id) { note([&] { heard.cleared.insert(id); }); };
     options.on_scan_done = [this](const Status& status) { note([&] { heard.scanned = status; }); };
-    options.on_swept = [](const Status&) {};
+    options.on_swept = [this](const Status&) {
+      note([&] { ++heard.sweeps; });
+      if (throws_when_swept) throw std::runtime_error("when it was swept");
+    };
     options.on_failed = [this](const Status& status) { note([&] { heard.failed = status; }); };
     options.on_note = [this](std::string_view line) { note([&] { heard.notes.emplace_back(line); }); };
     auto started = Recoverer::start(std::move(options));
@@ -106,9 +110,11 @@ class Manager {
     std::set<TransactionId> cleared;
     std::optional<Status> scanned;
     std::optional<Status> failed;
+    int sweeps = 0;
     std::vector<std::string> notes;
   };
   Heard heard;
+  bool throws_when_swept = false;  // set before start()
 
  private:
   template <class Change>
@@ -401,6 +407,18 @@ TEST_F(RecovererTest, EndsWhenItIsFencedInBetween) {
   manager_.add(100, 100);
   ASSERT_TRUE(manager_.wait_until_cleared(100));
   check_ended(100, 100);
+}
+
+// stop() waited for ever for a sweep that an exception had ended.
+TEST_F(RecovererTest, CanBeStoppedAfterASweepThatThrew) {
+  manager_.throws_when_swept = true;
+  manager_.start();
+  for (int sweeps = 1; sweeps <= 2; ++sweeps) {
+    manager_.recoverer().sweep({});
+    ASSERT_TRUE(manager_.wait_for([&] { return manager_.heard.sweeps == sweeps; }));
+  }
+  manager_.stop();
+  EXPECT_EQ(manager_.recoverer().statistics().sweeps, 2u);
 }
 
 TEST_F(RecovererTest, IsFastWithManyTransactions) {

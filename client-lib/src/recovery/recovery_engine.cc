@@ -4,8 +4,10 @@
 #include <string>
 #include <utility>
 
+#include "client-lib/src/core/describe.h"
 #include "client-lib/src/core/recovery_machine.h"
 #include "client-lib/src/recovery/recovery_sweep.h"
+#include "common/fiber/fiber_group.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::client {
@@ -15,6 +17,16 @@ using End = RecoveryMachine::End;
 
 /// The node did not answer, or says that it cannot serve at present: no other task need ask it for a while.
 bool silent(const Status& status) { return status == StatusCode::kUnavailable || status == StatusCode::kTimeout; }
+
+/// The status of `work`, or kUnknownOutcome for an exception.
+template <class Work>
+Status finished(std::string_view what, const Work& work) {
+  try {
+    return work();
+  } catch (...) {  // memory ran out
+    return unfinished(what);
+  }
+}
 
 /// Numbers of tree nodes: clients' are drawn from a counter that begins at 1 and never gets so far; a recoverer's have
 /// its session in them, which is nobody else's.
@@ -129,30 +141,24 @@ RecovererStatistics RecoveryEngine::statistics() const {
 
 Status RecoveryEngine::undo_indexes(const IndexUndo& undo) {
   const std::vector<IndexChange> changes(undo.changes.begin(), undo.changes.end());
-  index_work_.add();
-  Status spawned = worker_.scheduler().spawn([this, id = undo.transaction, changes] {
-    const Status undone = undo_index_changes(*this, id, changes);
+  return worker_.scheduler().spawn([this, part = fiber::WaitPart(index_work_), id = undo.transaction, changes] {
+    const Status undone = finished("the undo of index changes", [&] { return undo_index_changes(*this, id, changes); });
     const auto found = runs_.find(id);
     if (found != runs_.end()) found->second->indexes_undone(undone);
-    index_work_.done();
   });
-  if (!spawned.ok()) index_work_.done();
-  return spawned;
 }
 
 void RecoveryEngine::sweep(wire::FenceSet ended) {
   if (closed_ || catalog_ == nullptr || std::exchange(sweeping_, true)) return;
-  index_work_.add();
-  const auto work = [this, catalog = catalog_, ended = std::move(ended)] {
+  auto work = [this, part = fiber::WaitPart(index_work_), catalog = catalog_, ended = std::move(ended)] {
     ++counted_.sweeps;
-    const Status swept = sweep_indexes(*this, catalog, ended, counted_.swept_nodes);
+    const Status swept =
+        finished("the sweep of indexes", [&] { return sweep_indexes(*this, catalog, ended, counted_.swept_nodes); });
     sweeping_ = false;
     if (!closed_) options_.on_swept(swept);
-    index_work_.done();
   };
-  if (const Status spawned = worker_.scheduler().spawn(work); !spawned.ok()) {
+  if (const Status spawned = worker_.scheduler().spawn(std::move(work)); !spawned.ok()) {
     sweeping_ = false;
-    index_work_.done();
     options_.on_swept(spawned);
   }
 }
