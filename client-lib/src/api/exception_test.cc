@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -163,44 +164,28 @@ TEST_F(ExceptionTest, AnIndexsProgressThrowsToItsMaker) {
   EXPECT_TRUE(index.ok() && index->ready()) << index.status().to_string();
 }
 
-/// Throws where the client has made a node of an index's tree: in the fiber `caller`, or in all others, after `skipped`
-/// nodes. The exception is not of std::exception's kind. It throws more than once, because some of the other fibers
-/// split inner nodes and belong to no call, and not always, because leaves are hard to find if no parent knows them.
-class ThrowingNodes {
+/// Throws once at a pause point that several fibers of a call pass: in the fiber `caller`, or in another one. The
+/// exception is not of std::exception's kind.
+class ThrowingFiber {
  public:
-  ThrowingNodes(uint64_t caller, bool in_caller, int skipped = 0)
-      : skipped_(skipped), hook_(PausePoints::on("client.tree.node_made", [this, caller, in_caller] {
+  ThrowingFiber(const char* point, uint64_t caller, bool in_caller)
+      : hook_(PausePoints::on(point, [this, caller, in_caller] {
           const fiber::FiberScheduler* const scheduler = fiber::FiberScheduler::current();
           if (scheduler == nullptr || (scheduler->current_fiber() == caller) != in_caller) return;
-          if (thrown_ == kMostThrown || skipped_-- > 0) return;
-          throw ++thrown_;
+          if (!std::exchange(thrown_, true)) throw 1;
         })) {}
 
-  int thrown() const { return thrown_; }
+  bool thrown() const { return thrown_; }
 
  private:
-  static constexpr int kMostThrown = 100;
-
-  // The worker's thread only.
-  int skipped_;
-  int thrown_ = 0;
+  bool thrown_ = false;     // the worker's thread only
   PausePoints::Hook hook_;  // last: its callback uses the rest
 };
 
-/// A client whose index nodes are small, so that every fiber that enters records splits some.
-ClientOptions with_small_nodes() {
-  ClientOptions options;
-  options.index_node_bytes = 256;
-  return options;
-}
-
-constexpr uint64_t kManyRows = 4'000;
-
-/// kManyRows records with a balance of their own each.
-Status insert_many(Transaction& tx, const Table& table) {
-  for (uint64_t key = 0; key < kManyRows; ++key) {
-    const auto balance = static_cast<int64_t>(key * 7'919 % kManyRows);
-    LOAM_RETURN_IF_ERROR(tx.insert(table, Key(key), {Value::int64(balance), Value::null()}));
+/// Records with a balance of their own each, so that several fibers change the index.
+Status insert_some(Transaction& tx, const Table& table) {
+  for (uint64_t key = 0; key < 8; ++key) {
+    LOAM_RETURN_IF_ERROR(tx.insert(table, Key(key), {Value::int64(static_cast<int64_t>(key)), Value::null()}));
   }
   return ok_status();
 }
@@ -208,43 +193,43 @@ Status insert_many(Transaction& tx, const Table& table) {
 // The build waited for ever for a fiber that threw, and a calling fiber that threw left its frame to the others.
 TEST_F(ExceptionTest, AnIndexBuildEndsWhicheverFiberThrows) {
   const Table table = accounts();
-  const auto client = cluster_->client(with_small_nodes());
-  ASSERT_TRUE(client->run_transaction([&](Transaction& tx) { return insert_many(tx, table); }).ok());
-  const auto create = [&] { return client->create_index("exception.build", table, {{"balance"}}); };
+  ASSERT_TRUE(client_->run_transaction([&](Transaction& tx) { return insert_some(tx, table); }).ok());
+  const auto create = [&] { return client_->create_index("exception.build", table, {{"balance"}}); };
   for (const bool in_caller : {true, false}) {
-    client->run([&] {
-      const uint64_t caller = client->impl().worker().scheduler().current_fiber();
-      ThrowingNodes nodes(caller, in_caller, in_caller ? 1 : 0);  // the caller makes the root before it enters
+    client_->run([&] {
+      const uint64_t caller = client_->impl().worker().scheduler().current_fiber();
+      const ThrowingFiber fiber("client.index.build_enters", caller, in_caller);
       const auto failed = create();
       EXPECT_EQ(failed.code(), StatusCode::kUnknownOutcome) << failed.status().to_string();
-      EXPECT_GE(nodes.thrown(), 1);
+      EXPECT_TRUE(fiber.thrown());
     });
   }
   const auto index = create();
   ASSERT_TRUE(index.ok() && index->ready()) << index.status().to_string();
-  auto tx = client->begin({.read_only = true, .retry = {}});
-  EXPECT_EQ(tx->range(*index, {})->size(), kManyRows);
+  auto tx = client_->begin({.read_only = true, .retry = {}});
+  EXPECT_EQ(tx->range(*index, {})->size(), 8);
 }
 
 TEST_F(ExceptionTest, ACommitEndsWhicheverFiberOfItsIndexChangesThrows) {
-  const auto client = cluster_->client(with_small_nodes());
+  const auto client = cluster_->client();
   for (const bool in_caller : {true, false}) {
     const Table table = accounts();
     const std::string name = "exception.commit." + std::to_string(in_caller);
     const Index index = client->create_index(name, table, {{"balance"}}).value();
     client->run([&] {
-      ThrowingNodes nodes(client->impl().worker().scheduler().current_fiber(), in_caller);
       auto tx = client->begin().value();
-      ASSERT_TRUE(insert_many(tx, table).ok());
+      ASSERT_TRUE(insert_some(tx, table).ok());
+      const uint64_t caller = client->impl().worker().scheduler().current_fiber();
+      const ThrowingFiber fiber("client.index.change", caller, in_caller);
       const Status committed = tx.commit();
       EXPECT_EQ(committed.code(), StatusCode::kFenced) << committed.to_string();
-      EXPECT_GE(nodes.thrown(), 1);
+      EXPECT_TRUE(fiber.thrown());
     });
     // In a new session, when the old one's changes are undone.
     EXPECT_TRUE(eventually(
-        [&] { return client->run_transaction([&](Transaction& tx) { return insert_many(tx, table); }).ok(); }));
+        [&] { return client->run_transaction([&](Transaction& tx) { return insert_some(tx, table); }).ok(); }));
     auto tx = client->begin({.read_only = true, .retry = {}});
-    EXPECT_EQ(tx->range(index, {})->size(), kManyRows);
+    EXPECT_EQ(tx->range(index, {})->size(), 8);
   }
 }
 

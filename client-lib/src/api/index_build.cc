@@ -101,6 +101,7 @@ Status IndexBuild::scan(const std::shared_ptr<SnapshotLease>& lease) {
 
 Status IndexBuild::enter_row(const ChunkView& view, size_t row, const Snapshot& snapshot) {
   try {
+    Env::pause_point("client.index.build_enters");
     const Schema& schema = keys_->fields().schema();
     RowBuilder builder(schema);
     for (size_t i = 0; i < schema.size(); ++i) LOAM_RETURN_IF_ERROR(builder.set(i, view.value(i + 1, row)));

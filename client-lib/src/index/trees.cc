@@ -9,6 +9,7 @@
 #include <loam/bdtree/index_entries.h>
 
 #include "client-lib/src/core/describe.h"
+#include "common/base/env.h"
 #include "common/fiber/fiber_group.h"
 #include "common/wire/system_tables.h"
 
@@ -197,6 +198,7 @@ void Trees::work_together(const std::function<void()>& work, size_t fibers) {
 
 Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                      const Group& group, bool undo, Reserve reserve) {
+  Env::pause_point("client.index.change");
   const IndexChange& first = *group.front();
   const bool building = state_of(*transaction.catalog, first.index) == wire::IndexState::kBuilding;
   const auto edit = [&](std::optional<std::string_view> payload) -> Result<Edit> {
