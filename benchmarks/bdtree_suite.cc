@@ -14,6 +14,7 @@
 #include <loam/bdtree/key.h>
 
 #include "bdtree/src/node/node.h"
+#include "benchmarks/answers.h"
 #include "benchmarks/bdtree_cluster.h"
 #include "benchmarks/split_storm.h"
 #include "benchmarks/suite.h"
@@ -30,11 +31,6 @@ using bdtree::KeyPart;
 using testing::Random;
 
 using Values = std::vector<Value>;
-
-[[noreturn]] void wrong_answer(const char* what) {
-  std::fprintf(stderr, "bdtree suite: wrong answer: %s\n", what);
-  std::abort();
-}
 
 /// Where `probe` stands among the keys of a node.
 template <class Nodes, class Probe>

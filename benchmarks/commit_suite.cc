@@ -10,6 +10,7 @@
 
 #include <loam/commit/core.h>
 
+#include "benchmarks/answers.h"
 #include "benchmarks/suite.h"
 #include "common/command/number_options.h"
 #include "common/testing/random.h"
@@ -22,11 +23,6 @@ using commit::Core;
 using commit::CoreOptions;
 using commit::PeerId;
 using testing::Random;
-
-[[noreturn]] void wrong_answer(const char* what) {
-  std::fprintf(stderr, "commit suite: wrong answer: %s\n", what);
-  std::abort();
-}
 
 /// Keeps the newest answer; nodes' messages are counted only.
 class LastAnswer final : public commit::Outbox {

@@ -11,6 +11,7 @@
 #include <loam/client/client.h>
 #include <loam/client/transaction.h>
 
+#include "benchmarks/answers.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
 #include "deploy/cli/src/cluster/one_process.h"
@@ -21,14 +22,6 @@ namespace {
 using client::Record;
 using client::Table;
 using client::Transaction;
-
-template <class T>
-T ready(Result<T> result) {
-  LOAM_CHECK(result.ok(), result.status().to_string().c_str());
-  return std::move(result).value();
-}
-
-void must(const Status& status) { LOAM_CHECK(status.ok(), status.to_string().c_str()); }
 
 /// CPU time of all threads of the process, nanoseconds.
 double process_cpu_ns() {

@@ -11,6 +11,7 @@
 
 #include <loam/client/client.h>
 
+#include "benchmarks/answers.h"
 #include "benchmarks/peers/perftest.h"
 #include "benchmarks/suite.h"
 #include "benchmarks/transfers.h"
@@ -186,12 +187,6 @@ BatchResult echo(const std::string& host, net::Scheme scheme, size_t bytes, size
   return {static_cast<double>(rounds * batch) * 1e9 / spent_ns, count(counters.work_requests) / count(counters.flushes),
           count(counters.messages_out) / count(counters.frames_out),
           count(counters.empty_polls) / count(counters.polls)};
-}
-
-template <class T>
-T ready(Result<T> result) {
-  LOAM_CHECK(result.ok(), result.status().to_string().c_str());
-  return std::move(result).value();
 }
 
 /// A cluster of this process on one network, with clients.

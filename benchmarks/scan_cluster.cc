@@ -11,6 +11,7 @@
 
 #include <loam/client/client.h>
 
+#include "benchmarks/answers.h"
 #include "benchmarks/measure.h"
 #include "common/base/assert.h"
 #include "common/testing/random.h"
@@ -24,14 +25,6 @@ constexpr size_t kWords = 25;
 constexpr size_t kEntryBytes = 256;
 constexpr uint64_t kRowsPerTransaction = 1'000;
 constexpr size_t kLoaders = 16;
-
-template <class T>
-T ready(Result<T> result) {
-  LOAM_CHECK(result.ok(), result.status().to_string().c_str());
-  return std::move(result).value();
-}
-
-void ready(const Status& status) { LOAM_CHECK(status.ok(), status.to_string().c_str()); }
 
 Schema wide_schema() {
   std::vector<Field> fields;
@@ -114,7 +107,7 @@ class ScannedCluster {
 
 /// One transaction: inserts records, or updates them to the next version of their words.
 void ScannedCluster::write(const ScannedTable& into, uint64_t first, int64_t version) {
-  ready(client_->run_transaction([&](client::Transaction& transaction) -> Status {
+  must(client_->run_transaction([&](client::Transaction& transaction) -> Status {
     for (uint64_t key = first; key < std::min<uint64_t>(first + kRowsPerTransaction, into.rows); ++key) {
       LOAM_RETURN_IF_ERROR(version == 0 ? transaction.insert(*into.table, Key(key), row_of(key, version))
                                         : transaction.update(*into.table, Key(key), row_of(key, version)));
@@ -159,7 +152,7 @@ double ScannedCluster::scan_ns(const ScannedTable& of, double* in_node_ns) {
   const double ns = static_cast<double>(wall_ns() - begun_ns) / static_cast<double>(of.rows);
   LOAM_CHECK(rows == of.rows && sum == static_cast<uint64_t>(of.sum()), "a scan missed rows, or had some twice");
   auto counted = ready(client_->scan(*of.table, sum_of_first_word()));
-  ready(counted.collect().status());
+  must(counted.collect().status());
   *in_node_ns = static_cast<double>(counted.statistics().busy_ns) / static_cast<double>(of.rows);
   return ns;
 }

@@ -12,7 +12,7 @@
 namespace loam::bench {
 namespace {
 
-constexpr uint64_t kRowsPerLoad = 1'000;
+constexpr uint64_t kAccountsPerLoad = 1'000;
 /// Complaints that are kept; the rest is counted.
 constexpr size_t kMostComplaints = 10;
 constexpr uint16_t kBalance = 0;
@@ -153,9 +153,9 @@ void check_balances(client::Client& client, const client::Table& table, const Tr
                     const Movers& movers, Complaints& complaints) {
   auto transaction = client.begin({.read_only = true, .retry = {}});
   if (!transaction.ok()) return complaints.add("the last look failed: " + transaction.status().to_string());
-  for (uint64_t first = 0; first < options.accounts; first += kRowsPerLoad) {
+  for (uint64_t first = 0; first < options.accounts; first += kAccountsPerLoad) {
     std::vector<Key> keys;
-    for (uint64_t i = first; i < std::min(first + kRowsPerLoad, options.accounts); ++i) keys.emplace_back(i);
+    for (uint64_t i = first; i < std::min(first + kAccountsPerLoad, options.accounts); ++i) keys.emplace_back(i);
     const auto records = transaction->get_many(table, keys);
     for (size_t i = 0; i < keys.size(); ++i) {
       const int64_t expected = movers.expected_balance(keys[i].value);
@@ -185,9 +185,9 @@ Result<client::Table> open_accounts(client::Client& client, const TransferOption
   LOAM_ASSIGN_OR_RETURN(const Schema schema, Schema::make({{"balance", FieldType::kInt64, false}}));
   LOAM_ASSIGN_OR_RETURN(const client::Table table,
                         client.create_table(options.table, TableKind::kTransactional, schema));
-  for (uint64_t first = 0; first < options.accounts; first += kRowsPerLoad) {
+  for (uint64_t first = 0; first < options.accounts; first += kAccountsPerLoad) {
     const auto load = [&](client::Transaction& transaction) -> Status {
-      for (uint64_t i = first; i < std::min(first + kRowsPerLoad, options.accounts); ++i) {
+      for (uint64_t i = first; i < std::min(first + kAccountsPerLoad, options.accounts); ++i) {
         LOAM_RETURN_IF_ERROR(transaction.insert(table, Key(i), {Value::int64(kOpeningBalance)}));
       }
       return ok_status();

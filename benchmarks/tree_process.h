@@ -10,20 +10,13 @@
 #include <loam/bdtree/tree.h>
 #include <loam/client/client.h>
 
+#include "benchmarks/answers.h"
 #include "client-lib/src/api/open_tree_store.h"
 #include "common/base/assert.h"
 #include "common/base/status.h"
 #include "deploy/cli/src/cluster/one_process.h"
 
 namespace loam::bench {
-
-/// A benchmark has no use for an error: it ends the program.
-template <class T>
-T ready(Result<T> result) {
-  LOAM_CHECK(result.ok(), result.status().to_string().c_str());
-  return std::move(result).value();
-}
-inline void must(const Status& status) { LOAM_CHECK(status.ok(), status.to_string().c_str()); }
 
 /// One commit manager and one node with so much memory, in this process.
 std::unique_ptr<cli::OneProcessCluster> start_cluster(uint64_t node_memory_bytes);

@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 
+#include "benchmarks/answers.h"
 #include "benchmarks/suite.h"
 #include "benchmarks/tpcb.h"
 #include "benchmarks/transfers.h"
@@ -118,12 +119,6 @@ class TxSuite final : public Suite {
     add("latency_p999_us", "us");
     add("sums_per_s", "scans/s", Better::kHigher);
     overload(run, *mover, *watcher);
-  }
-
-  template <class T>
-  static T ready(Result<T> result) {
-    LOAM_CHECK(result.ok(), result.status().to_string().c_str());
-    return std::move(result).value();
   }
 
   /// One turn on accounts of its own: every sum taken meanwhile and every balance at the end are checked.

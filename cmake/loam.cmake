@@ -104,7 +104,7 @@ endif()
 # loam_batches(OUT NAME [APART b.cc …] SOURCES a.cc …): the files to compile for the sources of target NAME. With LOAM_UNITY
 # these are files that include up to LOAM_BATCH_SOURCES sources each, so that headers are read, and templates instantiated,
 # once a batch. APART names sources that must be compiled alone, because their file-local names collide with those of
-# another, or ALL.
+# another.
 #
 # The batches lie in the build tree and include their sources relative to the source tree, so that ccache finds them in
 # every clone.
@@ -113,9 +113,6 @@ function(loam_batches out name)
   cmake_parse_arguments(arg "" "" "SOURCES;APART" ${ARGN})
   set(together ${arg_SOURCES})
   list(REMOVE_ITEM together ${arg_APART})
-  if(arg_APART STREQUAL "ALL")
-    set(together "")
-  endif()
   list(LENGTH together count)
   if(NOT LOAM_UNITY OR count LESS 2)
     set(${out} ${arg_SOURCES} PARENT_SCOPE)

@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct ClusterCommandOptions {
   FolderOptions folder;
   std::vector<std::string> manager_options;
   std::vector<std::string> node_options;
@@ -118,7 +118,7 @@ GivenPlace place_of_manager(const Member& manager) { return place_of(manager.add
 /// `up`: makes a cluster and starts it, or starts again what is dead of the one that is there.
 class Up {
  public:
-  Up(const Context& context, const Options& options) : context_(context), options_(options) {}
+  Up(const Context& context, const ClusterCommandOptions& options) : context_(context), options_(options) {}
 
   int run() {
     auto cluster = prepare();
@@ -231,7 +231,7 @@ class Up {
   }
 
   const Context& context_;
-  const Options& options_;
+  const ClusterCommandOptions& options_;
   bool resumed_ = false;
 };
 
@@ -259,7 +259,7 @@ void tell_end(const Context& context, const Member& member, Ending ending) {
 }
 
 // Storage nodes first: while the commit manager is there they end without a complaint.
-int down(const Context& context, const Options& options) {
+int down(const Context& context, const ClusterCommandOptions& options) {
   auto folder = ClusterFolder::open(options.folder.directory);
   if (!folder.ok()) return fail(context, kExitFailed, folder.status());
   LocalCluster cluster(*std::move(folder));
@@ -270,7 +270,7 @@ int down(const Context& context, const Options& options) {
   return kExitOk;
 }
 
-int status(const Context& context, const Options& options) {
+int status(const Context& context, const ClusterCommandOptions& options) {
   auto folder = ClusterFolder::open(options.folder.directory);
   if (!folder.ok()) return fail(context, kExitFailed, folder.status());
   const std::vector<MemberStatus> all = LocalCluster(*std::move(folder)).status();
@@ -284,7 +284,7 @@ int status(const Context& context, const Options& options) {
   return good ? kExitOk : kExitCheckFailed;
 }
 
-int stop_one(const Context& context, const Options& options) {
+int stop_one(const Context& context, const ClusterCommandOptions& options) {
   auto folder = ClusterFolder::open(options.folder.directory);
   if (!folder.ok()) return fail(context, kExitFailed, folder.status());
   LocalCluster cluster(*std::move(folder));
@@ -300,7 +300,7 @@ int stop_one(const Context& context, const Options& options) {
   return kExitOk;
 }
 
-int start_one(const Context& context, const Options& options) {
+int start_one(const Context& context, const ClusterCommandOptions& options) {
   auto folder = ClusterFolder::open(options.folder.directory);
   if (!folder.ok()) return fail(context, kExitFailed, folder.status());
   LocalCluster cluster(*std::move(folder));
@@ -332,7 +332,7 @@ int start_one(const Context& context, const Options& options) {
 }
 
 // Runs `body` while no other program changes the folder.
-int locked(const Context& context, const Options& options, const std::function<int()>& body) {
+int locked(const Context& context, const ClusterCommandOptions& options, const std::function<int()>& body) {
   auto lock = FolderLock::take(options.folder.directory);
   if (!lock.ok()) {
     return fail(context, lock.code() == StatusCode::kOverloaded ? kExitFailed : kExitNotStarted, lock.status());
@@ -348,7 +348,7 @@ void add_directory(CLI::App& app, Context& context) {
   add_json(app, context);
 }
 
-void add_timeout(CLI::App& app, Options& options, const char* what) {
+void add_timeout(CLI::App& app, ClusterCommandOptions& options, const char* what) {
   command::add_whole(app, "--timeout", options.timeout_s, {1, 3'600}, what)->type_name("SECONDS");
 }
 
@@ -356,16 +356,17 @@ std::filesystem::path directory_of(const Context& context) {
   return context.directory.empty() ? default_cluster_directory() : std::filesystem::absolute(context.directory);
 }
 
-using Body = int (*)(const Context&, const Options&);
+using Body = int (*)(const Context&, const ClusterCommandOptions&);
 
-void set_locked_body(CLI::App& command, Context& context, const std::shared_ptr<Options>& options, Body body) {
+void set_locked_body(CLI::App& command, Context& context, const std::shared_ptr<ClusterCommandOptions>& options,
+                     Body body) {
   set_body(command, context, [&context, options, body] {
     options->folder.directory = directory_of(context);
     return locked(context, *options, [&] { return body(context, *options); });
   });
 }
 
-void add_up(CLI::App& cluster, Context& context, const std::shared_ptr<Options>& options) {
+void add_up(CLI::App& cluster, Context& context, const std::shared_ptr<ClusterCommandOptions>& options) {
   CLI::App* command = cluster.add_subcommand("up", "Start a cluster, or what is dead of one, in the background");
   add_directory(*command, context);
   std::vector<CLI::Option*> settings;
@@ -395,7 +396,7 @@ void add_up(CLI::App& cluster, Context& context, const std::shared_ptr<Options>&
 }  // namespace
 
 void add_cluster(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ClusterCommandOptions>();
   CLI::App* cluster = app.add_subcommand("cluster", "Run a cluster of processes on this host");
   cluster->require_subcommand(1);
   add_up(*cluster, context, options);

@@ -10,7 +10,7 @@
 namespace loam::cli {
 namespace {
 
-struct Options {
+struct DeleteCommandOptions {
   std::string table;
   std::string key;
 };
@@ -24,7 +24,7 @@ Status remove(client::Client& client, const client::Table& table, Key key) {
   return plain.remove(key, old.version());
 }
 
-int run(const Context& context, const Options& options) {
+int run_delete(const Context& context, const DeleteCommandOptions& options) {
   auto key = parse_key(options.key);
   if (!key.ok()) return fail(context, kExitBadData, key.status());
   int exit_code = 0;
@@ -50,12 +50,12 @@ int run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_delete(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DeleteCommandOptions>();
   CLI::App* command = app.add_subcommand("delete", "Delete one record");
   command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
   command->add_option("key", options->key, "Key of the record")->required()->type_name("KEY");
   add_connection(*command, context);
-  set_body(*command, context, [&context, options] { return run(context, *options); });
+  set_body(*command, context, [&context, options] { return run_delete(context, *options); });
 }
 
 }  // namespace loam::cli

@@ -33,7 +33,7 @@ namespace {
 /// Short, so that a dead client is noticed while one watches.
 constexpr uint64_t kClientLeaseNs = 500'000'000;
 
-struct Options {
+struct DemoCommandOptions {
   std::string flights;
   unsigned duration_s = 10;
   uint64_t memory_bytes = uint64_t{256} << 20;
@@ -93,7 +93,7 @@ class Folder {
 /// Runs the three acts and keeps what they found for the final object of --json.
 class Demo {
  public:
-  Demo(const Context& context, const Options& options) : context_(context), options_(options) {}
+  Demo(const Context& context, const DemoCommandOptions& options) : context_(context), options_(options) {}
 
   int run() {
     std::string path = options_.flights;
@@ -275,7 +275,7 @@ class Demo {
   }
 
   const Context& context_;
-  const Options& options_;
+  const DemoCommandOptions& options_;
   std::vector<std::string> wrong_;
   nlohmann::ordered_json result_;
 };
@@ -283,7 +283,7 @@ class Demo {
 }  // namespace
 
 void add_demo(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DemoCommandOptions>();
   CLI::App* command = app.add_subcommand("demo",
                                          "Watch a cluster of processes work while some of them die: import, shared "
                                          "scans, transactions; all of it checked");

@@ -17,7 +17,7 @@
 namespace loam::cli {
 namespace {
 
-struct Options {
+struct DemoClientCommandOptions {
   MoverOptions movers;
   uint64_t accounts = 0;
   std::string held_keys;
@@ -46,7 +46,7 @@ void report_until_interrupted(Movers& movers) {
   }
 }
 
-int run(const Context& context, const Options& options) {
+int run_demo_client(const Context& context, const DemoClientCommandOptions& options) {
   catch_interrupts();
   int exit_code = 0;
   const auto client = connect(context, exit_code);
@@ -67,7 +67,7 @@ int run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_demo_client(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DemoClientCommandOptions>();
   CLI::App* command = app.add_subcommand("demo-client", "A client process of `loam demo`")->group("");
   command::add_whole(*command, "--number", options->movers.client_number, {}, "Of the client")->required();
   command::add_whole(*command, "--fibers", options->movers.fibers, {1, kMostFibers}, "Transfers at once")->required();
@@ -77,7 +77,7 @@ void add_demo_client(CLI::App& app, Context& context) {
   add_connection(*command, context);
   set_body(*command, context, [&context, options] {
     context.name = session_name(options->movers.client_number);
-    return run(context, *options);
+    return run_demo_client(context, *options);
   });
 }
 

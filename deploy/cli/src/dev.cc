@@ -24,7 +24,7 @@ constexpr unsigned kMaxThreads = 64;
 constexpr uint64_t kMaxSpinUs = 1'000'000;
 constexpr program::WholeRange kPageBytes{uint64_t{4} << 10, uint64_t{1} << 30};
 
-struct Options {
+struct DevCommandOptions {
   std::string listen{kDefaultAddress};
   std::string admin{kDefaultAdminAddress};
   std::string node_listen = "tcp://127.0.0.1:7401";
@@ -45,7 +45,7 @@ bool is_loopback(const std::string& address) {
   return host.starts_with("127.") || host.starts_with("localhost:") || host.starts_with("[::1]");
 }
 
-OneProcessOptions cluster_options(const Options& options) {
+OneProcessOptions cluster_options(const DevCommandOptions& options) {
   OneProcessOptions result = OneProcessOptions::on_free_ports();
   if (!options.free_ports) {
     result.manager.listen = options.listen;
@@ -109,7 +109,7 @@ void announce(const Context& context, const OneProcessCluster& cluster, const On
   }
 }
 
-int run(const Context& context, const Options& options) {
+int run_dev(const Context& context, const DevCommandOptions& options) {
   const OneProcessOptions cluster_with = cluster_options(options);
   if (options.print_config) {
     print_config(context, cluster_with);
@@ -133,7 +133,7 @@ int run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_dev(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DevCommandOptions>();
   CLI::App* command = app.add_subcommand("dev", "Run a whole cluster in this process until Ctrl-C");
   const auto address = [&](const char* name, std::string& value, const char* what) {
     command->add_option(name, value, what)->type_name("ADDRESS")->capture_default_str();
@@ -153,7 +153,7 @@ void add_dev(CLI::App& app, Context& context) {
   command->add_flag("--no-huge-pages", options->no_huge_pages, "Do not ask for transparent huge pages");
   command->add_flag("--print-config", options->print_config, "Print the effective options and end");
   add_json(*command, context);
-  set_body(*command, context, [&context, options] { return run(context, *options); });
+  set_body(*command, context, [&context, options] { return run_dev(context, *options); });
 }
 
 }  // namespace loam::cli

@@ -16,7 +16,7 @@
 namespace loam::cli {
 namespace {
 
-struct Options {
+struct DoctorCommandOptions {
   uint64_t memory_bytes = uint64_t{1} << 30;
   std::vector<uint16_t> ports = {7400, 7401, 7410, 7411};
 };
@@ -46,7 +46,7 @@ void print(const Finding& finding, bool json) {
   if (!finding.mend.empty()) std::cout << std::string(6, ' ') << "→ " << finding.mend << "\n";
 }
 
-int run(const Context& context, const Options& options) {
+int run_doctor(const Context& context, const DoctorCommandOptions& options) {
   DoctorOptions what;
   what.memory_bytes = options.memory_bytes;
   what.ports = options.ports;
@@ -70,14 +70,14 @@ int run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DoctorCommandOptions>();
   CLI::App* command = app.add_subcommand("doctor", "Look at this host: what hinders Loam, and how to mend it");
   add_json(*command, context);
   command::add_size(*command, "--memory", options->memory_bytes, kNodeMemoryRange,
                     "Memory that a storage node would take");
   command::add_wholes(*command, "--port", options->ports, {1, UINT16_MAX}, "Ports that would be used")
       ->type_name("PORT");
-  set_body(*command, context, [&context, options] { return run(context, *options); });
+  set_body(*command, context, [&context, options] { return run_doctor(context, *options); });
 }
 
 }  // namespace loam::cli

@@ -15,7 +15,7 @@
 namespace loam::cli {
 namespace {
 
-struct Options {
+struct GetCommandOptions {
   std::string table;
   std::vector<std::string> keys;  // or values of the index
   std::string index;
@@ -43,7 +43,7 @@ Result<client::Table> shown(const client::Table& table, const std::vector<std::s
 /// The columns that were asked for, and rows in them. Fields are those of `shown`, a table or a projection of it.
 class RecordPrinter {
  public:
-  RecordPrinter(const Context& context, const Options& options, const client::Table& shown)
+  RecordPrinter(const Context& context, const GetCommandOptions& options, const client::Table& shown)
       : version_(options.version), shown_(shown) {
     const client::Table whole = shown.whole();
     std::vector<OutputColumn> columns = {{column_name_beside(kKeyColumn, whole.schema()), FieldType::kUint64}};
@@ -70,8 +70,8 @@ class RecordPrinter {
   std::unique_ptr<RowPrinter> printer_;
 };
 
-int get_by_key(const Context& context, const Options& options, client::Client& client, const client::Table& table,
-               const std::vector<Key>& keys) {
+int get_by_key(const Context& context, const GetCommandOptions& options, client::Client& client,
+               const client::Table& table, const std::vector<Key>& keys) {
   auto records = read(client, table, keys);
   if (!records.ok()) return fail(context, records.status());
   RecordPrinter printer(context, options, table);
@@ -91,7 +91,8 @@ int get_by_key(const Context& context, const Options& options, client::Client& c
   return exit_code;
 }
 
-int get_by_index(const Context& context, const Options& options, client::Client& client, const client::Table& table) {
+int get_by_index(const Context& context, const GetCommandOptions& options, client::Client& client,
+                 const client::Table& table) {
   const auto index = open_index(client, table.whole(), options.index);
   if (!index.ok()) return fail(context, index.status());
   if (const Status ready = check_ready(*index); !ready.ok()) return fail(context, ready);
@@ -118,7 +119,7 @@ int get_by_index(const Context& context, const Options& options, client::Client&
   return kExitOk;
 }
 
-int run(const Context& context, const Options& options) {
+int run_get(const Context& context, const GetCommandOptions& options) {
   if (options.index.empty() && options.keys.empty()) {
     return fail(context, kExitUsage, "say the keys of the records, or --index and values of its fields");
   }
@@ -142,7 +143,7 @@ int run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_get(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GetCommandOptions>();
   CLI::App* command = app.add_subcommand("get", "Show records by their keys, or by an index");
   command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
   command
@@ -162,7 +163,7 @@ void add_get(CLI::App& app, Context& context) {
   command->add_flag("--with-version", options->version, "Show the version too");
   command->add_flag("--csv", context.csv, "Print CSV");
   add_connection(*command, context);
-  set_body(*command, context, [&context, options] { return run(context, *options); });
+  set_body(*command, context, [&context, options] { return run_get(context, *options); });
 }
 
 }  // namespace loam::cli

@@ -25,7 +25,7 @@ namespace {
 /// Bad rows that are shown to a person; --json lists up to kMaxListedBadRows.
 constexpr size_t kShownBadRows = 20;
 
-struct Options {
+struct ImportCommandOptions {
   ImportOptions import;
   std::string key;
   std::string kind = "transactional";
@@ -35,11 +35,11 @@ struct Options {
   std::vector<std::string> lines;
 };
 
-ExitCode exit_code_of(const Options& options, const ImportReport& report) {
+ExitCode import_exit_code(const ImportCommandOptions& options, const ImportReport& report) {
   if (!report.outcome.fatal.ok()) {
     // A file that ends in the middle or is damaged is bad data; the rest is the cluster's.
     if (report.outcome.fatal == StatusCode::kMalformed) return kExitBadData;
-    return loam::cli::exit_code_of(report.outcome.fatal);
+    return exit_code_of(report.outcome.fatal);
   }
   if (report.interrupted) return kExitInterrupted;
   if (report.outcome.bad == 0) return kExitOk;
@@ -94,7 +94,7 @@ void print_text(const ImportOptions& options, const ImportReport& report, double
   std::cerr << go_on_text(options, report);
 }
 
-Result<ImportOptions> complete(const Options& options) {
+Result<ImportOptions> complete(const ImportCommandOptions& options) {
   ImportOptions import = options.import;
   if (!options.key.empty()) import.key_column = options.key;
   if (options.kind == "non-transactional") import.kind = TableKind::kNonTransactional;
@@ -122,7 +122,7 @@ std::string repeat(const Context& context, const CLI::App& command, const std::s
   return repeat_command(command, program_invocation_name, values);
 }
 
-int run(const Context& context, const Options& options) {
+int run_import(const Context& context, const ImportCommandOptions& options) {
   auto import = complete(options);
   if (!import.ok()) return fail(context, kExitUsage, import.status());
   int exit_code = 0;
@@ -154,7 +154,7 @@ int run(const Context& context, const Options& options) {
     return fail(context, report.status());
   }
   const double seconds = static_cast<double>(Env::now_ns() - begin_ns) / 1e9;
-  const ExitCode code = exit_code_of(options, *report);
+  const ExitCode code = import_exit_code(options, *report);
   if (context.json) {
     print_json(*import, *report, seconds, code);
   } else {
@@ -166,7 +166,7 @@ int run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_import(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ImportCommandOptions>();
   ImportOptions& import = options->import;
   CLI::App* command = app.add_subcommand("import", "Load a CSV file, plain or gzip, into a table");
   command->add_option("table", import.table, "Name of the table; made if it does not exist")
@@ -202,7 +202,7 @@ void add_import(CLI::App& app, Context& context) {
   import.command = [&context, command, &path = import.path](std::span<const OptionValues> instead) {
     return repeat(context, *command, path, instead);
   };
-  set_body(*command, context, [&context, options] { return run(context, *options); });
+  set_body(*command, context, [&context, options] { return run_import(context, *options); });
 }
 
 }  // namespace loam::cli

@@ -18,7 +18,7 @@
 namespace loam::cli {
 namespace {
 
-struct Options {
+struct IndexCommandOptions {
   std::string name;
   std::string table;
   std::vector<std::string> fields;
@@ -39,7 +39,8 @@ const std::vector<OutputColumn> kIndexColumns = {{"name", FieldType::kText},
                                                  {"state", FieldType::kText}};
 
 // What stands in the way of a creation, or is left of it, and what to do about it.
-int creation_failed(const Context& context, const Options& options, client::Client& client, const Status& status) {
+int creation_failed(const Context& context, const IndexCommandOptions& options, client::Client& client,
+                    const Status& status) {
   const auto there = client.open_index(options.name);
   const StatusCode code = status.code();
   if (code == StatusCode::kAlreadyExists && there.ok()) {
@@ -65,7 +66,7 @@ int creation_failed(const Context& context, const Options& options, client::Clie
                   hint(Hint::kIndexDrop, {options.name})));
 }
 
-int create(const Context& context, const Options& options) {
+int create(const Context& context, const IndexCommandOptions& options) {
   catch_interrupts();
   int exit_code = 0;
   auto client = connect(context, exit_code);
@@ -107,7 +108,7 @@ int create(const Context& context, const Options& options) {
   return kExitOk;
 }
 
-int list(const Context& context, const Options& options) {
+int print_indexes(const Context& context, const IndexCommandOptions& options) {
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
@@ -130,7 +131,7 @@ int list(const Context& context, const Options& options) {
   return kExitOk;
 }
 
-int drop(const Context& context, const Options& options) {
+int drop(const Context& context, const IndexCommandOptions& options) {
   if (!options.yes) {
     if (isatty(STDIN_FILENO) != 1) {
       return fail(context, kExitUsage,
@@ -157,7 +158,7 @@ int drop(const Context& context, const Options& options) {
 }  // namespace
 
 void add_index(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<IndexCommandOptions>();
   CLI::App* command = app.add_subcommand("index", "Create, list and drop indexes");
   command->require_subcommand(1);
 
@@ -181,7 +182,7 @@ void add_index(CLI::App& app, Context& context) {
   CLI::App* listing = command->add_subcommand("list", "List the indexes, those too that are being built");
   listing->add_option("--table", options->table, "Those of this table only")->type_name("TABLE");
   add_connection(*listing, context);
-  set_body(*listing, context, [&context, options] { return list(context, *options); });
+  set_body(*listing, context, [&context, options] { return print_indexes(context, *options); });
 
   CLI::App* dropping = command->add_subcommand("drop", "Drop an index; the records stay");
   dropping->add_option("name", options->name, "Name of the index")->required()->type_name("INDEX");

@@ -20,13 +20,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct NodeCommandOptions {
   uint64_t node = 0;
   bool yes = false;
   unsigned timeout_s = 30;
 };
 
-int list(const Context& context) {
+int print_nodes(const Context& context) {
   int exit_code = 0;
   const std::string admin = administration(context, exit_code);
   if (admin.empty()) return exit_code;
@@ -64,7 +64,7 @@ std::string consequences(const Json& node) {
       node["id"].get<uint64_t>(), node["address"].get<std::string>(), node["shards"].get<uint64_t>());
 }
 
-int accept(const Context& context, const Options& options) {
+int accept(const Context& context, const NodeCommandOptions& options) {
   const bool asks = !options.yes;
   if (asks && isatty(STDIN_FILENO) != 1) {
     return fail(context, kExitUsage,
@@ -116,13 +116,13 @@ int accept(const Context& context, const Options& options) {
 }  // namespace
 
 void add_node(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<NodeCommandOptions>();
   CLI::App* command = app.add_subcommand("node", "List the storage nodes; accept that one has lost its records");
   command->require_subcommand(1);
 
   CLI::App* listing = command->add_subcommand("list", "List the storage nodes");
   add_administration(*listing, context);
-  set_body(*listing, context, [&context] { return list(context); });
+  set_body(*listing, context, [&context] { return print_nodes(context); });
 
   CLI::App* accepting = command->add_subcommand(
       "accept-loss",

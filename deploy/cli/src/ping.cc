@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct PingCommandOptions {
   std::vector<std::string> addresses;
   size_t count = 100;
   size_t bytes = 64;
@@ -35,7 +35,7 @@ struct Options {
 /// One server and what it was asked. One thread.
 class Pinger final : private net::Handler {
  public:
-  explicit Pinger(const Options& options)
+  explicit Pinger(const PingCommandOptions& options)
       : options_(options), timeout_ns_(static_cast<uint64_t>(options.timeout_s * 1e9)), payload_(options.bytes) {
     for (size_t i = 0; i < payload_.size(); ++i) payload_[i] = static_cast<std::byte>(i);
   }
@@ -112,7 +112,7 @@ class Pinger final : private net::Handler {
     return ok_status();
   }
 
-  const Options& options_;
+  const PingCommandOptions& options_;
   const uint64_t timeout_ns_;
   Buffer payload_;
   bool connected_ = false;
@@ -149,7 +149,7 @@ std::vector<std::string> whole_cluster(const Context& context, int& exit_code) {
   return addresses;
 }
 
-int run(const Context& context, const Options& options) {
+int run_ping(const Context& context, const PingCommandOptions& options) {
   int exit_code = kExitOk;
   const std::vector<std::string> addresses =
       options.addresses.empty() ? whole_cluster(context, exit_code) : options.addresses;
@@ -175,7 +175,7 @@ int run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_ping(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PingCommandOptions>();
   CLI::App* command = app.add_subcommand("ping", "How long servers take to answer, over the network of the data path");
   add_administration(*command, context);
   constexpr size_t kMostBytes = 65'536;
@@ -193,7 +193,7 @@ void add_ping(CLI::App& app, Context& context) {
   command::add_decimal(*command, "--timeout", options->timeout_s, {0.001, kLongestS},
                        "For a connection, and for each answer")
       ->type_name("SECONDS");
-  set_body(*command, context, [&context, options] { return run(context, *options); });
+  set_body(*command, context, [&context, options] { return run_ping(context, *options); });
 }
 
 }  // namespace loam::cli

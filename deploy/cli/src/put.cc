@@ -12,7 +12,7 @@
 namespace loam::cli {
 namespace {
 
-struct Options {
+struct PutCommandOptions {
   std::string table;
   std::string key;
   std::vector<std::string> assignments;
@@ -27,7 +27,7 @@ struct Change {
 };
 
 // Messages of bad values begin with the field, as those of an import do.
-Result<std::vector<Change>> parse_changes(const Options& options, const Schema& schema) {
+Result<std::vector<Change>> parse_changes(const PutCommandOptions& options, const Schema& schema) {
   std::vector<Change> changes;
   std::vector<bool> given(schema.size(), false);
   const auto add = [&](const std::string& name, Value value) -> Status {
@@ -92,7 +92,7 @@ Status refuse_existing(const client::Table& table, Key key) {
 }
 
 // Writes by one transaction; `existed` tells whether there was a record.
-Status put_transactional(client::Client& client, const client::Table& table, Key key, const Options& options,
+Status put_transactional(client::Client& client, const client::Table& table, Key key, const PutCommandOptions& options,
                          const std::vector<Change>& changes, bool& existed) {
   LOAM_ASSIGN_OR_RETURN(const client::Table part, changed_part(table, changes));
   return client.run_transaction([&](client::Transaction& transaction) -> Status {
@@ -109,7 +109,7 @@ Status put_transactional(client::Client& client, const client::Table& table, Key
   });
 }
 
-Status put_plain(client::Client& client, const client::Table& table, Key key, const Options& options,
+Status put_plain(client::Client& client, const client::Table& table, Key key, const PutCommandOptions& options,
                  const std::vector<Change>& changes, bool& existed) {
   LOAM_ASSIGN_OR_RETURN(const client::Table part, changed_part(table, changes));
   LOAM_ASSIGN_OR_RETURN(client::PlainTable plain, client.plain(table));
@@ -126,7 +126,7 @@ Status put_plain(client::Client& client, const client::Table& table, Key key, co
   return plain.insert(key, record).status();
 }
 
-int run(const Context& context, const Options& options) {
+int run_put(const Context& context, const PutCommandOptions& options) {
   auto key = parse_key(options.key);
   if (!key.ok()) return fail(context, kExitBadData, key.status());
   for (const std::string& assignment : options.assignments) {
@@ -161,7 +161,7 @@ int run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_put(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PutCommandOptions>();
   CLI::App* command =
       app.add_subcommand("put", "Write one record: a new one, or the named fields of the one that is there");
   command->add_option("table", options->table, "Name of the table")->required()->type_name("TABLE");
@@ -171,7 +171,7 @@ void add_put(CLI::App& app, Context& context) {
   auto* only_new = command->add_flag("--new", options->only_new, "Refuse a key that has a record");
   command->add_flag("--existing", options->only_existing, "Refuse a key that has none")->excludes(only_new);
   add_connection(*command, context);
-  set_body(*command, context, [&context, options] { return run(context, *options); });
+  set_body(*command, context, [&context, options] { return run_put(context, *options); });
 }
 
 }  // namespace loam::cli

@@ -14,9 +14,9 @@
 namespace loam::cli {
 namespace {
 
-constexpr uint64_t kAnswerWithinNs = 10'000'000'000;
+constexpr uint64_t kAcceptWithinNs = 10'000'000'000;
 
-struct Options {
+struct RecoveryCommandOptions {
   uint64_t transaction = 0;
   bool yes = false;
 };
@@ -31,7 +31,7 @@ std::string consequences(uint64_t transaction) {
       transaction);
 }
 
-int accept(const Context& context, const Options& options) {
+int accept(const Context& context, const RecoveryCommandOptions& options) {
   const bool asks = !options.yes;
   if (asks && isatty(STDIN_FILENO) != 1) {
     return fail(context, kExitUsage,
@@ -48,7 +48,7 @@ int accept(const Context& context, const Options& options) {
     std::getline(std::cin, answer);
     if (answer != std::to_string(options.transaction)) return fail(context, kExitFailed, "nothing was accepted");
   }
-  const Status status = accept_unreadable(admin, options.transaction, kAnswerWithinNs);
+  const Status status = accept_unreadable(admin, options.transaction, kAcceptWithinNs);
   if (!status.ok()) return fail(context, status);
   if (context.json) {
     std::cout << json_line({{"accepted", options.transaction}}) << "\n";
@@ -62,7 +62,7 @@ int accept(const Context& context, const Options& options) {
 }  // namespace
 
 void add_recovery(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RecoveryCommandOptions>();
   CLI::App* command = app.add_subcommand("recovery", "What recovery cannot decide by itself");
   command->require_subcommand(1);
   CLI::App* accepting = command->add_subcommand(

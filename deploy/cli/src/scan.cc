@@ -26,7 +26,7 @@ namespace {
 
 constexpr program::WholeRange kTimeLimitNs{1, uint64_t{24} * 3'600'000'000'000};
 
-struct Options {
+struct ScanCommandOptions {
   std::string table;
   QuestionText text;
   bool statistics = false;
@@ -36,7 +36,7 @@ struct Options {
 };
 
 /// What is asked for that a read by index does not do; empty if nothing is.
-std::string_view shared_scan_only(const Options& options) {
+std::string_view shared_scan_only(const ScanCommandOptions& options) {
   const QuestionText& text = options.text;
   if (!text.where.empty()) return "--where";
   if (!text.aggregate.empty()) return "--aggregate";
@@ -138,7 +138,7 @@ int print_plan(const Context& context, client::ScanStream& stream) {
   return kExitOk;
 }
 
-int run(const Context& context, const Options& options) {
+int run_scan(const Context& context, const ScanCommandOptions& options) {
   const std::string_view unfit = options.index.name.empty() ? "" : shared_scan_only(options);
   if (!unfit.empty()) {
     return fail(context, kExitUsage,
@@ -175,7 +175,7 @@ int run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_scan(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ScanCommandOptions>();
   CLI::App* command =
       app.add_subcommand("scan", "Ask a question about all records of a table, or show them by an index");
   QuestionText& text = options->text;
@@ -231,7 +231,7 @@ void add_scan(CLI::App& app, Context& context) {
   auto* csv = command->add_flag("--csv", context.csv, "Print CSV");
   add_connection(*command, context);
   csv->excludes(command->get_option("--json"));
-  set_body(*command, context, [&context, options] { return run(context, *options); });
+  set_body(*command, context, [&context, options] { return run_scan(context, *options); });
 }
 
 }  // namespace loam::cli

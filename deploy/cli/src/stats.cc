@@ -58,7 +58,7 @@ void print_tables(const Json& tables) {
   printer->finish();
 }
 
-struct Options {
+struct StatsCommandOptions {
   double watch_s = 0;  // 0: one look
   uint64_t count = 0;  // of intervals; 0: until interrupted
 };
@@ -92,7 +92,7 @@ bool wait_until(uint64_t at_ns) {
 }
 
 // A commit manager that is away for a while, restarted perhaps, does not end it.
-int watch(const Context& context, const Options& options, const std::string& admin) {
+int watch(const Context& context, const StatsCommandOptions& options, const std::string& admin) {
   catch_interrupts();
   const bool redraws = !context.json && isatty(STDOUT_FILENO) == 1;
   const auto interval_ns = static_cast<uint64_t>(options.watch_s * 1e9);
@@ -118,7 +118,7 @@ int watch(const Context& context, const Options& options, const std::string& adm
   return kExitOk;
 }
 
-int run(const Context& context, const Options& options) {
+int run_stats(const Context& context, const StatsCommandOptions& options) {
   int exit_code = 0;
   const std::string admin = administration(context, exit_code);
   if (admin.empty()) return exit_code;
@@ -128,7 +128,7 @@ int run(const Context& context, const Options& options) {
 }  // namespace
 
 void add_stats(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<StatsCommandOptions>();
   CLI::App* command =
       app.add_subcommand("stats", "Statistics of the commit manager, the storage nodes and their tables");
   constexpr double kShortestS = 0.1;
@@ -143,7 +143,7 @@ void add_stats(CLI::App& app, Context& context) {
       ->needs(watching)
       ->default_str("");
   add_administration(*command, context);
-  set_body(*command, context, [&context, options] { return run(context, *options); });
+  set_body(*command, context, [&context, options] { return run_stats(context, *options); });
 }
 
 }  // namespace loam::cli

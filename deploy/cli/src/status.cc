@@ -17,14 +17,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t kAnswerWithinNs = 5'000'000'000;
+constexpr uint64_t kHealthWithinNs = 5'000'000'000;
 
 uint64_t number(const Json& object, const char* name) { return object.value(name, uint64_t{0}); }
 std::string text(const Json& object, const char* name) { return object.value(name, std::string()); }
 
 Result<Json> overview(const std::string& admin) {
   LOAM_ASSIGN_OR_RETURN(Json result, cluster_statistics(admin));
-  LOAM_ASSIGN_OR_RETURN(const Json health, manager_health(admin, kAnswerWithinNs));
+  LOAM_ASSIGN_OR_RETURN(const Json health, manager_health(admin, kHealthWithinNs));
   LOAM_ASSIGN_OR_RETURN(result["sessions"], list_sessions(admin));
   LOAM_ASSIGN_OR_RETURN(result["damaged_indexes"], damaged_indexes(admin));
   result["address"] = health["address"];
@@ -151,7 +151,7 @@ void print_advice(const Json& status, const Json& nodes) {
   }
 }
 
-int run(const Context& context) {
+int run_status(const Context& context) {
   int exit_code = 0;
   const std::string admin = administration(context, exit_code);
   if (admin.empty()) return exit_code;
@@ -178,7 +178,7 @@ void add_status(CLI::App& app, Context& context) {
                                          "The cluster as the commit manager sees it; exit code 6 if it is not ready, "
                                          "or a storage node is missing or refused");
   add_administration(*command, context);
-  set_body(*command, context, [&context] { return run(context); });
+  set_body(*command, context, [&context] { return run_status(context); });
 }
 
 }  // namespace loam::cli

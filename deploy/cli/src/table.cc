@@ -15,7 +15,7 @@
 namespace loam::cli {
 namespace {
 
-struct Options {
+struct TableCommandOptions {
   std::string name;
   std::vector<std::string> fields;
   std::string kind = "transactional";
@@ -31,7 +31,7 @@ std::vector<Value> describe(const client::Table& table) {
 const std::vector<OutputColumn> kTableColumns = {
     {"name", FieldType::kText}, {"id", FieldType::kUint64}, {"kind", FieldType::kText}, {"fields", FieldType::kText}};
 
-int create(const Context& context, const Options& options) {
+int create(const Context& context, const TableCommandOptions& options) {
   auto schema = parse_fields(options.fields);
   if (!schema.ok()) return fail(context, kExitUsage, "--field: " + std::string(schema.status().message()));
   const TableKind kind = options.kind == "transactional" ? TableKind::kTransactional : TableKind::kNonTransactional;
@@ -55,7 +55,7 @@ int create(const Context& context, const Options& options) {
   return kExitOk;
 }
 
-int list(const Context& context) {
+int print_tables(const Context& context) {
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
@@ -72,7 +72,7 @@ int list(const Context& context) {
   return kExitOk;
 }
 
-int describe_one(const Context& context, const Options& options) {
+int describe_one(const Context& context, const TableCommandOptions& options) {
   int exit_code = 0;
   auto client = connect(context, exit_code);
   if (!client) return exit_code;
@@ -102,7 +102,7 @@ int describe_one(const Context& context, const Options& options) {
   return kExitOk;
 }
 
-int drop(const Context& context, const Options& options) {
+int drop(const Context& context, const TableCommandOptions& options) {
   if (!options.yes) {
     if (isatty(STDIN_FILENO) != 1) {
       return fail(
@@ -133,7 +133,7 @@ int drop(const Context& context, const Options& options) {
 }  // namespace
 
 void add_table(CLI::App& app, Context& context) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TableCommandOptions>();
   CLI::App* command = app.add_subcommand("table", "Create, list, describe and drop tables");
   command->require_subcommand(1);
 
@@ -153,7 +153,7 @@ void add_table(CLI::App& app, Context& context) {
 
   CLI::App* listing = command->add_subcommand("list", "List the tables");
   add_connection(*listing, context);
-  set_body(*listing, context, [&context] { return list(context); });
+  set_body(*listing, context, [&context] { return print_tables(context); });
 
   CLI::App* description = command->add_subcommand("describe", "Show the fields and indexes of a table");
   description->add_option("name", options->name, "Name of the table")->required()->type_name("TABLE");
