@@ -232,14 +232,15 @@ function(loam_test_program name)
   endif()
 endfunction()
 
-# loam_test(NAME SOURCES … [APART …] DEPS … LABELS unit|stress|sim|integration|rdma … [TIMEOUT seconds] [SANITIZE address|thread …])
+# loam_test(NAME SOURCES … [APART …] DEPS … LABELS unit|stress|sim|integration|rdma … [TIMEOUT seconds] [SANITIZE address|thread …] [LONG])
 #
 # One test program a folder and label; every case in it is a ctest test of its own, so that skips are seen one by one.
 # Under a sanitizer preset only the programs that name that sanitizer exist, and their cases' names begin with "asan." or
 # "tsan.". The target loam_tests builds all test programs of a preset. Without TIMEOUT the limit is the one given to ctest
-# (Makefile); tests labelled stress and sim leave it out, because `make stress` runs them for longer.
+# (Makefile); tests labelled stress and sim leave it out, because `make stress` runs them for longer. LONG: the program's own sources
+# calculate for seconds, so they are optimised under asan, too, which compiles those of other tests with -O0.
 function(loam_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;APART;DEPS;LABELS;SANITIZE" ${ARGN})
+  cmake_parse_arguments(arg "LONG" "TIMEOUT" "SOURCES;APART;DEPS;LABELS;SANITIZE" ${ARGN})
   if(NOT LOAM_TESTS)
     return()
   endif()
@@ -252,7 +253,11 @@ function(loam_test name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE loam_flags loam_warnings ${arg_DEPS} GTest::gtest GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${LOAM_TEST_FLAGS})
-  loam_precompiled(${name} test)
+  if(arg_LONG AND LOAM_SANITIZER STREQUAL "address")
+    target_compile_options(${name} PRIVATE -O1)  # the precompiled header has the flags of other tests
+  else()
+    loam_precompiled(${name} test)
+  endif()
   add_dependencies(loam_tests ${name})
   set(prefix "")
   set(properties LABELS "${arg_LABELS}")
