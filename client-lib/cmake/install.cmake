@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 # In the order of dependence, users first: what a linker reads once from left to right.
 set(LOAM_CLIENT_LIBRARIES loam_client loam_client_index loam_bdtree loam_bdtree_cache loam_bdtree_node loam_bdtree_key loam_bdtree_entries
-                          loam_client_driver loam_client_core loam_net loam_fiber loam_wire
+                          loam_client_driver loam_client_core loam_rpc loam_net loam_fiber loam_wire
                           loam_schema loam_snapshot loam_base)
 install(TARGETS ${LOAM_CLIENT_LIBRARIES} loam_flags EXPORT loamTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT client)

@@ -16,6 +16,7 @@ _COMMON = {
     "wire": ("base", "snapshot", "schema"),
     "fiber": ("base",),
     "net": ("base", "memory", "fiber"),
+    "rpc": ("base", "wire", "fiber", "net"),
     "admin": ("base",),
     "program": ("base",),
     "command": ("base", "program"),

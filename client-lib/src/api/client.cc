@@ -183,13 +183,13 @@ Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const 
       }
     };
   }
-  WorkerOptions worker;
+  rpc::WorkerOptions worker;
   worker.scheme = parsed.scheme;
   worker.max_fibers = effective.max_fibers + kReservedFibers;
   worker.stack_bytes = effective.fiber_stack_bytes;
   worker.spin_ns = effective.spin_ns;
   worker.on_warning = effective.on_warning;
-  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<Worker> started, Worker::start(worker));
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Worker> started, rpc::Worker::start(worker));
   auto impl = std::make_unique<Impl>(std::move(started), effective.max_fibers);
   LOAM_RETURN_IF_ERROR(impl->open(parsed.to_string(), effective));
   return std::unique_ptr<Client>(new Client(std::move(impl)));

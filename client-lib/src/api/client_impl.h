@@ -12,17 +12,17 @@
 
 #include "client-lib/src/driver/engine.h"
 #include "client-lib/src/driver/gate.h"
-#include "client-lib/src/driver/worker.h"
 #include "client-lib/src/index/trees.h"
 #include "common/base/thread.h"
 #include "common/fiber/wait.h"
+#include "common/rpc/worker.h"
 
 namespace loam::client {
 
 /// A spawned fiber's end, seen from fibers and from threads.
 class Task::Impl {
  public:
-  explicit Impl(Worker& worker) : worker_(worker) {}
+  explicit Impl(rpc::Worker& worker) : worker_(worker) {}
   /// Logs what the fiber threw if join() gave it to no caller.
   ~Impl();
 
@@ -36,7 +36,7 @@ class Task::Impl {
  private:
   void wait();
 
-  Worker& worker_;
+  rpc::Worker& worker_;
   std::exception_ptr thrown_;           // by the function; written before done_
   std::atomic<bool> told_{false};       // join() has thrown it
   std::atomic<bool> done_{false};       // written once by the worker's thread
@@ -46,11 +46,12 @@ class Task::Impl {
 
 class Client::Impl {
  public:
-  explicit Impl(std::unique_ptr<Worker> worker, size_t max_fibers) : worker_(std::move(worker)), places_(max_fibers) {}
+  explicit Impl(std::unique_ptr<rpc::Worker> worker, size_t max_fibers)
+      : worker_(std::move(worker)), places_(max_fibers) {}
   ~Impl();
 
   Status open(const std::string& address, const ClientOptions& options);
-  Worker& worker() { return *worker_; }
+  rpc::Worker& worker() { return *worker_; }
   Engine& engine() { return *engine_; }
   Trees& trees() { return *trees_; }
   Task spawn(std::function<void()> function);
@@ -58,7 +59,7 @@ class Client::Impl {
  private:
   void start_fiber(const std::shared_ptr<Task::Impl>& task, std::function<void()> function);
 
-  std::unique_ptr<Worker> worker_;
+  std::unique_ptr<rpc::Worker> worker_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Trees> trees_;
   // The worker's thread only.

@@ -41,7 +41,7 @@ class AllFibers {
     };
   }
 
-  Worker& worker_;
+  rpc::Worker& worker_;
   std::atomic<bool> stop_{false};
   std::atomic<size_t> held_{0};
 };

@@ -46,8 +46,8 @@ Status ScanRun::start() {
   engine_.counters().scans.add(1);
   uint32_t number = 0;
   for (NodeId id : owners) {
-    const auto link = session_->node(id);
-    const Status asked = link.ok() ? ask(**link, message, number) : link.status();
+    const auto channel = session_->node(id);
+    const Status asked = channel.ok() ? ask(**channel, message, number) : channel.status();
     if (!asked.ok()) {
       fail(asked);
       return status_;
@@ -62,11 +62,11 @@ Status ScanRun::start() {
 /// Memory can be offered over a connection that stands.
 Status ScanRun::connect(const std::set<NodeId>& nodes) {
   for (NodeId id : nodes) {
-    const auto link = session_->node(id);
-    if (link.ok() && (*link)->connected()) continue;
-    const Status answer = link.ok()
-                              ? Question<wire::Pong>::ask(**link, wire::Ping{}, engine_.request_deadline()).status()
-                              : link.status();
+    const auto channel = session_->node(id);
+    if (channel.ok() && (*channel)->connected()) continue;
+    const Status answer = channel.ok()
+                              ? rpc::call<wire::Pong>(**channel, wire::Ping{}, engine_.request_deadline()).status()
+                              : channel.status();
     if (answer.ok()) continue;
     fail(answer);
     return status_;
@@ -74,26 +74,27 @@ Status ScanRun::connect(const std::set<NodeId>& nodes) {
   return ok_status();
 }
 
-Status ScanRun::ask(Link& link, wire::Scan& message, uint32_t number) {
+Status ScanRun::ask(rpc::Channel& channel, wire::Scan& message, uint32_t number) {
   // Once it was sent a scan may take as long as it takes: a lost connection ends the wait.
-  const auto send = [&](const Link::Offer& offer) {
+  const auto send = [&](const rpc::Channel::Offer& offer) {
     message.region = offer.region.remote.id;
     message.region_bytes = offer.region.remote.size;
-    return link.request(message, this, number, engine_.request_deadline());
+    return channel.request(message, this, number, engine_.request_deadline());
   };
   // Rows may be many; other results are small enough for messages.
-  Link::Offer offer =
-      expects_rows() ? link.offer(options_.credits * wire::scan_slot_bytes(*merger_.partial_schema())) : Link::Offer{};
+  rpc::Channel::Offer offer = expects_rows()
+                                  ? channel.offer(options_.credits * wire::scan_slot_bytes(*merger_.partial_schema()))
+                                  : rpc::Channel::Offer{};
   auto sent = send(offer);
-  const bool waits = sent.ok() && !link.has_sent(*sent);
+  const bool waits = sent.ok() && !channel.has_sent(*sent);
   if (offer.connection != 0 && (waits || !sent.ok())) {
     // It may leave over another connection.
-    if (waits) link.forget(*sent);
-    link.withdraw(std::exchange(offer, {}));
+    if (waits) channel.forget(*sent);
+    channel.withdraw(std::exchange(offer, {}));
     if (waits) sent = send(offer);
   }
   if (!sent.ok()) return sent.status();
-  nodes_[number] = {.link = &link, .sequence = *sent, .open = true, .offer = offer};
+  nodes_[number] = {.channel = &channel, .sequence = *sent, .open = true, .offer = offer};
   return ok_status();
 }
 
@@ -101,16 +102,9 @@ Status ScanRun::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) 
   const auto number = static_cast<uint32_t>(token);
   if (opcode == wire::Opcode::kScanChunk) return on_chunk(number, body);
   if (opcode == wire::Opcode::kScanProgress) return on_progress(number, body);
-  if (opcode != wire::Opcode::kScanDone) {
-    const Status status = unexpected_reply(opcode, body);
-    on_done(number, status);
-    return status.code() == StatusCode::kMalformed ? status : ok_status();
-  }
+  if (opcode != wire::Opcode::kScanDone) return rpc::unexpected_reply(opcode);
   wire::ScanDone done;
-  if (Status valid = wire::decode_body(body, done); !valid.ok()) {
-    on_done(number, valid);
-    return valid;
-  }
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, done));
   nodes_[number].told = done.statistics;
   if (plan_.empty()) plan_ = done.plan;  // the nodes' plans differ in their number of pages at most
   if (done.status == StatusCode::kOverloaded) engine_.on_overload(done.retry_after_ns);
@@ -182,7 +176,7 @@ void ScanRun::on_done(uint32_t number, const Status& status) {
   const auto self = shared_from_this();
   Node& node = nodes_[number];
   node.open = false;
-  node.link->withdraw(std::exchange(node.offer, {}));
+  node.channel->withdraw(std::exchange(node.offer, {}));
   if (!status.ok()) fail(status);
   if (--open_ == 0) {
     self_.reset();
@@ -191,7 +185,9 @@ void ScanRun::on_done(uint32_t number, const Status& status) {
   changed_.notify();
 }
 
-void ScanRun::on_failure(uint64_t token, const Status& status, bool) { on_done(static_cast<uint32_t>(token), status); }
+void ScanRun::on_failure(uint64_t token, const Status& status, rpc::Executed) {
+  on_done(static_cast<uint32_t>(token), status);
+}
 
 void ScanRun::fail(const Status& status) {
   // A node that was told to stop says kCancelled: that is no news.
@@ -206,7 +202,7 @@ void ScanRun::cancel_nodes() {
   arrived_.clear();
   lease_.reset();  // whatever nodes still read is dropped
   for (Node& node : nodes_) {
-    if (node.open) node.link->tell_about(node.sequence, wire::ScanCancel{});
+    if (node.open) node.channel->tell_about(node.sequence, wire::ScanCancel{});
   }
 }
 
@@ -225,7 +221,7 @@ Status ScanRun::merge(const Arrived& arrived) {
   // left here: the node cuts the window up among its scan threads, and the last one at work may have less than half.
   ++node.owed;
   if (node.open && (node.waiting == 0 || node.owed >= (options_.credits + 1) / 2)) {
-    node.link->tell_about(node.sequence, wire::ScanCredit{std::exchange(node.owed, 0)});
+    node.channel->tell_about(node.sequence, wire::ScanCredit{std::exchange(node.owed, 0)});
   }
   LOAM_RETURN_IF_ERROR(merger_.add(arrived.chunk));
   if (merger_.satisfied() && !cancelling_) cancel_nodes();

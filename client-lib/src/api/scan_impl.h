@@ -12,8 +12,8 @@
 #include <loam/client/scan.h>
 
 #include "client-lib/src/driver/engine.h"
-#include "client-lib/src/driver/link.h"
 #include "common/fiber/wait.h"
+#include "common/rpc/channel.h"
 #include "common/schema/merge.h"
 #include "common/wire/storage.h"
 
@@ -24,7 +24,7 @@ namespace loam::client {
 ///
 /// Chunks of a node wait here, at most as many as it was given credits for; the stream's reader merges them, and each
 /// chunk that it takes gives a credit back: so a slow reader slows the nodes' work for its own query.
-class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Asker {
+class ScanRun final : public std::enable_shared_from_this<ScanRun>, private rpc::Caller {
  public:
   ScanRun(Engine& engine, std::shared_ptr<Session> session, Table table, const Query& query, const ScanOptions& options,
           std::shared_ptr<const Snapshot> snapshot, std::shared_ptr<SnapshotLease> lease);
@@ -41,12 +41,12 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
 
  private:
   struct Node {
-    Link* link = nullptr;
+    rpc::Channel* channel = nullptr;
     uint64_t sequence = 0;
     bool open = false;
-    uint32_t waiting = 0;  // chunks received and not yet taken
-    uint32_t owed = 0;     // credits to give back
-    Link::Offer offer{};   // a slot for each credit
+    uint32_t waiting = 0;         // chunks received and not yet taken
+    uint32_t owed = 0;            // credits to give back
+    rpc::Channel::Offer offer{};  // a slot for each credit
     wire::ScanStatistics told{};
   };
   struct Arrived {
@@ -55,10 +55,10 @@ class ScanRun final : public std::enable_shared_from_this<ScanRun>, private Aske
   };
 
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint64_t token, const Status& status, bool sent) override;
+  void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
   bool expects_rows() const { return !query_.aggregating() && query_.limit == 0 && !options_.explain; }
   Status connect(const std::set<NodeId>& nodes);
-  Status ask(Link& link, wire::Scan& message, uint32_t number);
+  Status ask(rpc::Channel& channel, wire::Scan& message, uint32_t number);
   Result<Bytes> bytes_of(const wire::ScanChunk& message, const Node& node) const;
   Status on_chunk(uint32_t number, ByteReader& body);
   Status on_progress(uint32_t number, ByteReader& body);

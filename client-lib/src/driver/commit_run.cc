@@ -172,9 +172,9 @@ void CommitRun::await_result() {
 
 template <wire::Message M>
 void CommitRun::request(const Outgoing& out, const M& message) {
-  const auto link = session_->node(out.node);
-  if (!link.ok()) return machine_.on_refused(out.token, link.status());
-  const auto sent = (*link)->request(message, this, out.token, engine_.commit_deadline());
+  const auto channel = session_->node(out.node);
+  if (!channel.ok()) return machine_.on_refused(out.token, channel.status());
+  const auto sent = (*channel)->request(message, this, out.token, engine_.commit_deadline());
   if (!sent.ok()) return machine_.on_refused(out.token, sent.status());
   ++open_;
 }
@@ -182,39 +182,34 @@ void CommitRun::request(const Outgoing& out, const M& message) {
 Status CommitRun::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
   const auto self = shared_from_this();
   const auto number = static_cast<uint32_t>(token);
-  --open_;
-  Status valid;
   if (opcode == wire::Opcode::kPlainWriteReply) {
-    valid = wire::decode_body(body, plain_reply_);
-    if (valid.ok()) machine_.on_answer(number, plain_reply_.results, plain_reply_.detail);
+    LOAM_RETURN_IF_ERROR(wire::decode_body(body, plain_reply_));
+    machine_.on_answer(number, plain_reply_.results, plain_reply_.detail);
   } else if (opcode == wire::Opcode::kWriteReply) {
-    valid = wire::decode_body(body, write_reply_);
-    if (valid.ok()) machine_.on_answer(number, write_reply_.results, write_reply_.detail);
+    LOAM_RETURN_IF_ERROR(wire::decode_body(body, write_reply_));
+    machine_.on_answer(number, write_reply_.results, write_reply_.detail);
   } else if (opcode == wire::Opcode::kRevertReply) {
-    valid = wire::decode_body(body, revert_reply_);
-    if (valid.ok()) machine_.on_answer(number, revert_reply_.results, {});
+    LOAM_RETURN_IF_ERROR(wire::decode_body(body, revert_reply_));
+    machine_.on_answer(number, revert_reply_.results, {});
   } else {
-    const Status status = unexpected_reply(opcode, body);
-    if (status.code() == StatusCode::kMalformed) {
-      valid = status;
-    } else {
-      machine_.on_refused(number, status);
-    }
+    return rpc::unexpected_reply(opcode);
   }
-  // A server that talks nonsense may have done anything.
-  if (!valid.ok()) machine_.on_lost(number, valid);
+  --open_;
   pump();
-  return valid;
+  return ok_status();
 }
 
-void CommitRun::on_failure(uint64_t token, const Status& status, bool sent) {
+void CommitRun::on_failure(uint64_t token, const Status& status, rpc::Executed executed) {
+  end_without_answer(static_cast<uint32_t>(token), status, executed);
+}
+
+void CommitRun::end_without_answer(uint32_t number, const Status& status, rpc::Executed executed) {
   const auto self = shared_from_this();
-  const auto number = static_cast<uint32_t>(token);
   --open_;
-  if (sent) {
-    machine_.on_lost(number, status);
-  } else {
+  if (rpc::has_no_effect(executed)) {
     machine_.on_refused(number, status);
+  } else {
+    machine_.on_lost(number, status);
   }
   pump();
 }
@@ -226,15 +221,8 @@ void CommitRun::on_completed() {
   pump();
 }
 
-void CommitRun::on_completion_failure(const Status& status, bool sent) {
-  const auto self = shared_from_this();
-  --open_;
-  if (sent) {
-    machine_.on_lost(0, status);
-  } else {
-    machine_.on_refused(0, status);
-  }
-  pump();
+void CommitRun::on_completion_failure(const Status& status, rpc::Executed executed) {
+  end_without_answer(0, status, executed);
 }
 
 }  // namespace loam::client

@@ -1,4 +1,4 @@
-// Runs a commit machine over the links.
+// Runs a commit machine over the channels.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 #include "client-lib/src/core/commit_machine.h"
 #include "client-lib/src/driver/engine.h"
-#include "client-lib/src/driver/link.h"
 #include "client-lib/src/driver/manager_session.h"
 #include "common/fiber/wait.h"
+#include "common/rpc/channel.h"
 
 namespace loam::client {
 
 /// One commit. Owns itself from start() until the machine has finished and nothing of it is under way; the fiber that
 /// commits holds it too, until it has the result. Worker's thread only.
-class CommitRun final : public std::enable_shared_from_this<CommitRun>, private Asker, private CompletionWaiter {
+class CommitRun final : public std::enable_shared_from_this<CommitRun>, private rpc::Caller, private CompletionWaiter {
  public:
   /// In a fiber: commits, and waits for the answer that the application gets. What is left to do then goes on without
   /// a fiber. If the session ends meanwhile, the outcome is asked for through the next one (R4). Counts the outcome.
@@ -30,9 +30,11 @@ class CommitRun final : public std::enable_shared_from_this<CommitRun>, private 
 
  private:
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint64_t token, const Status& status, bool sent) override;
+  void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
   void on_completed() override;
-  void on_completion_failure(const Status& status, bool sent) override;
+  void on_completion_failure(const Status& status, rpc::Executed executed) override;
+  /// A request of the machine has no answer.
+  void end_without_answer(uint32_t number, const Status& status, rpc::Executed executed);
 
   /// Sends all that the machine wants sent, and sees whether it is done.
   void pump();

@@ -22,7 +22,7 @@ constexpr uint64_t kMaxAdviceNs = 1'000'000'000;
 
 }  // namespace
 
-Engine::Engine(Worker& worker, const std::string& manager_address, ClientOptions options)
+Engine::Engine(rpc::Worker& worker, const std::string& manager_address, ClientOptions options)
     : worker_(worker),
       manager_address_(manager_address),
       options_(std::move(options)),
@@ -69,7 +69,7 @@ void Engine::reopen() {
     if (last_failure_ == StatusCode::kWrongCluster) {
       for (fiber::Event* waiting : std::exchange(awaiting_session_, {})) waiting->notify();
     }
-    const uint64_t wait_ns = std::min(kMaxReconnectNs, kFirstReopenNs << std::min(attempt, 16u));
+    const uint64_t wait_ns = std::min(rpc::kMaxReconnectNs, kFirstReopenNs << std::min(attempt, 16u));
     worker_.scheduler().sleep_for(wait_ns / 2 + random() % (wait_ns / 2 + 1));  // not all clients at once
   }
 }

@@ -21,8 +21,8 @@
 #include "client-lib/src/driver/recent_writes.h"
 #include "client-lib/src/driver/session.h"
 #include "client-lib/src/driver/turns.h"
-#include "client-lib/src/driver/worker.h"
 #include "common/base/status.h"
+#include "common/rpc/worker.h"
 
 namespace loam::client {
 
@@ -43,9 +43,9 @@ inline constexpr uint64_t kAskAgainNs = 5'000'000;
 /// recovering; what was begun under the old one fails with its status, new work waits for the new one.
 ///
 /// Owner: the client; made and used on the worker's thread, destroyed after the worker has stopped.
-class Engine final : private RoundHook {
+class Engine final : private rpc::RoundHook {
  public:
-  Engine(Worker& worker, const std::string& manager_address, ClientOptions options);
+  Engine(rpc::Worker& worker, const std::string& manager_address, ClientOptions options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -99,7 +99,7 @@ class Engine final : private RoundHook {
   /// Some shards answer nothing until an operator has acted: waiting is of no use.
   bool records_lost() const;
 
-  Worker& worker() { return worker_; }
+  rpc::Worker& worker() { return worker_; }
   CatalogCache& catalog() { return catalog_; }
   const ClientOptions& options() const { return options_; }
   EngineCounters& counters() { return counters_; }
@@ -136,7 +136,7 @@ class Engine final : private RoundHook {
   /// The transaction knows every table and index that was there before its id was given (R29).
   Status know_catalog(const Begun& begun);
 
-  Worker& worker_;
+  rpc::Worker& worker_;
   const std::string manager_address_;
   const ClientOptions options_;
   EngineCounters counters_;

@@ -23,27 +23,27 @@ std::vector<T> take_front(std::vector<T>& all) {
 
 }  // namespace
 
-ManagerSession::ManagerSession(Worker& worker, CatalogCache& catalog, EngineCounters& counters, Options options)
+ManagerSession::ManagerSession(rpc::Worker& worker, CatalogCache& catalog, EngineCounters& counters, Options options)
     : worker_(worker),
       catalog_(catalog),
       counters_(counters),
       options_(std::move(options)),
-      link_(worker.transport(), link_options(), [this] { return worker_.now_ns(); }) {}
+      channel_(worker.transport(), channel_options(), [this] { return worker_.now_ns(); }) {}
 
-Link::Options ManagerSession::link_options() {
-  Link::Options link;
-  link.address = options_.address;
-  link.name = "commit manager at " + options_.address;
-  link.window = wire::kManagerReplyWindow.requests;
-  link.stays = true;
-  link.greeting = [this](Buffer& out) {
+rpc::Channel::Options ManagerSession::channel_options() {
+  rpc::Channel::Options channel;
+  channel.address = options_.address;
+  channel.name = "commit manager at " + options_.address;
+  channel.window = wire::kManagerReplyWindow.requests;
+  channel.stays = true;
+  channel.greeting = [this](Buffer& out) {
     wire::encode_message(wire::OpenSession{options_.client_name, id_, manager_epoch_, catalog_.cluster()}, 0, out);
   };
-  link.on_greeted = [this](wire::Opcode opcode, ByteReader& body) { return on_greeted(opcode, body); };
-  link.on_lost = [this](const Status& status, bool refused) { on_lost(status, refused); };
-  link.on_ended = [this](const Status& status) { end(status); };
-  link.on_error = [this](const wire::Error& error) { on_error(error); };
-  return link;
+  channel.on_greeted = [this](wire::Opcode opcode, ByteReader& body) { return on_greeted(opcode, body); };
+  channel.on_lost = [this](const Status& status, bool refused) { on_lost(status, refused); };
+  channel.on_ended = [this](const Status& status) { end(status); };
+  channel.on_error = [this](const wire::Error& error) { on_error(error); };
+  return channel;
 }
 
 // ---- life ----------------------------------------------------------------------------------------------------------
@@ -51,11 +51,11 @@ Link::Options ManagerSession::link_options() {
 Status ManagerSession::open(uint64_t deadline_ns) {
   fiber::Event event;
   opening_ = &event;
-  if (Status status = link_.start(); !status.ok()) opening_ends(status);
+  if (Status status = channel_.start(); !status.ok()) opening_ends(status);
   if (!event.wait_until(deadline_ns)) {
     opening_ = nullptr;
     open_result_ =
-        last_refusal_.ok() ? Status(StatusCode::kTimeout, link_.name() + " did not answer in time") : last_refusal_;
+        last_refusal_.ok() ? Status(StatusCode::kTimeout, channel_.name() + " did not answer in time") : last_refusal_;
   }
   if (!open_result_.ok()) end(open_result_);
   return open_result_;
@@ -69,7 +69,7 @@ void ManagerSession::opening_ends(const Status& status) {
 
 Status ManagerSession::on_greeted(wire::Opcode opcode, ByteReader& body) {
   wire::SessionOpened opened;
-  if (opcode != wire::SessionOpened::kOpcode) return unexpected_reply(opcode, body);
+  if (opcode != wire::SessionOpened::kOpcode) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, opened));
   const bool resumed = id_ != SessionId();
   const bool same = opened.session == id_ && opened.manager_epoch == manager_epoch_;
@@ -101,7 +101,7 @@ Status ManagerSession::on_greeted(wire::Opcode opcode, ByteReader& body) {
 
 void ManagerSession::on_lost(const Status& status, bool refused) {
   if (refused && status == StatusCode::kUnavailable) {
-    last_refusal_ = status;  // the cluster is starting or recovering: the link tries again
+    last_refusal_ = status;  // the cluster is starting or recovering: the channel tries again
   } else {
     opening_ends(status);
   }
@@ -125,14 +125,14 @@ void ManagerSession::end(const Status& status) {
                                      "); run the transaction again"};
   }
   opening_ends(end_);
-  link_.close(end_);
+  channel_.close(end_);
   if (options_.on_end) options_.on_end();
 }
 
 void ManagerSession::give_up(const Status& status) {
   if (!end_.ok()) return;
-  link_.tell(wire::CloseSession{});  // its answer does not matter
-  link_.flush();
+  channel_.tell(wire::CloseSession{});  // its answer does not matter
+  channel_.flush();
   end(status);
 }
 
@@ -140,7 +140,7 @@ void ManagerSession::close(uint64_t deadline_ns) {
   closing_ = true;
   if (end_.ok() && opened()) {
     flush();
-    static_cast<void>(Question<wire::SessionClosed>::ask(link_, wire::CloseSession{}, deadline_ns));
+    static_cast<void>(rpc::call<wire::SessionClosed>(channel_, wire::CloseSession{}, deadline_ns));
   }
   end({StatusCode::kCancelled, "the client was closed"});
 }
@@ -152,21 +152,18 @@ void ManagerSession::renew() {
   message.newest = newest_snapshot_;
   message.held.reserve(snapshot_holders_.size());
   for (const auto& [number, holders] : snapshot_holders_) message.held.push_back(number);
-  if (!link_.connected()) return;  // the greeting of the next connection renews
+  if (!channel_.connected()) return;  // the greeting of the next connection renews
   renew_at_ns_ = now_ns + (options_.renew_every_ns != 0 ? options_.renew_every_ns : lease_ns_ / 4);
   told_before_renewal_ = told_.size();
   // Also while begins wait for room in the window: a busy client is alive.
-  renewing_ = link_.request_aside(message, this, kRenewalToken, now_ns + lease_ns_ / 2);
+  renewing_ = channel_.request_aside(message, this, kRenewalToken, now_ns + lease_ns_ / 2);
 }
 
 Status ManagerSession::on_renewed(wire::Opcode opcode, ByteReader& body) {
-  renewing_ = false;
   wire::SessionRenewed renewed;
-  if (opcode != wire::SessionRenewed::kOpcode) {
-    const Status status = unexpected_reply(opcode, body);
-    return status == StatusCode::kMalformed ? status : ok_status();
-  }
+  if (opcode != wire::SessionRenewed::kOpcode) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, renewed));
+  renewing_ = false;
   told_.erase(told_.begin(), told_.begin() + static_cast<ptrdiff_t>(told_before_renewal_));
   told_before_renewal_ = 0;
   catalog_.heard_of(renewed.catalog_version);
@@ -174,9 +171,15 @@ Status ManagerSession::on_renewed(wire::Opcode opcode, ByteReader& body) {
   return ok_status();
 }
 
+void ManagerSession::renewal_failed(const Status& status, rpc::Executed executed) {
+  renewing_ = false;
+  // Silence for so long: the network may have forgotten this connection. Another one resumes the session.
+  if (status == StatusCode::kTimeout && executed == rpc::Executed::kUnknown) channel_.reject(status);
+}
+
 uint64_t ManagerSession::earliest_deadline_ns() const {
-  const bool renews = opened() && end_.ok() && lease_ns_ != 0 && link_.connected() && !renewing_;
-  return renews ? std::min(link_.earliest_deadline_ns(), renew_at_ns_) : link_.earliest_deadline_ns();
+  const bool renews = opened() && end_.ok() && lease_ns_ != 0 && channel_.connected() && !renewing_;
+  return renews ? std::min(channel_.earliest_deadline_ns(), renew_at_ns_) : channel_.earliest_deadline_ns();
 }
 
 // ---- begin ---------------------------------------------------------------------------------------------------------
@@ -202,7 +205,7 @@ BeginAnswer ManagerSession::begin(bool read_only) {
   if (!ticket->answered.wait_until(worker_.now_ns() + options_.request_timeout_ns)) {
     // The answer may still come and bring an id, which must not stay open: the ticket waits for it on its own.
     ticket.release()->abandoned = true;
-    return {{StatusCode::kTimeout, link_.name() + " did not answer a begin in time"}, {}, {}, 0, 0};
+    return {{StatusCode::kTimeout, channel_.name() + " did not answer a begin in time"}, {}, {}, 0, 0};
   }
   catalog_.heard_of(ticket->answer.catalog_version);
   if (catalog_.stale()) refresh_soon();
@@ -213,7 +216,7 @@ void ManagerSession::flush_begins() {
   while (!begins_.empty()) {
     BeginGroup group = begins_.take();
     const uint64_t token = 2 * next_token_++;
-    const auto sent = link_.request(group.message(), this, token, kNoDeadline);
+    const auto sent = channel_.request(group.message(), this, token, rpc::kNoDeadline);
     if (sent.ok()) {
       open_begins_.emplace(token, std::move(group));
     } else {
@@ -223,19 +226,10 @@ void ManagerSession::flush_begins() {
 }
 
 Status ManagerSession::on_begun(uint64_t token, wire::Opcode opcode, ByteReader& body) {
-  const auto node = open_begins_.extract(token);
-  const BeginGroup& group = node.mapped();
-  if (opcode != wire::Opcode::kBegun) {
-    const Status status = unexpected_reply(opcode, body);
-    group.fail(status);
-    return status.code() == StatusCode::kMalformed ? status : ok_status();
-  }
-  if (Status status = wire::decode_body(body, begun_); !status.ok()) {
-    group.fail(status);
-    return status;
-  }
+  if (opcode != wire::Opcode::kBegun) return rpc::unexpected_reply(opcode);
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, begun_));
   newest_snapshot_ = std::max(newest_snapshot_, begun_.snapshot_number);
-  group.answer(begun_);
+  open_begins_.extract(token).mapped().answer(begun_);
   return ok_status();
 }
 
@@ -269,46 +263,40 @@ void ManagerSession::flush_completions() {
     Completion batch{take_front(completions_.outcomes), take_front(completions_.waiters)};
     const uint64_t token = 2 * next_token_++ + 1;
     wire::Complete message{std::move(batch.outcomes)};
-    const auto sent = link_.request(message, this, token, worker_.now_ns() + options_.commit_timeout_ns);
+    const auto sent = channel_.request(message, this, token, worker_.now_ns() + options_.commit_timeout_ns);
     if (sent.ok()) {
       open_completions_.emplace(token, std::move(batch));
       continue;
     }
-    batch.tell(sent.status(), false);
+    batch.tell_failure(sent.status(), rpc::Executed::kNotSent);
   }
 }
 
-void ManagerSession::Completion::tell(const Status& reason, bool sent) const {
+void ManagerSession::Completion::tell_completed() const {
   for (CompletionWaiter* waiter : waiters) {
-    if (waiter == nullptr) continue;
-    if (reason.ok()) {
-      waiter->on_completed();
-    } else {
-      waiter->on_completion_failure(reason, sent);
-    }
+    if (waiter != nullptr) waiter->on_completed();
+  }
+}
+
+void ManagerSession::Completion::tell_failure(const Status& status, rpc::Executed executed) const {
+  for (CompletionWaiter* waiter : waiters) {
+    if (waiter != nullptr) waiter->on_completion_failure(status, executed);
   }
 }
 
 Status ManagerSession::on_completed(uint64_t token, wire::Opcode opcode, ByteReader& body) {
-  const auto node = open_completions_.extract(token);
-  Status status;
-  Status valid;
-  if (opcode == wire::Opcode::kCompleted) {
-    wire::Completed completed;
-    status = valid = wire::decode_body(body, completed);
-  } else {
-    status = unexpected_reply(opcode, body);
-    if (status.code() == StatusCode::kMalformed) valid = status;
-  }
-  node.mapped().tell(status, !valid.ok());
-  return valid;
+  if (opcode != wire::Opcode::kCompleted) return rpc::unexpected_reply(opcode);
+  wire::Completed completed;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, completed));
+  open_completions_.extract(token).mapped().tell_completed();
+  return ok_status();
 }
 
 void ManagerSession::flush_cleared() {
   while (!cleared_.empty()) {
     wire::Cleared message{take_front(cleared_)};
     if (lease_ns_ != 0) told_.insert(told_.end(), message.ids.begin(), message.ids.end());
-    link_.tell(message);
+    channel_.tell(message);
   }
 }
 
@@ -319,9 +307,9 @@ void ManagerSession::flush() {
   }
   // Outcomes leave before begins, so that the new snapshots see them.
   flush_completions();
-  if (link_.connected()) {
+  if (channel_.connected()) {
     flush_cleared();
-    while (!released_.empty()) link_.tell(wire::ReleaseSnapshots{take_front(released_)});
+    while (!released_.empty()) channel_.tell(wire::ReleaseSnapshots{take_front(released_)});
   }
   flush_begins();
   renew();
@@ -334,15 +322,13 @@ Status ManagerSession::on_reply(uint64_t token, wire::Opcode opcode, ByteReader&
   return token % 2 == 0 ? on_begun(token, opcode, body) : on_completed(token, opcode, body);
 }
 
-void ManagerSession::on_failure(uint64_t token, const Status& status, bool sent) {
+void ManagerSession::on_failure(uint64_t token, const Status& status, rpc::Executed executed) {
   if (token == kRenewalToken) {
-    renewing_ = false;
-    // Silence for so long: the network may have forgotten this connection. Another one resumes the session.
-    if (status == StatusCode::kTimeout) link_.reject(status);
+    renewal_failed(status, executed);
   } else if (token % 2 == 0) {
     open_begins_.extract(token).mapped().fail(status);
   } else {
-    open_completions_.extract(token).mapped().tell(status, sent);
+    open_completions_.extract(token).mapped().tell_failure(status, executed);
   }
 }
 

@@ -12,10 +12,10 @@
 #include "client-lib/src/core/begin_batcher.h"
 #include "client-lib/src/core/catalog_cache.h"
 #include "client-lib/src/driver/counters.h"
-#include "client-lib/src/driver/link.h"
-#include "client-lib/src/driver/worker.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/worker.h"
 #include "common/wire/manager.h"
 
 namespace loam::client {
@@ -27,8 +27,7 @@ inline constexpr size_t kMaxCompletions = 4'096;
 class CompletionWaiter {
  public:
   virtual void on_completed() = 0;
-  /// `sent`: the commit manager may have done it.
-  virtual void on_completion_failure(const Status& status, bool sent) = 0;
+  virtual void on_completion_failure(const Status& status, rpc::Executed executed) = 0;
 
  protected:
   ~CompletionWaiter() = default;
@@ -41,7 +40,7 @@ class CompletionWaiter {
 /// gathered and leaves in flush(): one Begin, one Complete, one Cleared. The lease is renewed four times in its length,
 /// whether or not anything else is said. The session ends once, by close(), because the commit manager says kFenced, or
 /// by end(); from then on everything fails with the reason.
-class ManagerSession final : private Asker {
+class ManagerSession final : private rpc::Caller {
  public:
   struct Options {
     std::string address;
@@ -53,7 +52,7 @@ class ManagerSession final : private Asker {
     std::function<void(uint64_t retry_after_ns)> on_overload;
   };
 
-  ManagerSession(Worker& worker, CatalogCache& catalog, EngineCounters& counters, Options options);
+  ManagerSession(rpc::Worker& worker, CatalogCache& catalog, EngineCounters& counters, Options options);
 
   /// In a fiber. Connects, registers, takes the catalog. While the cluster says that it is starting, or recovering,
   /// tries again until `deadline_ns`; a commit manager that cannot be reached is not waited for.
@@ -82,7 +81,7 @@ class ManagerSession final : private Asker {
   template <wire::Message Reply, wire::Message M>
   Result<Reply> ask(const M& message, uint64_t deadline_ns) {
     LOAM_RETURN_IF_ERROR(end_);
-    return Question<Reply>::ask(link_, message, deadline_ns);
+    return rpc::call<Reply>(channel_, message, deadline_ns);
   }
   template <wire::Message Reply, wire::Message M>
   Result<Reply> ask(const M& message) {
@@ -95,7 +94,7 @@ class ManagerSession final : private Asker {
 
   /// Sends what was gathered.
   void flush();
-  void expire(uint64_t now_ns) { link_.expire(now_ns); }
+  void expire(uint64_t now_ns) { channel_.expire(now_ns); }
   uint64_t earliest_deadline_ns() const;
 
   /// Ok while the session lives.
@@ -107,11 +106,11 @@ class ManagerSession final : private Asker {
   uint64_t manager_epoch() const { return manager_epoch_; }
   uint64_t lease_ns() const { return lease_ns_; }
   const std::string& admin_address() const { return admin_address_; }
-  bool connected() const { return link_.connected(); }
-  uint64_t resent() const { return link_.resent(); }
+  bool connected() const { return channel_.connected(); }
+  uint64_t resent() const { return channel_.resent(); }
   /// Nothing is under way: may be destroyed.
   bool idle() const {
-    return link_.idle() && !refreshing_ && delayed_ == 0 && begins_.empty() && completions_.outcomes.empty();
+    return channel_.idle() && !refreshing_ && delayed_ == 0 && begins_.empty() && completions_.outcomes.empty();
   }
 
  private:
@@ -127,30 +126,31 @@ class ManagerSession final : private Asker {
   struct Completion {
     std::vector<wire::Complete::Outcome> outcomes;
     std::vector<CompletionWaiter*> waiters;
-    /// `reason`: why there is no acknowledgement; ok if there is.
-    void tell(const Status& reason, bool sent) const;
+    void tell_completed() const;
+    void tell_failure(const Status& status, rpc::Executed executed) const;
   };
 
-  Link::Options link_options();
+  rpc::Channel::Options channel_options();
   Status on_greeted(wire::Opcode opcode, ByteReader& body);
   void on_lost(const Status& status, bool refused);
   void on_error(const wire::Error& error);
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint64_t token, const Status& status, bool sent) override;
+  void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
   Status on_begun(uint64_t token, wire::Opcode opcode, ByteReader& body);
   Status on_completed(uint64_t token, wire::Opcode opcode, ByteReader& body);
   Status on_renewed(wire::Opcode opcode, ByteReader& body);
+  void renewal_failed(const Status& status, rpc::Executed executed);
   void flush_begins();
   void flush_completions();
   void flush_cleared();
   void renew();
   void opening_ends(const Status& status);
 
-  Worker& worker_;
+  rpc::Worker& worker_;
   CatalogCache& catalog_;
   EngineCounters& counters_;
   const Options options_;
-  Link link_;
+  rpc::Channel channel_;
   Status end_;
   SessionId id_;
   uint64_t manager_epoch_ = 0;

@@ -75,10 +75,10 @@ void PointReads::send_unsettled() {
 }
 
 void PointReads::send(NodeId node, Batch batch) {
-  const auto link = session_->node(node);
-  if (!link.ok()) {
+  const auto channel = session_->node(node);
+  if (!channel.ok()) {
     for (uint32_t index : batch) {
-      fail(slots_[index], link.status());
+      fail(slots_[index], channel.status());
       slots_[index].settled = true;  // the catalog says so
     }
     return;
@@ -89,8 +89,9 @@ void PointReads::send(NodeId node, Batch batch) {
   const uint64_t token = batches_.size();
   const auto sent =
       snapshot_ != nullptr
-          ? (*link)->request(wire::Read{*snapshot_, std::move(records), table_.projection()}, this, token, deadline_ns_)
-          : (*link)->request(wire::PlainRead{std::move(records), table_.projection()}, this, token, deadline_ns_);
+          ? (*channel)->request(wire::Read{*snapshot_, std::move(records), table_.projection()}, this, token,
+                                deadline_ns_)
+          : (*channel)->request(wire::PlainRead{std::move(records), table_.projection()}, this, token, deadline_ns_);
   if (!sent.ok()) return fail(batch, sent.status());
   batches_.push_back(std::move(batch));
   if (open_++ == 0) self_ = shared_from_this();
@@ -128,36 +129,30 @@ void PointReads::settle(uint32_t index, const wire::ReadResult& result) {
 }
 
 Status PointReads::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
-  const Batch batch = std::move(batches_[token]);
-  Status valid;
-  if (opcode == wire::Opcode::kReadReply || opcode == wire::Opcode::kPlainReadReply) {
-    wire::ReadReply reply;  // both replies are alike but for the number
-    valid = wire::decode_body(body, reply);
-    if (valid.ok() && reply.results.size() != batch.size()) {
-      valid = {StatusCode::kMalformed, "a storage node answered another number of reads than were asked"};
-    }
-    if (valid.ok()) {
-      // What was left out for the size of the answer is asked for again, if the answer brought anything.
-      const bool progress = std::any_of(reply.results.begin(), reply.results.end(),
-                                        [](const auto& result) { return result.code != StatusCode::kOverloaded; });
-      for (size_t i = 0; i < batch.size() && valid.ok(); ++i) {
-        const wire::ReadResult& result = reply.results[i];
-        if (result.code == StatusCode::kOk) valid = validate_row(table_.schema(), result.row);
-        if (!valid.ok() || (result.code == StatusCode::kOverloaded && progress)) continue;
-        settle(batch[i], result);
-      }
-    }
-    if (!valid.ok()) fail(batch, valid);
-  } else {
-    const Status status = unexpected_reply(opcode, body);
-    if (status.code() == StatusCode::kMalformed) valid = status;
-    fail(batch, status);
+  if (opcode != wire::Opcode::kReadReply && opcode != wire::Opcode::kPlainReadReply) {
+    return rpc::unexpected_reply(opcode);
+  }
+  const Batch& batch = batches_[token];
+  wire::ReadReply reply;  // both replies are alike but for the number
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, reply));
+  if (reply.results.size() != batch.size()) {
+    return {StatusCode::kMalformed, "a storage node answered another number of reads than were asked"};
+  }
+  for (const wire::ReadResult& result : reply.results) {
+    if (result.code == StatusCode::kOk) LOAM_RETURN_IF_ERROR(validate_row(table_.schema(), result.row));
+  }
+  // What was left out for the size of the answer is asked for again, if the answer brought anything.
+  const bool progress = std::any_of(reply.results.begin(), reply.results.end(),
+                                    [](const auto& result) { return result.code != StatusCode::kOverloaded; });
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const wire::ReadResult& result = reply.results[i];
+    if (result.code != StatusCode::kOverloaded || !progress) settle(batch[i], result);
   }
   ended();
-  return valid;
+  return ok_status();
 }
 
-void PointReads::on_failure(uint64_t token, const Status& status, bool) {
+void PointReads::on_failure(uint64_t token, const Status& status, rpc::Executed) {
   fail(batches_[token], status);
   ended();
 }
@@ -247,45 +242,27 @@ Result<wire::WriteResult> PlainWriteOnce::attempt(Engine& engine, const Terms& t
     LOAM_ASSIGN_OR_RETURN(session, engine.session(deadline_ns));
   }
   LOAM_RETURN_IF_ERROR(session->status());
-  LOAM_ASSIGN_OR_RETURN(Link* const link, session->owner(record.table, record.key));
-  PlainWriteOnce write;
-  const auto sent = link->request(message, &write, 0, deadline_ns);
-  if (!sent.ok()) return sent.status();
-  write.answered_.wait();
-  if (!write.status_.ok()) return std::move(write.status_);
-  const StatusCode code = write.result_.code;
+  LOAM_ASSIGN_OR_RETURN(rpc::Channel* const channel, session->owner(record.table, record.key));
+  rpc::Call<wire::PlainWriteReply> write;
+  write.send(*channel, message, deadline_ns);
+  const Status& answered = write.wait();
+  if (write.executed() == rpc::Executed::kUnknown) {
+    return Status(StatusCode::kUnknownOutcome,
+                  "the answer was lost, read the record to see what happened: " + std::string(answered.message()));
+  }
+  LOAM_RETURN_IF_ERROR(answered);
+  if (write.reply().results.size() != 1) {
+    return Status(StatusCode::kUnknownOutcome, "a storage node answered another number of writes than were asked");
+  }
+  const wire::WriteResult result = write.reply().results[0];
+  const StatusCode code = result.code;
   const Status refusal(code, "the node refuses it");
   if (code == StatusCode::kFenced) session->fenced(refusal);
   // Refused as a whole: not written.
   if (code == StatusCode::kFenced || code == StatusCode::kUnavailable || code == StatusCode::kWrongShard) {
     return refusal;
   }
-  return write.result_;
-}
-
-Status PlainWriteOnce::on_reply(uint64_t, wire::Opcode opcode, ByteReader& body) {
-  Status valid;
-  if (opcode == wire::Opcode::kPlainWriteReply) {
-    wire::PlainWriteReply reply;
-    valid = wire::decode_body(body, reply);
-    if (valid.ok() && reply.results.size() != 1) {
-      valid = {StatusCode::kMalformed, "a storage node answered another number of writes than were asked"};
-    }
-    if (valid.ok()) result_ = reply.results[0];
-  } else {
-    status_ = unexpected_reply(opcode, body);
-    if (status_.code() == StatusCode::kMalformed) valid = status_;
-  }
-  if (!valid.ok()) status_ = {StatusCode::kUnknownOutcome, std::string(valid.message())};
-  answered_.notify();
-  return valid;
-}
-
-void PlainWriteOnce::on_failure(uint64_t, const Status& status, bool sent) {
-  status_ = sent ? Status(StatusCode::kUnknownOutcome,
-                          "the answer was lost, read the record to see what happened: " + std::string(status.message()))
-                 : status;
-  answered_.notify();
+  return result;
 }
 
 }  // namespace loam::client

@@ -12,8 +12,8 @@
 #include <loam/client/table.h>
 
 #include "client-lib/src/driver/engine.h"
-#include "client-lib/src/driver/link.h"
 #include "common/fiber/wait.h"
+#include "common/rpc/channel.h"
 #include "common/wire/storage.h"
 
 namespace loam::client {
@@ -22,7 +22,7 @@ namespace loam::client {
 /// too large). Held by who asks, and by itself while requests are under way, so that it may be dropped. Worker's thread
 /// only. Reads have no effects: where a node does not answer, or not for these records any more, they are asked for
 /// again until the deadline, where the catalog says then; with UnderSession::kAny also under the client's next session.
-class PointReads final : public std::enable_shared_from_this<PointReads>, private Asker {
+class PointReads final : public std::enable_shared_from_this<PointReads>, private rpc::Caller {
  public:
   /// kOne: whoever asks holds a snapshot, which ends with its session; what is read later is not what it held.
   enum class UnderSession : uint8_t { kOne, kAny };
@@ -53,7 +53,7 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
   using Batch = std::vector<uint32_t>;
 
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint64_t token, const Status& status, bool sent) override;
+  void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
 
   void send_unsettled();
   void send(NodeId node, Batch batch);
@@ -83,7 +83,7 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
 };
 
 /// Exact-version writes of non-transactional tables, one at a time.
-class PlainWriteOnce final : private Asker {
+class PlainWriteOnce {
  public:
   /// On whose behalf.
   struct Terms {
@@ -101,15 +101,8 @@ class PlainWriteOnce final : private Asker {
                                Version expected, Bytes row);
 
  private:
-  Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint64_t token, const Status& status, bool sent) override;
-
   static Result<wire::WriteResult> attempt(Engine& engine, const Terms& terms, const wire::PlainWrite& message,
                                            uint64_t deadline_ns);
-
-  fiber::Event answered_;
-  wire::WriteResult result_;
-  Status status_;
 };
 
 }  // namespace loam::client

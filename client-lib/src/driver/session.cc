@@ -20,7 +20,7 @@ Status records_lost(const wire::NodeInfo& info) {
 
 }  // namespace
 
-Session::Session(Worker& worker, CatalogCache& catalog, EngineCounters& counters, const ClientOptions& options,
+Session::Session(rpc::Worker& worker, CatalogCache& catalog, EngineCounters& counters, const ClientOptions& options,
                  const std::string& manager_address, Events events)
     : worker_(worker),
       catalog_(catalog),
@@ -44,7 +44,7 @@ ManagerSession::Options Session::manager_options(const std::string& address) {
 }
 
 void Session::ended() {
-  for (auto& [id, node] : nodes_) node.link->close(status());
+  for (auto& [id, node] : nodes_) node.channel->close(status());
   if (events_.on_end) events_.on_end(*this);
 }
 
@@ -62,8 +62,8 @@ void Session::on_error(const wire::Error& error) {
   }
 }
 
-std::unique_ptr<Link> Session::make_link(const wire::NodeInfo& info) {
-  Link::Options options;
+std::unique_ptr<rpc::Channel> Session::make_channel(const wire::NodeInfo& info) {
+  rpc::Channel::Options options;
   options.address = info.address;
   options.name = node_name(info);
   options.greeting = [this, incarnation = info.incarnation](Buffer& out) {
@@ -81,30 +81,30 @@ std::unique_ptr<Link> Session::make_link(const wire::NodeInfo& info) {
     nodes_.erase(at);
   };
   options.on_error = [this](const wire::Error& error) { on_error(error); };
-  return std::make_unique<Link>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
+  return std::make_unique<rpc::Channel>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
 }
 
-void Session::retire(NodeLink& node, const Status& status) {
-  node.link->close(status);
-  retired_.push_back(std::move(node.link));
+void Session::retire(NodeChannel& node, const Status& status) {
+  node.channel->close(status);
+  retired_.push_back(std::move(node.channel));
 }
 
-Result<Link*> Session::node(NodeId id) {
+Result<rpc::Channel*> Session::node(NodeId id) {
   if (!status().ok()) return status();
   const wire::NodeInfo* info = catalog_.node(id);
   if (info == nullptr) {
     return Status(StatusCode::kUnavailable, "no storage node has number " + std::to_string(id.value));
   }
   if (info->state == wire::NodeState::kLost) return records_lost(*info);
-  NodeLink& node = nodes_[id];
-  if (node.link != nullptr && node.incarnation != info->incarnation) {
-    retire(node, {StatusCode::kUnavailable, node.link->name() + " was started anew"});
+  NodeChannel& node = nodes_[id];
+  if (node.channel != nullptr && node.incarnation != info->incarnation) {
+    retire(node, {StatusCode::kUnavailable, node.channel->name() + " was started anew"});
   }
-  if (node.link == nullptr) node = {info->incarnation, make_link(*info), 0};
-  return node.link.get();
+  if (node.channel == nullptr) node = {info->incarnation, make_channel(*info), 0};
+  return node.channel.get();
 }
 
-Result<Link*> Session::owner(TableId table, Key key) {
+Result<rpc::Channel*> Session::owner(TableId table, Key key) {
   if (!status().ok()) return status();
   return node(catalog_.catalog()->shards.owner(table, key));
 }
@@ -119,14 +119,14 @@ void Session::check_nodes() {
       ++at;
       continue;
     }
-    const Status anew(StatusCode::kUnavailable, at->second.link->name() + " was started anew");
+    const Status anew(StatusCode::kUnavailable, at->second.channel->name() + " was started anew");
     retire(at->second, lost ? records_lost(*info) : anew);
     at = nodes_.erase(at);
   }
 }
 
 void Session::flush() {
-  for (auto& [id, node] : nodes_) node.link->flush();
+  for (auto& [id, node] : nodes_) node.channel->flush();
 }
 
 void Session::before_poll() {
@@ -136,8 +136,8 @@ void Session::before_poll() {
 
 uint64_t Session::earliest_deadline_ns() const {
   uint64_t deadline_ns = manager_.earliest_deadline_ns();
-  for (const auto& [id, node] : nodes_) deadline_ns = std::min(deadline_ns, node.link->earliest_deadline_ns());
-  for (const auto& link : retired_) deadline_ns = std::min(deadline_ns, link->earliest_deadline_ns());
+  for (const auto& [id, node] : nodes_) deadline_ns = std::min(deadline_ns, node.channel->earliest_deadline_ns());
+  for (const auto& channel : retired_) deadline_ns = std::min(deadline_ns, channel->earliest_deadline_ns());
   return deadline_ns;
 }
 
@@ -145,15 +145,15 @@ void Session::after_poll(uint64_t now_ns) {
   manager_.expire(now_ns);
   counters_.resent.add(manager_.resent() - std::exchange(counted_resent_, manager_.resent()));
   for (auto& [id, node] : nodes_) {
-    node.link->expire(now_ns);
-    counters_.resent.add(node.link->resent() - std::exchange(node.counted_resent, node.link->resent()));
+    node.channel->expire(now_ns);
+    counters_.resent.add(node.channel->resent() - std::exchange(node.counted_resent, node.channel->resent()));
   }
-  for (const auto& link : retired_) link->expire(now_ns);
-  std::erase_if(retired_, [](const auto& link) { return link->idle(); });
+  for (const auto& channel : retired_) channel->expire(now_ns);
+  std::erase_if(retired_, [](const auto& channel) { return channel->idle(); });
 }
 
 bool Session::idle() const {
-  const auto rests = [](const auto& node) { return node.second.link->idle(); };
+  const auto rests = [](const auto& node) { return node.second.channel->idle(); };
   return !status().ok() && manager_.idle() && retired_.empty() && std::all_of(nodes_.begin(), nodes_.end(), rests);
 }
 

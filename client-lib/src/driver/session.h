@@ -11,15 +11,15 @@
 
 #include "client-lib/src/core/catalog_cache.h"
 #include "client-lib/src/driver/counters.h"
-#include "client-lib/src/driver/link.h"
 #include "client-lib/src/driver/manager_session.h"
-#include "client-lib/src/driver/worker.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/worker.h"
 
 namespace loam::client {
 
-/// A registration at the commit manager and the links to storage nodes that speak in its name. When it ends, on
+/// A registration at the commit manager and the channels to storage nodes that speak in its name. When it ends, on
 /// whatever side that is noticed first, all of it ends: what is open fails with the session's status. It never comes
 /// back; the engine opens another one.
 ///
@@ -32,7 +32,7 @@ class Session final : public std::enable_shared_from_this<Session> {
     std::function<void(Session&)> on_end;
     std::function<void(uint64_t retry_after_ns)> on_overload;
   };
-  Session(Worker& worker, CatalogCache& catalog, EngineCounters& counters, const ClientOptions& options,
+  Session(rpc::Worker& worker, CatalogCache& catalog, EngineCounters& counters, const ClientOptions& options,
           const std::string& manager_address, Events events);
   ~Session();
   Session(const Session&) = delete;
@@ -47,11 +47,11 @@ class Session final : public std::enable_shared_from_this<Session> {
   /// This session must not go on: recovery will finish what it has left (R2).
   void give_up(const Status& status) { manager_.give_up(status); }
 
-  /// The link to a node of the cached catalog. kUnavailable: no such node, or one that has lost its records; the
+  /// The channel to a node of the cached catalog. kUnavailable: no such node, or one that has lost its records; the
   /// session's end.
-  Result<Link*> node(NodeId id);
-  /// The link to the node that owns a record.
-  Result<Link*> owner(TableId table, Key key);
+  Result<rpc::Channel*> node(NodeId id);
+  /// The channel to the node that owns a record.
+  Result<rpc::Channel*> owner(TableId table, Key key);
 
   /// Gives what was sent to the nodes to the network now.
   void flush();
@@ -64,36 +64,36 @@ class Session final : public std::enable_shared_from_this<Session> {
   bool idle() const;
 
  private:
-  struct NodeLink {
+  struct NodeChannel {
     Incarnation incarnation;
-    std::unique_ptr<Link> link;
+    std::unique_ptr<rpc::Channel> channel;
     uint64_t counted_resent = 0;
   };
 
   ManagerSession::Options manager_options(const std::string& address);
-  std::unique_ptr<Link> make_link(const wire::NodeInfo& info);
+  std::unique_ptr<rpc::Channel> make_channel(const wire::NodeInfo& info);
   void on_error(const wire::Error& error);
   void ended();
-  /// Ends the links to incarnations that the catalog does not know any more, or that have lost their records.
+  /// Ends the channels to incarnations that the catalog does not know any more, or that have lost their records.
   void check_nodes();
-  void retire(NodeLink& node, const Status& status);
+  void retire(NodeChannel& node, const Status& status);
 
-  Worker& worker_;
+  rpc::Worker& worker_;
   CatalogCache& catalog_;
   EngineCounters& counters_;
   const ClientOptions& options_;
   const Events events_;
   ManagerSession manager_;
-  uint64_t counted_resent_ = 0;  // of the commit manager's link
-  std::map<NodeId, NodeLink> nodes_;
-  std::vector<std::unique_ptr<Link>> retired_;    // of old incarnations, until nothing of theirs is under way
-  std::shared_ptr<const wire::Catalog> checked_;  // what check_nodes() saw last
+  uint64_t counted_resent_ = 0;  // of the commit manager's channel
+  std::map<NodeId, NodeChannel> nodes_;
+  std::vector<std::unique_ptr<rpc::Channel>> retired_;  // of old incarnations, until nothing of theirs is under way
+  std::shared_ptr<const wire::Catalog> checked_;        // what check_nodes() saw last
 };
 
 /// A read-only snapshot that is held until the object dies, on whatever thread.
 class SnapshotLease {
  public:
-  SnapshotLease(Worker& worker, std::shared_ptr<Session> session, BeginAnswer answer)
+  SnapshotLease(rpc::Worker& worker, std::shared_ptr<Session> session, BeginAnswer answer)
       : worker_(worker), session_(std::move(session)), answer_(std::move(answer)) {}
   ~SnapshotLease();
   SnapshotLease(const SnapshotLease&) = delete;
@@ -104,7 +104,7 @@ class SnapshotLease {
   const BeginAnswer& begun() const { return answer_; }
 
  private:
-  Worker& worker_;
+  rpc::Worker& worker_;
   std::shared_ptr<Session> session_;
   const BeginAnswer answer_;
 };

@@ -14,34 +14,34 @@ namespace {
 
 constexpr uint64_t kPatienceNs = std::chrono::nanoseconds(testing::kPatience).count();
 
-std::unique_ptr<Link> make_link(Worker& worker, std::string address, const wire::Attach* attach) {
-  Link::Options options;
+std::unique_ptr<rpc::Channel> make_channel(rpc::Worker& worker, std::string address, const wire::Attach* attach) {
+  rpc::Channel::Options options;
   options.address = std::move(address);
   options.name = "a server";
   if (attach != nullptr) {
     options.greeting = [attach = *attach](Buffer& out) { wire::encode_message(attach, 0, out); };
   }
-  return std::make_unique<Link>(worker.transport(), std::move(options), [&worker] { return worker.now_ns(); });
+  return std::make_unique<rpc::Channel>(worker.transport(), std::move(options), [&worker] { return worker.now_ns(); });
 }
 
 }  // namespace
 
 /// Lets the links meet their deadlines.
-class DeadTestClient::Hook final : public RoundHook {
+class DeadTestClient::Hook final : public rpc::RoundHook {
  public:
   explicit Hook(DeadTestClient& client) : client_(client) {}
   uint64_t before_poll() override {
     uint64_t deadline_ns = net::kForever;
-    for_each([&](Link& link) { deadline_ns = std::min(deadline_ns, link.earliest_deadline_ns()); });
+    for_each([&](rpc::Channel& channel) { deadline_ns = std::min(deadline_ns, channel.earliest_deadline_ns()); });
     return deadline_ns;
   }
   void after_poll(uint64_t now_ns) override {
-    for_each([&](Link& link) { link.expire(now_ns); });
+    for_each([&](rpc::Channel& channel) { channel.expire(now_ns); });
   }
   template <class Function>
   void for_each(Function function) {
     if (client_.manager_ != nullptr) function(*client_.manager_);
-    for (auto& [id, link] : client_.nodes_) function(*link);
+    for (auto& [id, channel] : client_.nodes_) function(*channel);
   }
 
  private:
@@ -49,9 +49,9 @@ class DeadTestClient::Hook final : public RoundHook {
 };
 
 template <wire::Message Reply, wire::Message M>
-Reply DeadTestClient::ask(Link& link, const M& message) {
+Reply DeadTestClient::ask(rpc::Channel& channel, const M& message) {
   std::optional<Result<Reply>> reply;
-  worker_->call([&] { reply.emplace(Question<Reply>::ask(link, message, worker_->now_ns() + kPatienceNs)); });
+  worker_->call([&] { reply.emplace(rpc::call<Reply>(channel, message, worker_->now_ns() + kPatienceNs)); });
   LOAM_CHECK(reply.has_value(), "no fiber");
   if (!reply->ok()) std::fprintf(stderr, "%s\n", reply->status().to_string().c_str());
   LOAM_CHECK(reply->ok(), "a step of the client fails");
@@ -59,13 +59,13 @@ Reply DeadTestClient::ask(Link& link, const M& message) {
 }
 
 DeadTestClient::DeadTestClient(const std::string& manager_address) {
-  WorkerOptions options;
+  rpc::WorkerOptions options;
   options.max_fibers = 16;
   options.stack_bytes = 64 * 1024;
-  worker_ = Worker::start(options).value();
+  worker_ = rpc::Worker::start(options).value();
   hook_ = std::make_unique<Hook>(*this);
   worker_->call([&] {
-    manager_ = make_link(*worker_, manager_address, nullptr);
+    manager_ = make_channel(*worker_, manager_address, nullptr);
     worker_->set_hook(hook_.get());
   });
   opened_ = ask<wire::SessionOpened>(*manager_, wire::OpenSession{"dead client", {}, 0});
@@ -73,12 +73,12 @@ DeadTestClient::DeadTestClient(const std::string& manager_address) {
 
 DeadTestClient::~DeadTestClient() {
   worker_->call([&] {
-    hook_->for_each([](Link& link) { link.close({StatusCode::kCancelled, "dead"}); });
+    hook_->for_each([](rpc::Channel& channel) { channel.close({StatusCode::kCancelled, "dead"}); });
     bool idle = false;
     while (!idle) {
       worker_->scheduler().sleep_for(1'000'000);
       idle = true;
-      hook_->for_each([&](Link& link) { idle = idle && link.idle(); });
+      hook_->for_each([&](rpc::Channel& channel) { idle = idle && channel.idle(); });
     }
     worker_->set_hook(nullptr);
     manager_.reset();
@@ -87,8 +87,8 @@ DeadTestClient::~DeadTestClient() {
   worker_->stop();
 }
 
-Link& DeadTestClient::node(NodeId id) {
-  Link* found = nullptr;
+rpc::Channel& DeadTestClient::node(NodeId id) {
+  rpc::Channel* found = nullptr;
   worker_->call([&] {  // the hook goes through the links there
     const auto made = nodes_.find(id);
     if (made != nodes_.end()) {
@@ -98,7 +98,7 @@ Link& DeadTestClient::node(NodeId id) {
     const auto info = std::find_if(opened_.catalog.nodes.begin(), opened_.catalog.nodes.end(),
                                    [&](const wire::NodeInfo& node) { return node.id == id; });
     const wire::Attach attach{opened_.session, opened_.manager_epoch, info->incarnation};
-    found = nodes_.emplace(id, make_link(*worker_, info->address, &attach)).first->second.get();
+    found = nodes_.emplace(id, make_channel(*worker_, info->address, &attach)).first->second.get();
   });
   return *found;
 }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "client-lib/src/core/undo_record.h"
-#include "client-lib/src/driver/link.h"
-#include "client-lib/src/driver/worker.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/worker.h"
 #include "common/wire/manager.h"
 #include "common/wire/storage.h"
 
@@ -50,16 +50,16 @@ class DeadTestClient {
   };
 
   NodeId owner(wire::RecordId record) const { return opened_.catalog.shards.owner(record.table, record.key); }
-  Link& node(NodeId id);
+  rpc::Channel& node(NodeId id);
   template <wire::Message Reply, wire::Message M>
-  Reply ask(Link& link, const M& message);
+  Reply ask(rpc::Channel& channel, const M& message);
   wire::WriteResult write_undo_record(TransactionId id, wire::WriteKind kind);
 
-  std::unique_ptr<Worker> worker_;
+  std::unique_ptr<rpc::Worker> worker_;
   class Hook;
   std::unique_ptr<Hook> hook_;
-  std::unique_ptr<Link> manager_;
-  std::map<NodeId, std::unique_ptr<Link>> nodes_;
+  std::unique_ptr<rpc::Channel> manager_;
+  std::map<NodeId, std::unique_ptr<rpc::Channel>> nodes_;
   wire::SessionOpened opened_;
   Snapshot snapshot_;
   std::map<TransactionId, Undo> undo_;

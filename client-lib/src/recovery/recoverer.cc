@@ -2,10 +2,10 @@
 
 #include <loam/recovery/recoverer.h>
 
-#include "client-lib/src/driver/worker.h"
 #include "client-lib/src/recovery/recovery_engine.h"
 #include "common/base/assert.h"
 #include "common/base/thread.h"
+#include "common/rpc/worker.h"
 
 namespace loam::client {
 namespace {
@@ -19,7 +19,7 @@ constexpr size_t kStackBytes = 64 * 1024;
 /// The worker and what runs on it.
 class Recoverer::Impl {
  public:
-  explicit Impl(std::unique_ptr<Worker> worker) : worker_(std::move(worker)) {}
+  explicit Impl(std::unique_ptr<rpc::Worker> worker) : worker_(std::move(worker)) {}
 
   bool open(RecovererOptions options) {
     return worker_->call([&] { engine_ = std::make_unique<RecoveryEngine>(*worker_, std::move(options)); });
@@ -46,7 +46,7 @@ class Recoverer::Impl {
  private:
   Mutex mutex_;
   bool stopped_ = false;  // guarded by mutex_
-  const std::unique_ptr<Worker> worker_;
+  const std::unique_ptr<rpc::Worker> worker_;
   std::unique_ptr<RecoveryEngine> engine_;  // set before anybody else knows of it
 };
 
@@ -55,11 +55,11 @@ Result<std::unique_ptr<Recoverer>> Recoverer::start(RecovererOptions options) {
       options.on_recovered && options.on_cleared && options.on_scan_done && options.on_swept && options.on_failed,
       "a recoverer needs its callbacks");
   LOAM_CHECK(options.parallel > 0, "a recoverer that may not work on anything");
-  WorkerOptions worker;
+  rpc::WorkerOptions worker;
   worker.scheme = options.scheme;
   worker.max_fibers = options.parallel + kOwnFibers;
   worker.stack_bytes = kStackBytes;
-  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<Worker> thread, Worker::start(worker));
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Worker> thread, rpc::Worker::start(worker));
   auto impl = std::make_unique<Impl>(std::move(thread));
   if (!impl->open(std::move(options)))
     return Status(StatusCode::kUnavailable, "the recoverer has no fiber to start in");

@@ -50,7 +50,7 @@ RecoveryScan::Request all_undo_records(std::vector<RecoveryTask>& found) {
 
 }  // namespace
 
-RecoveryEngine::RecoveryEngine(Worker& worker, RecovererOptions options)
+RecoveryEngine::RecoveryEngine(rpc::Worker& worker, RecovererOptions options)
     : worker_(worker), options_(std::move(options)) {
   worker_.set_hook(this);
 }

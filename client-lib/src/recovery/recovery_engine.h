@@ -11,12 +11,12 @@
 
 #include <loam/recovery/recoverer.h>
 
-#include "client-lib/src/driver/worker.h"
 #include "client-lib/src/recovery/recovery_node.h"
 #include "client-lib/src/recovery/recovery_run.h"
 #include "client-lib/src/recovery/recovery_scan.h"
 #include "client-lib/src/recovery/recovery_tree.h"
 #include "common/base/thread.h"
+#include "common/rpc/worker.h"
 
 namespace loam::client {
 
@@ -30,9 +30,9 @@ namespace loam::client {
 ///
 /// Owner: the recoverer. Made and used on the worker's thread, but for statistics(); destroyed after the worker has
 /// stopped. All work is done in before_poll(): callbacks of the transport only note what has happened.
-class RecoveryEngine final : private RoundHook {
+class RecoveryEngine final : private rpc::RoundHook {
  public:
-  RecoveryEngine(Worker& worker, RecovererOptions options);
+  RecoveryEngine(rpc::Worker& worker, RecovererOptions options);
   ~RecoveryEngine();
   RecoveryEngine(const RecoveryEngine&) = delete;
   RecoveryEngine& operator=(const RecoveryEngine&) = delete;
@@ -85,7 +85,7 @@ class RecoveryEngine final : private RoundHook {
   void fail(const Status& status);
   void note(const std::string& line) const;
 
-  Worker& worker_;
+  rpc::Worker& worker_;
   const RecovererOptions options_;
   std::shared_ptr<const wire::Catalog> catalog_;
   std::map<NodeId, std::unique_ptr<RecoveryNode>> nodes_;

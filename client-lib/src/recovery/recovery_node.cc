@@ -7,7 +7,7 @@
 
 namespace loam::client {
 
-RecoveryNode::RecoveryNode(Worker& worker, wire::NodeInfo info, const RecovererOptions& options)
+RecoveryNode::RecoveryNode(rpc::Worker& worker, wire::NodeInfo info, const RecovererOptions& options)
     : worker_(worker),
       info_(std::move(info)),
       name_("storage node " + std::to_string(info_.id.value) + " at " + info_.address),
@@ -16,9 +16,9 @@ RecoveryNode::RecoveryNode(Worker& worker, wire::NodeInfo info, const RecovererO
 }
 
 void RecoveryNode::renew() {
-  if (link_ != nullptr) old_links_.push_back(std::move(link_));
+  if (channel_ != nullptr) old_channels_.push_back(std::move(channel_));
   end_ = ok_status();
-  Link::Options options;
+  rpc::Channel::Options options;
   options.address = info_.address;
   options.name = name_;
   options.greeting = [this](Buffer& out) {
@@ -27,7 +27,8 @@ void RecoveryNode::renew() {
   };
   options.on_lost = [this](const Status& status, bool) { lost_ = status; };
   options.on_ended = [this](const Status& status) { end_ = status; };
-  link_ = std::make_unique<Link>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
+  channel_ =
+      std::make_unique<rpc::Channel>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
 }
 
 // ---- requests ------------------------------------------------------------------------------------------------------
@@ -36,33 +37,33 @@ Status RecoveryNode::on_reply(uint64_t call, wire::Opcode opcode, ByteReader& bo
   const auto found = calls_.find(call);
   if (found == calls_.end()) return ok_status();  // forgotten
   const Call known = found->second;
-  if (!wire::more_follow(opcode)) calls_.erase(found);
-  Status valid = known.caller->on_reply(known.token, opcode, body);
+  LOAM_RETURN_IF_ERROR(known.caller->on_reply(known.token, opcode, body));
+  if (!wire::more_follow(opcode)) calls_.erase(call);
   // Unless that very answer led to a pause: a node whose records are lost answers, too, that it is unavailable.
-  if (valid.ok() && opcode != wire::Opcode::kError && !paused()) note_answer();
-  return valid;
+  if (!paused()) note_answer();
+  return ok_status();
 }
 
-void RecoveryNode::on_failure(uint64_t call, const Status& status, bool) {
+void RecoveryNode::on_failure(uint64_t call, const Status& status, rpc::Executed executed) {
   const auto found = calls_.find(call);
   if (found == calls_.end()) return;
   const Call known = found->second;
   calls_.erase(found);
-  known.caller->on_failure(known.token, status);
+  known.caller->on_failure(known.token, status, executed);
 }
 
 void RecoveryNode::forget(const NodeCaller* caller) {
   std::erase_if(calls_, [&](const auto& entry) {
     if (entry.second.caller != caller) return false;
-    link_->forget(entry.second.sequence);
+    channel_->forget(entry.second.sequence);
     return true;
   });
 }
 
 void RecoveryNode::fail_calls(const Status& status) {
   const auto calls = std::exchange(calls_, {});
-  for (const auto& [number, call] : calls) link_->forget(call.sequence);
-  for (const auto& [number, call] : calls) call.caller->on_failure(call.token, status);
+  for (const auto& [number, call] : calls) channel_->forget(call.sequence);
+  for (const auto& [number, call] : calls) call.caller->on_failure(call.token, status, rpc::Executed::kUnknown);
 }
 
 // ---- pauses --------------------------------------------------------------------------------------------------------
@@ -111,9 +112,9 @@ QueuedTask RecoveryNode::take_probe() {
 // ---- the connection ------------------------------------------------------------------------------------------------
 
 Status RecoveryNode::settle(uint64_t now_ns) {
-  link_->expire(now_ns);
-  for (auto& link : old_links_) link->expire(now_ns);
-  std::erase_if(old_links_, [](const auto& link) { return link->idle(); });
+  channel_->expire(now_ns);
+  for (auto& channel : old_channels_) channel->expire(now_ns);
+  std::erase_if(old_channels_, [](const auto& channel) { return channel->idle(); });
   if (end_ == StatusCode::kFenced) return end_;
   if (!lost_.ok()) fail_calls({StatusCode::kUnavailable, std::string(std::exchange(lost_, {}).message())});
   if (!end_.ok()) fail_calls({StatusCode::kUnavailable, std::string(end_.message())});
@@ -121,22 +122,22 @@ Status RecoveryNode::settle(uint64_t now_ns) {
 }
 
 uint64_t RecoveryNode::earliest_deadline_ns() const {
-  uint64_t deadline_ns = link_->earliest_deadline_ns();
-  for (const auto& link : old_links_) deadline_ns = std::min(deadline_ns, link->earliest_deadline_ns());
+  uint64_t deadline_ns = channel_->earliest_deadline_ns();
+  for (const auto& channel : old_channels_) deadline_ns = std::min(deadline_ns, channel->earliest_deadline_ns());
   if (!lost_.ok() || (!end_.ok() && !calls_.empty())) return 0;
   return deadline_ns;
 }
 
 void RecoveryNode::close(const Status& status) {
-  for (const auto& [number, call] : calls_) link_->forget(call.sequence);
+  for (const auto& [number, call] : calls_) channel_->forget(call.sequence);
   calls_.clear();
   parked_.clear();
-  link_->close(status);
+  channel_->close(status);
 }
 
 void RecoveryNode::retire(const Status& status) {
   fail_calls(status);
-  link_->close(status);
+  channel_->close(status);
 }
 
 }  // namespace loam::client

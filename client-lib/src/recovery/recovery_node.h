@@ -10,11 +10,11 @@
 
 #include <loam/recovery/recoverer.h>
 
-#include "client-lib/src/driver/link.h"
-#include "client-lib/src/driver/worker.h"
 #include "common/base/bytes.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/worker.h"
 #include "common/wire/catalog.h"
 #include "common/wire/message.h"
 
@@ -34,9 +34,9 @@ constexpr uint64_t pause_ns(uint32_t failures) {
 /// Who asks a node.
 class NodeCaller {
  public:
-  /// As Asker::on_reply().
+  /// As rpc::Caller.
   virtual Status on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) = 0;
-  virtual void on_failure(uint32_t token, const Status& status) = 0;
+  virtual void on_failure(uint32_t token, const Status& status, rpc::Executed executed) = 0;
 
  protected:
   ~NodeCaller() = default;
@@ -48,17 +48,18 @@ struct QueuedTask {
   uint32_t attempts = 0;
 };
 
-/// The link to one incarnation of one node, whether the node may be asked at present, and the tasks that wait for it.
+/// The channel to one incarnation of one node, whether the node may be asked at present, and the tasks that wait for
+/// it.
 ///
 /// A request fails when it is refused, when its deadline passes, or when its connection is lost: recovery asks anew,
-/// from what stands in the undo record, and needs no repetition by the link. After note_failure() the node is *paused*:
-/// it takes no request for a while. Then one task at a time may try (next_probe_ns(), take_probe()), until it
+/// from what stands in the undo record, and needs no repetition by the channel. After note_failure() the node is
+/// *paused*: it takes no request for a while. Then one task at a time may try (next_probe_ns(), take_probe()), until it
 /// answers().
 ///
 /// Owner: the engine; the worker's thread only. Calls of NodeCaller come from settle(), or from the transport's poll.
-class RecoveryNode final : private Asker {
+class RecoveryNode final : private rpc::Caller {
  public:
-  RecoveryNode(Worker& worker, wire::NodeInfo info, const RecovererOptions& options);
+  RecoveryNode(rpc::Worker& worker, wire::NodeInfo info, const RecovererOptions& options);
   RecoveryNode(const RecoveryNode&) = delete;
   RecoveryNode& operator=(const RecoveryNode&) = delete;
 
@@ -67,14 +68,14 @@ class RecoveryNode final : private Asker {
   Result<uint64_t> request(const M& message, NodeCaller* caller, uint32_t token, uint64_t timeout_ns) {
     if (paused()) return waiting_status();
     if (!end_.ok()) renew();
-    const uint64_t deadline_ns = timeout_ns == 0 ? kNoDeadline : worker_.now_ns() + timeout_ns;
-    const auto sent = link_->request(message, this, next_call_, deadline_ns);
+    const uint64_t deadline_ns = timeout_ns == 0 ? rpc::kNoDeadline : worker_.now_ns() + timeout_ns;
+    const auto sent = channel_->request(message, this, next_call_, deadline_ns);
     if (sent.ok()) calls_.emplace(next_call_++, Call{caller, token, *sent});
     return sent;
   }
   template <wire::Message M>
   void tell_about(uint64_t sequence, const M& message) {
-    link_->tell_about(sequence, message);
+    channel_->tell_about(sequence, message);
   }
   /// None of the caller's requests is answered any more.
   void forget(const NodeCaller* caller);
@@ -99,7 +100,7 @@ class RecoveryNode final : private Asker {
   void close(const Status& status);
   /// Fails all requests and takes no more.
   void retire(const Status& status);
-  bool idle() const { return link_->idle() && old_links_.empty(); }
+  bool idle() const { return channel_->idle() && old_channels_.empty(); }
 
   const wire::NodeInfo& info() const { return info_; }
   void set_state(wire::NodeState state) { info_.state = state; }
@@ -113,18 +114,18 @@ class RecoveryNode final : private Asker {
   };
 
   Status on_reply(uint64_t call, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint64_t call, const Status& status, bool sent) override;
+  void on_failure(uint64_t call, const Status& status, rpc::Executed executed) override;
   void note_answer();
   void note(const std::string& line) const;
   void renew();
   void fail_calls(const Status& status);
 
-  Worker& worker_;
+  rpc::Worker& worker_;
   wire::NodeInfo info_;
   const std::string name_;
   const RecovererOptions& options_;
-  std::unique_ptr<Link> link_;
-  std::vector<std::unique_ptr<Link>> old_links_;  // that were refused, until their connections have ended
+  std::unique_ptr<rpc::Channel> channel_;
+  std::vector<std::unique_ptr<rpc::Channel>> old_channels_;  // that were refused, until their connections have ended
   std::unordered_map<uint64_t, Call> calls_;
   uint64_t next_call_ = 1;
   Status lost_;  // connection lost since the last settle()

@@ -53,37 +53,30 @@ Status RecoveryRun::send(const RecoveryMessage& message) {
 }
 
 Status RecoveryRun::on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) {
-  Status valid = take_answer(token, opcode, body);
-  if (!valid.ok()) machine_.on_failure(token, {StatusCode::kUnavailable, std::string(valid.message())});
-  pump();
-  return valid;
-}
-
-Status RecoveryRun::take_answer(uint32_t token, wire::Opcode opcode, ByteReader& body) {
   switch (opcode) {
     case wire::Opcode::kPlainReadReply:
       LOAM_RETURN_IF_ERROR(wire::decode_body(body, read_reply_));
       machine_.on_read(read_reply_.results);
-      return ok_status();
+      break;
     case wire::Opcode::kPlainWriteReply:
       LOAM_RETURN_IF_ERROR(wire::decode_body(body, write_reply_));
       machine_.on_write(write_reply_.results);
-      return ok_status();
+      break;
     case wire::Opcode::kRevertReply:
       LOAM_RETURN_IF_ERROR(wire::decode_body(body, revert_reply_));
       machine_.on_revert(token, revert_reply_.results);
-      return ok_status();
-    default:
       break;
+    default:
+      return rpc::unexpected_reply(opcode);
   }
-  Status status = unexpected_reply(opcode, body);
-  if (status == StatusCode::kMalformed) return status;
-  machine_.on_failure(token, status);
+  pump();
   return ok_status();
 }
 
-void RecoveryRun::on_failure(uint32_t token, const Status& status) {
-  machine_.on_failure(token, status);
+void RecoveryRun::on_failure(uint32_t token, const Status& status, rpc::Executed) {
+  // A node that answers with something else does not answer for the moment.
+  const bool malformed = status == StatusCode::kMalformed;
+  machine_.on_failure(token, malformed ? Status(StatusCode::kUnavailable, std::string(status.message())) : status);
   pump();
 }
 

@@ -28,8 +28,7 @@ class RecoveryRun final : private NodeCaller {
 
  private:
   Status on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint32_t token, const Status& status) override;
-  Status take_answer(uint32_t token, wire::Opcode opcode, ByteReader& body);
+  void on_failure(uint32_t token, const Status& status, rpc::Executed executed) override;
 
   /// Sends all that the machine wants sent, and sees how far it is.
   void pump();

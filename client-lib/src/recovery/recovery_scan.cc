@@ -57,15 +57,11 @@ void RecoveryScan::start() {
 Status RecoveryScan::on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) {
   Stream& stream = streams_[token];
   if (opcode == wire::Opcode::kScanChunk) return take_chunk(stream, body);
-  if (opcode != wire::Opcode::kScanDone) {
-    const Status status = unexpected_reply(opcode, body);
-    end(stream, status);
-    return status == StatusCode::kMalformed ? status : ok_status();
-  }
+  if (opcode != wire::Opcode::kScanDone) return rpc::unexpected_reply(opcode);
   wire::ScanDone message;
-  Status valid = wire::decode_body(body, message);
-  end(stream, valid.ok() ? message.status : valid);
-  return valid;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
+  end(stream, message.status);
+  return ok_status();
 }
 
 Status RecoveryScan::take_chunk(Stream& stream, ByteReader& body) {
@@ -83,7 +79,7 @@ const Status& RecoveryScan::wait() {
   return status_;
 }
 
-void RecoveryScan::on_failure(uint32_t token, const Status& status) { end(streams_[token], status); }
+void RecoveryScan::on_failure(uint32_t token, const Status& status, rpc::Executed) { end(streams_[token], status); }
 
 void RecoveryScan::end(Stream& stream, const Status& status) {
   if (!stream.open) return;

@@ -51,7 +51,7 @@ class RecoveryScan final : public RecoveryWait, private NodeCaller {
   };
 
   Status on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint32_t token, const Status& status) override;
+  void on_failure(uint32_t token, const Status& status, rpc::Executed executed) override;
   void engine_closes(const Status& status) override;
   Status take_chunk(Stream& stream, ByteReader& body);
   void end(Stream& stream, const Status& status);

@@ -45,9 +45,9 @@ template <wire::Message M>
 void RecoveryCall::send(NodeId id, const M& message) {
   node_ = id;
   RecoveryNode* const node = engine_.node(id);
-  if (node == nullptr) return fail({StatusCode::kUnavailable, "no storage node owns a node of an index"});
+  if (node == nullptr) return end({StatusCode::kUnavailable, "no storage node owns a node of an index"});
   const auto sent = node->request(message, this, 0, engine_.options().request_timeout_ns);
-  if (!sent.ok()) fail(sent.status());
+  if (!sent.ok()) end(sent.status());
 }
 
 Status RecoveryCall::wait() {
@@ -55,42 +55,40 @@ Status RecoveryCall::wait() {
   return status_;
 }
 
-void RecoveryCall::fail(const Status& status) {
+void RecoveryCall::end(const Status& status) {
   if (answered_.happened()) return;
   status_ = status;
   answered_.notify();
 }
 
 Status RecoveryCall::on_reply(uint32_t, wire::Opcode opcode, ByteReader& body) {
-  Status valid;
   if (opcode == wire::Opcode::kPlainReadReply) {
     wire::PlainReadReply reply;
-    valid = wire::decode_body(body, reply);
+    LOAM_RETURN_IF_ERROR(wire::decode_body(body, reply));
     for (const wire::ReadResult& result : reply.results) {
       codes.push_back(result.code);
       StoredNode& node = rows.emplace_back();
-      if (!valid.ok() || result.code != StatusCode::kOk) continue;
-      valid = validate_row(wire::index_node_schema(), result.row);
-      if (!valid.ok()) break;
+      if (result.code != StatusCode::kOk) continue;
+      LOAM_RETURN_IF_ERROR(validate_row(wire::index_node_schema(), result.row));
       const RowView row(wire::index_node_schema(), result.row);
       node = {result.version, copy(row.blob(Fields::kBase)), copy(row.blob(Fields::kDelta))};
     }
   } else if (opcode == wire::Opcode::kPlainWriteReply) {
     wire::PlainWriteReply reply;
-    valid = wire::decode_body(body, reply);
+    LOAM_RETURN_IF_ERROR(wire::decode_body(body, reply));
     results = std::move(reply.results);
   } else {
-    const Status status = unexpected_reply(opcode, body);
-    if (status == StatusCode::kMalformed) valid = status;
-    fail(status);
+    return rpc::unexpected_reply(opcode);
   }
-  fail(valid.ok() ? valid : Status(StatusCode::kUnavailable, std::string(valid.message())));
-  return valid;
+  end(ok_status());
+  return ok_status();
 }
 
-void RecoveryCall::on_failure(uint32_t, const Status& status) {
-  if (RecoveryNode* const node = engine_.node(node_); node != nullptr && !node->paused()) node->note_failure(status);
-  fail(status);
+void RecoveryCall::on_failure(uint32_t, const Status& status, rpc::Executed executed) {
+  if (status == StatusCode::kMalformed) return end({StatusCode::kUnavailable, std::string(status.message())});
+  RecoveryNode* const node = executed == rpc::Executed::kRefused ? nullptr : engine_.node(node_);
+  if (node != nullptr && !node->paused()) node->note_failure(status);
+  end(status);
 }
 
 // ---- the store -----------------------------------------------------------------------------------------------------

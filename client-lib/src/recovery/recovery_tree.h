@@ -34,7 +34,7 @@ class RecoveryCall final : public RecoveryWait, private NodeCaller {
   void send(NodeId node, const M& message);
   /// In a fiber.
   Status wait();
-  void engine_closes(const Status& status) override { fail(status); }
+  void engine_closes(const Status& status) override { end(status); }
 
   std::vector<bdtree::StoredNode> rows;  ///< of a read, in its order
   std::vector<wire::WriteResult> results;
@@ -42,8 +42,8 @@ class RecoveryCall final : public RecoveryWait, private NodeCaller {
 
  private:
   Status on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint32_t token, const Status& status) override;
-  void fail(const Status& status);
+  void on_failure(uint32_t token, const Status& status, rpc::Executed executed) override;
+  void end(const Status& status);
 
   NodeId node_;
   Status status_;

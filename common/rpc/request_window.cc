@@ -1,11 +1,11 @@
-#include "client-lib/src/core/request_window.h"
+#include "common/rpc/request_window.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "common/base/assert.h"
 
-namespace loam::client {
+namespace loam::rpc {
 namespace {
 
 constexpr size_t kFirstRing = 64;
@@ -33,20 +33,20 @@ void RequestWindow::grow() {
   ring_ = std::move(larger);
 }
 
-void RequestWindow::add(Kind kind, Asker* asker, uint64_t token, uint64_t deadline_ns, Buffer bytes) {
+void RequestWindow::add(Kind kind, Caller* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes) {
   LOAM_DCHECK(!full(), "a request beyond the window's queue");
   if (next_ - first_ >= ring_.size()) grow();
   unsent_bytes_ += bytes.size();
-  at(next_) = {asker, token, deadline_ns, kind, true, false, std::move(bytes)};
+  at(next_) = {caller, token, deadline_ns, kind, true, false, std::move(bytes)};
   ++next_;
   ++open_;
 }
 
-void RequestWindow::add_sent(Asker* asker, uint64_t token, uint64_t deadline_ns) {
+void RequestWindow::add_sent(Caller* caller, uint64_t token, uint64_t deadline_ns) {
   LOAM_DCHECK(!full(), "a request beyond the window's queue");
   if (next_ - first_ >= ring_.size()) grow();
   at(next_).open = false;
-  once_[next_] = {asker, token, deadline_ns, Kind::kOnce, true, false, {}};
+  once_[next_] = {caller, token, deadline_ns, Kind::kOnce, true, false, {}};
   ++next_;
   advance();
 }
@@ -54,7 +54,7 @@ void RequestWindow::add_sent(Asker* asker, uint64_t token, uint64_t deadline_ns)
 RequestWindow::Request* RequestWindow::next_to_send() {
   for (; sent_ + 1 < next_; ++sent_) {
     Request& request = at(sent_ + 1);
-    if (!request.open || request.refused) continue;
+    if (!request.open || request.too_large) continue;
     return sent_ + 1 - first_ < window_ ? &request : nullptr;
   }
   return nullptr;
@@ -69,7 +69,7 @@ bool RequestWindow::mark_sent() {
   if (request.kind == Kind::kKept) return again;
   if (request.kind != Kind::kTold) {
     Request& waiting = once_[sequence];
-    waiting = {request.asker, request.token, request.deadline_ns, request.kind, true, false, {}};
+    waiting = {request.caller, request.token, request.deadline_ns, request.kind, true, false, {}};
     if (request.kind == Kind::kStream) waiting.deadline_ns = kNoDeadline;
   }
   close(sequence);
@@ -105,20 +105,23 @@ void RequestWindow::advance() {
 }
 
 RequestWindow::Ended RequestWindow::ended(uint64_t sequence, const Request& request) const {
-  return {sequence, request.asker, request.token, request.refused, may_have_arrived(sequence) && !request.refused};
+  const bool may_have = may_have_arrived(sequence) && !request.too_large;
+  return {sequence, request.caller, request.token, request.too_large,
+          may_have ? Executed::kUnknown : Executed::kNotSent};
 }
 
-void RequestWindow::refuse() {
+void RequestWindow::mark_too_large() {
   Request& request = at(++sent_);
   unsent_bytes_ -= request.bytes.size();
   request.bytes = {};
-  request.refused = true;
+  request.too_large = true;
 }
 
 void RequestWindow::restart(bool established, std::vector<Ended>& ended_requests) {
   if (established) delivered_ = std::max(delivered_, sent_);
   for (const auto& [sequence, request] : once_) {
-    ended_requests.push_back({sequence, request.asker, request.token, false, sequence <= delivered_});
+    ended_requests.push_back({sequence, request.caller, request.token, false,
+                              sent_before(sequence) ? Executed::kUnknown : Executed::kNotSent});
   }
   once_.clear();
   unsent_bytes_ = 0;
@@ -138,7 +141,7 @@ uint64_t RequestWindow::expire(uint64_t now_ns, std::vector<Ended>& ended_reques
   for (uint64_t sequence = first_; sequence < end; ++sequence) {
     const Request& request = at(sequence);
     if (!request.open) continue;
-    if (request.deadline_ns > now_ns && !request.refused) {
+    if (request.deadline_ns > now_ns && !request.too_large) {
       earliest_ns = std::min(earliest_ns, request.deadline_ns);
       continue;
     }
@@ -157,4 +160,4 @@ uint64_t RequestWindow::expire(uint64_t now_ns, std::vector<Ended>& ended_reques
   return earliest_ns;
 }
 
-}  // namespace loam::client
+}  // namespace loam::rpc

@@ -1,33 +1,39 @@
-#include "client-lib/src/driver/link.h"
+#include "common/rpc/channel.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace loam::client {
+namespace loam::rpc {
 
-Status unexpected_reply(wire::Opcode opcode, ByteReader& body) {
-  if (opcode != wire::Opcode::kError) {
-    return {StatusCode::kMalformed,
-            "the server answers with " + std::string(wire::to_string(opcode)) + ", which was not asked for"};
-  }
-  wire::Error error;
-  LOAM_RETURN_IF_ERROR(wire::decode_body(body, error));
-  if (error.status.ok()) return {StatusCode::kMalformed, "the server answers with an error that is none"};
-  return error.status;
+Status unexpected_reply(wire::Opcode opcode) {
+  return {StatusCode::kMalformed,
+          "the server answers with " + std::string(wire::to_string(opcode)) + ", which was not asked for"};
 }
 
-Link::Link(net::Transport& transport, Options options, std::function<uint64_t()> now_ns)
+namespace {
+
+/// The body of a kError.
+Status decode_error(ByteReader& body, wire::Error& error) {
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, error));
+  if (error.status.ok()) return {StatusCode::kMalformed, "the server answers with an error that is none"};
+  return ok_status();
+}
+
+}  // namespace
+
+Channel::Channel(net::Transport& transport, Options options, std::function<uint64_t()> now_ns)
     : transport_(transport), options_(std::move(options)), now_ns_(std::move(now_ns)), window_(options_.window) {}
 
-Link::~Link() { LOAM_DCHECK(idle(), "a link dies while it is in use"); }
+Channel::~Channel() { LOAM_DCHECK(idle(), "a channel dies while it is in use"); }
 
-Status Link::ready() const {
+Status Channel::ready() const {
   if (!closed_.ok()) return closed_;
   if (!window_.full()) return ok_status();
   return {StatusCode::kOverloaded, options_.name + " owes more answers than wait for it; try again later"};
 }
 
-Result<uint64_t> Link::add(RequestWindow::Kind kind, Asker* asker, uint64_t token, uint64_t deadline_ns, Buffer bytes) {
+Result<uint64_t> Channel::add(RequestWindow::Kind kind, Caller* caller, uint64_t token, uint64_t deadline_ns,
+                              Buffer bytes) {
   if (bytes.size() > transport_.options().max_message_bytes) {
     return Status(StatusCode::kInvalidArgument, "a message of " + std::to_string(bytes.size()) + " bytes, at most " +
                                                     std::to_string(transport_.options().max_message_bytes) +
@@ -38,7 +44,7 @@ Result<uint64_t> Link::add(RequestWindow::Kind kind, Asker* asker, uint64_t toke
                   options_.name + " does not take what is sent to it fast enough; try again later");
   }
   const uint64_t sequence = window_.next();
-  window_.add(kind, asker, token, deadline_ns, std::move(bytes));
+  window_.add(kind, caller, token, deadline_ns, std::move(bytes));
   earliest_deadline_ns_ = std::min(earliest_deadline_ns_, deadline_ns);
   if (connection_ != nullptr) {
     pump();
@@ -48,12 +54,12 @@ Result<uint64_t> Link::add(RequestWindow::Kind kind, Asker* asker, uint64_t toke
   return sequence;
 }
 
-Status Link::start() {
+Status Channel::start() {
   connect();
   return connection_ != nullptr ? ok_status() : last_loss_;
 }
 
-void Link::connect() {
+void Channel::connect() {
   const auto address = net::Address::parse(options_.address);
   const auto connection =
       address.ok() ? transport_.connect(*address, *this) : Result<net::Connection*>(address.status());
@@ -69,7 +75,7 @@ void Link::connect() {
   pump();
 }
 
-bool Link::pump_notes() {
+bool Channel::pump_notes() {
   while (!notes_.empty() && window_.may_have_arrived(notes_.front().sequence)) {
     if (connection_->send(notes_.front().bytes).code() == StatusCode::kOverloaded) return false;
     notes_.pop_front();
@@ -77,7 +83,7 @@ bool Link::pump_notes() {
   return true;
 }
 
-void Link::pump() {
+void Channel::pump() {
   if (blocked_ || connection_ == nullptr) return;
   while (RequestWindow::Request* request = window_.next_to_send()) {
     // What is not repeated must not be lost with a connection that comes to nothing.
@@ -86,7 +92,7 @@ void Link::pump() {
     if (status.ok()) {
       if (window_.mark_sent()) ++resent_;
     } else if (status.code() == StatusCode::kInvalidArgument) {
-      window_.refuse();  // over what the peer takes
+      window_.mark_too_large();  // over what the peer takes
       earliest_deadline_ns_ = 0;
     } else {
       blocked_ = true;  // until on_writable(), or the connection's end
@@ -96,29 +102,29 @@ void Link::pump() {
   if (!notes_.empty() && !pump_notes()) blocked_ = true;
 }
 
-Link::Offer Link::offer(size_t bytes) {
+Channel::Offer Channel::offer(size_t bytes) {
   if (!greeted_ || blocked_ || !window_.sends_next()) return {};
   const auto region = connection_->offer_region(bytes);
   return region.ok() ? Offer{*region, connections_} : Offer{};
 }
 
-void Link::withdraw(const Offer& offer) {
+void Channel::withdraw(const Offer& offer) {
   if (connection_ != nullptr && offer.connection == connections_) connection_->withdraw_region(offer.region.remote);
 }
 
-void Link::on_writable(net::Connection&) {
+void Channel::on_writable(net::Connection&) {
   blocked_ = false;
   pump();
 }
 
-void Link::on_connected(net::Connection&) {
+void Channel::on_connected(net::Connection&) {
   connected_ = true;
   if (options_.greeting) return;
   greeted_ = true;
   pump();
 }
 
-void Link::on_messages(net::Connection&, std::span<const Bytes> messages) {
+void Channel::on_messages(net::Connection&, std::span<const Bytes> messages) {
   for (const Bytes message : messages) {
     if (Status status = dispatch(message); !status.ok()) return reject(status);
     if (connection_ == nullptr || !closed_.ok()) return;  // ended by what the message led to
@@ -126,14 +132,16 @@ void Link::on_messages(net::Connection&, std::span<const Bytes> messages) {
   pump();  // the window has moved
 }
 
-Status Link::greeted(wire::Opcode opcode, ByteReader& body) {
+Status Channel::greeted(wire::Opcode opcode, ByteReader& body) {
   if (opcode != wire::Opcode::kError) {
     if (options_.on_greeted) LOAM_RETURN_IF_ERROR(options_.on_greeted(opcode, body));
     greeted_ = true;  // on_messages() pumps
     return ok_status();
   }
   // Refused: nothing that was sent behind it is executed.
-  const Status refusal = unexpected_reply(opcode, body);
+  wire::Error error;
+  const Status valid = decode_error(body, error);
+  const Status& refusal = valid.ok() ? error.status : valid;
   const Status named(refusal.code(), options_.name + ": " + std::string(refusal.message()));
   const bool passing = refusal == StatusCode::kUnavailable || refusal == StatusCode::kOverloaded ||
                        refusal == StatusCode::kTimeout || refusal == StatusCode::kMalformed;
@@ -143,42 +151,54 @@ Status Link::greeted(wire::Opcode opcode, ByteReader& body) {
   return refusal;
 }
 
-Status Link::dispatch(Bytes message) {
+Status Channel::dispatch(Bytes message) {
   ByteReader reader(message);
   wire::Envelope envelope;
   LOAM_RETURN_IF_ERROR(wire::decode_envelope(reader, envelope));
   if (envelope.sequence == 0) return greeted(envelope.opcode, reader);
   const RequestWindow::Request* found = window_.find(envelope.sequence);
   if (found == nullptr) return ok_status();  // forgotten, or too late
-  Asker* const asker = found->asker;
+  Caller* const caller = found->caller;
   const uint64_t token = found->token;
   // Whoever did not ask for a stream gets one answer: it is gone afterwards, whatever the server makes of it.
   const bool more = wire::more_follow(envelope.opcode) && found->kind == RequestWindow::Kind::kStream;
   if (!more) window_.finish(envelope.sequence);
-  ByteReader body = reader;
-  LOAM_RETURN_IF_ERROR(asker->on_reply(token, envelope.opcode, body));
-  failures_ = 0;
-  if (envelope.opcode == wire::Opcode::kError && options_.on_error) {
-    wire::Error error;
-    LOAM_RETURN_IF_ERROR(wire::decode_body(reader, error));
-    options_.on_error(error);
+  if (envelope.opcode == wire::Opcode::kError) return refused(envelope.sequence, *caller, token, reader);
+  Status valid = caller->on_reply(token, envelope.opcode, reader);
+  if (valid.ok()) failures_ = 0;
+  // With more to come the request is open: it fails with the connection.
+  if (!valid.ok() && !more) caller->on_failure(token, valid, Executed::kUnknown);
+  return valid;
+}
+
+Status Channel::refused(uint64_t sequence, Caller& caller, uint64_t token, ByteReader& body) {
+  wire::Error error;
+  if (Status valid = decode_error(body, error); !valid.ok()) {
+    caller.on_failure(token, valid, Executed::kUnknown);
+    return valid;
   }
+  failures_ = 0;
+  // A server that has ended the session remembers nothing of it: what an earlier connection brought may be executed.
+  const bool lost_before = error.status == StatusCode::kFenced && window_.sent_before(sequence);
+  const bool forgotten = error.status == StatusCode::kUnknownOutcome;
+  caller.on_failure(token, error.status, lost_before || forgotten ? Executed::kUnknown : Executed::kRefused);
+  if (options_.on_error) options_.on_error(error);
   return ok_status();
 }
 
-void Link::reject(const Status& status) {
+void Channel::reject(const Status& status) {
   if (connection_ == nullptr || !closed_.ok()) return;
   connection_->close({status.code(), options_.name + ": " + std::string(status.message())});
 }
 
-void Link::lost(const Status& status) {
+void Channel::lost(const Status& status) {
   last_loss_ = {status.ok() ? StatusCode::kUnavailable : status.code(),
                 options_.name + ": " + std::string(status.ok() ? "the connection was closed" : status.message())};
   retry_at_ns_ = now_ns_() + std::min(kMaxReconnectNs, kFirstReconnectNs << std::min(failures_, 20u));
   ++failures_;
 }
 
-void Link::on_closed(net::Connection&, const Status& status) {
+void Channel::on_closed(net::Connection&, const Status& status) {
   const bool established = connected_;
   connection_ = nullptr;
   connected_ = greeted_ = blocked_ = false;
@@ -188,27 +208,28 @@ void Link::on_closed(net::Connection&, const Status& status) {
   window_.restart(established, ended);
   const Status loss(StatusCode::kUnavailable, std::string(last_loss_.message()));
   for (const auto& request : ended) {
-    if (request.asker != nullptr) request.asker->on_failure(request.token, closed_.ok() ? loss : closed_, request.sent);
+    if (request.caller != nullptr)
+      request.caller->on_failure(request.token, closed_.ok() ? loss : closed_, request.executed);
   }
   const bool refused = std::exchange(refused_, false);
   if (closed_.ok() && options_.on_lost) options_.on_lost(last_loss_, refused);
 }
 
-Status Link::timeout_status(const RequestWindow::Ended& ended) const {
+Status Channel::timeout_status(const RequestWindow::Ended& ended) const {
   if (!closed_.ok()) return closed_;
-  if (ended.refused) return {StatusCode::kInvalidArgument, options_.name + " does not take a message of that size"};
+  if (ended.too_large) return {StatusCode::kInvalidArgument, options_.name + " does not take a message of that size"};
   const std::string why = last_loss_.ok() || connected_ ? "" : "; " + std::string(last_loss_.message());
-  if (!connected_ || !ended.sent)
+  if (!connected_ || ended.executed == Executed::kNotSent)
     return {StatusCode::kUnavailable, options_.name + " could not be reached in time" + why};
   return {StatusCode::kTimeout, options_.name + " did not answer in time" + why};
 }
 
-uint64_t Link::earliest_deadline_ns() const {
+uint64_t Channel::earliest_deadline_ns() const {
   const bool wants = closed_.ok() && connection_ == nullptr && (options_.stays || window_.open() > 0);
   return wants ? std::min(earliest_deadline_ns_, retry_at_ns_) : earliest_deadline_ns_;
 }
 
-void Link::expire(uint64_t now_ns) {
+void Channel::expire(uint64_t now_ns) {
   if (now_ns < earliest_deadline_ns()) return;
   if (now_ns >= earliest_deadline_ns_) {
     std::vector<RequestWindow::Ended> ended = std::move(ended_);
@@ -218,7 +239,8 @@ void Link::expire(uint64_t now_ns) {
     const uint64_t left_ns = window_.expire(all ? UINT64_MAX : now_ns, ended);
     earliest_deadline_ns_ = std::min(earliest_deadline_ns_, left_ns);
     for (const auto& request : ended) {
-      if (request.asker != nullptr) request.asker->on_failure(request.token, timeout_status(request), request.sent);
+      if (request.caller != nullptr)
+        request.caller->on_failure(request.token, timeout_status(request), request.executed);
     }
     ended_ = std::move(ended);
     pump();
@@ -228,11 +250,11 @@ void Link::expire(uint64_t now_ns) {
   }
 }
 
-void Link::close(const Status& status) {
+void Channel::close(const Status& status) {
   if (!closed_.ok()) return;
   closed_ = status;
   earliest_deadline_ns_ = 0;  // what is open fails in expire()
   if (connection_ != nullptr) connection_->close(status);
 }
 
-}  // namespace loam::client
+}  // namespace loam::rpc

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "common/base/bytes.h"
+#include "common/rpc/executed.h"
 
-namespace loam::client {
+namespace loam::rpc {
 
-class Asker;
+class Caller;
 
-/// Most requests that wait for room in the server's window, per link. Beyond it requests get kOverloaded.
+/// Most requests that wait for room in the server's window, per channel. Beyond it requests get kOverloaded.
 inline constexpr size_t kMaxWaitingRequests = 16'384;
 /// Buffers larger than this are given back when their request has been answered.
 inline constexpr size_t kMaxPooledBytes = 4'096;
@@ -28,7 +29,7 @@ inline constexpr uint64_t kNoDeadline = UINT64_MAX;
 /// the oldest one without an answer; (3) after restart() everything unanswered that is kept is sent again, with the
 /// same bytes, before anything new; (4) at most window + kMaxWaitingRequests numbers lie between first and next.
 ///
-/// Owner: a link. One thread. Allocates while it grows to what is under way at once, not per request.
+/// Owner: a channel. One thread. Allocates while it grows to what is under way at once, not per request.
 class RequestWindow {
  public:
   enum class Kind : uint8_t {
@@ -38,21 +39,21 @@ class RequestWindow {
     kTold,    ///< has no answer; lost in silence with its connection
   };
   struct Request {
-    Asker* asker = nullptr;
+    Caller* caller = nullptr;
     uint64_t token = 0;
     uint64_t deadline_ns = kNoDeadline;
     Kind kind = Kind::kKept;
     bool open = false;
-    bool refused = false;  ///< the connection does not take it, and never will
+    bool too_large = false;  ///< for the connection, which will never take it
     Buffer bytes;
   };
   /// What expire() and its like hand out.
   struct Ended {
     uint64_t sequence = 0;
-    Asker* asker = nullptr;
+    Caller* caller = nullptr;
     uint64_t token = 0;
-    bool refused = false;
-    bool sent = false;  ///< it may have reached the server
+    bool too_large = false;                  ///< for the connection
+    Executed executed = Executed::kNotSent;  ///< kNotSent or kUnknown
   };
 
   explicit RequestWindow(size_t window) : window_(window) {}
@@ -65,11 +66,11 @@ class RequestWindow {
   Buffer take_buffer();
   void give_back(Buffer bytes);
   /// A request with the number next(). Not when full().
-  void add(Kind kind, Asker* asker, uint64_t token, uint64_t deadline_ns, Buffer bytes);
+  void add(Kind kind, Caller* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes);
 
   /// A request with the number next() that does not wait for its turn: it has been sent already, and is asked once. Not
   /// when full().
-  void add_sent(Asker* asker, uint64_t token, uint64_t deadline_ns);
+  void add_sent(Caller* caller, uint64_t token, uint64_t deadline_ns);
 
   /// The first that waits to be sent, if the window lets it; null if there is none.
   Request* next_to_send();
@@ -85,13 +86,15 @@ class RequestWindow {
   /// It is over: answered or forgotten.
   void finish(uint64_t sequence);
   /// What next_to_send() gave is not taken by the connection, and never will be: it ends with the next expire().
-  void refuse();
-  bool may_have_arrived(uint64_t sequence) const { return sequence <= sent_ || sequence <= delivered_; }
+  void mark_too_large();
+  bool may_have_arrived(uint64_t sequence) const { return sequence <= sent_ || sent_before(sequence); }
+  /// It may have reached the server over an earlier connection.
+  bool sent_before(uint64_t sequence) const { return sequence <= delivered_; }
 
   /// The connection is lost: what is kept will be sent again; what is not ends, in `ended`. `established`: what was
   /// handed to it may have arrived.
   void restart(bool established, std::vector<Ended>& ended);
-  /// Ends what is past its deadline, or refused; returns the earliest deadline that is left.
+  /// Ends what is past its deadline, or too large; returns the earliest deadline that is left.
   uint64_t expire(uint64_t now_ns, std::vector<Ended>& ended);
 
   bool empty() const { return first_ == next_ && once_.empty(); }
@@ -121,4 +124,4 @@ class RequestWindow {
   size_t unsent_bytes_ = 0;
 };
 
-}  // namespace loam::client
+}  // namespace loam::rpc

@@ -12,7 +12,7 @@
 #include "common/fiber/scheduler.h"
 #include "common/net/transport.h"
 
-namespace loam::client {
+namespace loam::rpc {
 
 struct WorkerOptions {
   net::Scheme scheme = net::Scheme::kTcp;
@@ -90,4 +90,4 @@ class Worker {
   uint64_t last_warning_ns_ = 0;
 };
 
-}  // namespace loam::client
+}  // namespace loam::rpc

@@ -1,11 +1,11 @@
-#include "client-lib/src/driver/worker.h"
+#include "common/rpc/worker.h"
 
 #include <algorithm>
 #include <exception>
 #include <string>
 #include <utility>
 
-namespace loam::client {
+namespace loam::rpc {
 namespace {
 
 /// Where an ordinary thread waits for what it asked the worker's thread to run.
@@ -145,4 +145,4 @@ void Worker::stop() {
   thread_.join();
 }
 
-}  // namespace loam::client
+}  // namespace loam::rpc

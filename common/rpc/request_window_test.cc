@@ -1,4 +1,4 @@
-#include "client-lib/src/core/request_window.h"
+#include "common/rpc/request_window.h"
 
 #include <cstring>
 #include <deque>
@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace loam::client {
+namespace loam::rpc {
 namespace {
 
 using Kind = RequestWindow::Kind;
@@ -153,18 +153,18 @@ TEST_F(RequestWindowTest, DeadlinesTellWhatMayHaveArrived) {
   std::vector<RequestWindow::Ended> ended;
   EXPECT_EQ(window_.expire(10, ended), 11u);
   ASSERT_EQ(ended.size(), 1u);
-  EXPECT_TRUE(ended[0].sent);
+  EXPECT_EQ(ended[0].executed, Executed::kUnknown);
   EXPECT_EQ(send(), (Numbers{5}));
   lose(false);
   ended.clear();
   EXPECT_EQ(window_.expire(12, ended), 13u);
-  EXPECT_FALSE(ended[0].sent) << "that connection never stood";
+  EXPECT_EQ(ended[0].executed, Executed::kNotSent) << "that connection never stood";
   send();
   lose(true);
   ended.clear();
   EXPECT_EQ(window_.expire(20, ended), kNoDeadline);
   ASSERT_EQ(ended.size(), 3u);
-  for (const auto& request : ended) EXPECT_TRUE(request.sent) << request.sequence;
+  for (const auto& request : ended) EXPECT_EQ(request.executed, Executed::kUnknown) << request.sequence;
   EXPECT_EQ(window_.unsent_bytes(), 0u);
 }
 
@@ -182,13 +182,13 @@ TEST_F(RequestWindowTest, RefusedRequestsEndWithTheNextExpiry) {
   add();
   add();
   ASSERT_NE(window_.next_to_send(), nullptr);
-  window_.refuse();
+  window_.mark_too_large();
   EXPECT_EQ(send(), (Numbers{2}));
   std::vector<RequestWindow::Ended> ended;
   window_.expire(0, ended);
   ASSERT_EQ(ended.size(), 1u);
-  EXPECT_TRUE(ended[0].refused);
-  EXPECT_FALSE(ended[0].sent);
+  EXPECT_TRUE(ended[0].too_large);
+  EXPECT_EQ(ended[0].executed, Executed::kNotSent);
   EXPECT_EQ(window_.unsent_bytes(), 0u);
 }
 
@@ -278,4 +278,4 @@ TEST(RequestWindowModelTest, EachRequestIsExecutedOnceOverAnyLosses) {
 }
 
 }  // namespace
-}  // namespace loam::client
+}  // namespace loam::rpc

@@ -9,39 +9,41 @@
 #include <utility>
 #include <vector>
 
-#include "client-lib/src/core/request_window.h"
 #include "common/base/bytes.h"
 #include "common/base/status.h"
 #include "common/fiber/wait.h"
 #include "common/net/transport.h"
+#include "common/rpc/executed.h"
+#include "common/rpc/request_window.h"
 #include "common/wire/manager.h"
 #include "common/wire/message.h"
 #include "common/wire/reply_window.h"
 #include "common/wire/storage.h"
 
-namespace loam::client {
+namespace loam::rpc {
 
-/// Messages that wait to be sent, bytes per link. Beyond it requests get kOverloaded.
+/// Messages that wait to be sent, bytes per channel. Beyond it requests get kOverloaded.
 inline constexpr size_t kMaxBacklogBytes = 64 << 20;
 /// Between attempts to connect: kFirstReconnectNs * 2^n, at most kMaxReconnectNs.
 inline constexpr uint64_t kFirstReconnectNs = 2'000'000;
 inline constexpr uint64_t kMaxReconnectNs = 500'000'000;
 
-/// Who asks. Lives until every request of its is answered, failed, or forgotten.
-class Asker {
+/// Receives the outcomes of the requests that it makes of a channel. Lives until each of them is answered, has failed,
+/// or is forgotten.
+class Caller {
  public:
-  /// An answer (wire::more_follow(): one of several), a kError among them. Bytes die when the call returns. An error
-  /// says that the bytes are no valid answer: the connection is then closed.
+  /// An answer, but no kError; wire::more_follow() tells whether others follow. Bytes die when the call returns. An
+  /// error says that this is no valid answer: the connection is closed, and on_failure() follows with kUnknown.
   virtual Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) = 0;
-  /// There will be no answer. `sent`: the request may have reached the server.
-  virtual void on_failure(uint64_t token, const Status& status, bool sent) = 0;
+  /// The end of a request without an answer; never kExecuted.
+  virtual void on_failure(uint64_t token, const Status& status, Executed executed) = 0;
 
  protected:
-  ~Asker() = default;
+  ~Caller() = default;
 };
 
-/// What kError or an opcode that was not expected says.
-Status unexpected_reply(wire::Opcode opcode, ByteReader& body);
+/// For Caller::on_reply(): the server answers with something that this request has no use for.
+Status unexpected_reply(wire::Opcode opcode);
 
 /// How often a message is executed when its connection is lost: those that are repeated with their sequence are kept,
 /// those whose repetition would cost or mean something else are asked once.
@@ -67,7 +69,7 @@ inline constexpr RequestWindow::Kind kRequestKind<wire::DropTable> = RequestWind
 /// Owner: a session (or the recoverer), on the worker's thread only. Sequences count from 1 over all connections; a
 /// greeting has sequence 0. Callbacks come from the transport's poll or expire(), never from inside request() or
 /// close().
-class Link final : private net::Handler {
+class Channel final : private net::Handler {
  public:
   struct Options {
     std::string address;  ///< "tcp://127.0.0.1:7401"
@@ -77,7 +79,7 @@ class Link final : private net::Handler {
     /// A lost connection is made anew also when nothing is asked.
     bool stays = false;
     /// First message of every connection (kAttach), encoded with sequence 0. Answered with kUnavailable, kOverloaded or
-    /// kTimeout it is tried again on another connection; with any other error the link has ended. Empty: none.
+    /// kTimeout it is tried again on another connection; with any other error the channel has ended. Empty: none.
     std::function<void(Buffer& out)> greeting;
     /// Its answer, unless an error. An error returned closes the connection.
     std::function<Status(wire::Opcode opcode, ByteReader& body)> on_greeted;
@@ -89,32 +91,32 @@ class Link final : private net::Handler {
     std::function<void(const wire::Error&)> on_error;
   };
 
-  Link(net::Transport& transport, Options options, std::function<uint64_t()> now_ns);
-  ~Link() override;
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
+  Channel(net::Transport& transport, Options options, std::function<uint64_t()> now_ns);
+  ~Channel() override;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
 
   /// Connects before there is anything to ask. kUnavailable, kInvalidArgument: that cannot even be tried.
   Status start();
 
   /// Sends, in the frame that leaves at the end of the round, or as soon as there is a connection and room in the
   /// window. The number of the request, or why it never will be sent: kOverloaded, kInvalidArgument (too large), the
-  /// link's end.
+  /// channel's end.
   template <wire::Message M>
-  Result<uint64_t> request(const M& message, Asker* asker, uint64_t token, uint64_t deadline_ns) {
+  Result<uint64_t> request(const M& message, Caller* caller, uint64_t token, uint64_t deadline_ns) {
     LOAM_RETURN_IF_ERROR(ready());
     Buffer bytes = window_.take_buffer();
     wire::encode_message(message, window_.next(), bytes);
-    return add(kRequestKind<M>, asker, token, deadline_ns, std::move(bytes));
+    return add(kRequestKind<M>, caller, token, deadline_ns, std::move(bytes));
   }
   /// The same for what must not wait behind others: sent now or not at all, and not repeated.
   template <wire::Message M>
-  bool request_aside(const M& message, Asker* asker, uint64_t token, uint64_t deadline_ns) {
+  bool request_aside(const M& message, Caller* caller, uint64_t token, uint64_t deadline_ns) {
     if (!greeted_ || blocked_ || !ready().ok()) return false;
     Buffer bytes = window_.take_buffer();
     wire::encode_message(message, window_.next(), bytes);
     const bool sent = connection_->send(bytes).ok();
-    if (sent) window_.add_sent(asker, token, deadline_ns);
+    if (sent) window_.add_sent(caller, token, deadline_ns);
     if (sent) earliest_deadline_ns_ = std::min(earliest_deadline_ns_, deadline_ns);
     window_.give_back(std::move(bytes));
     return sent;
@@ -185,13 +187,15 @@ class Link final : private net::Handler {
   void on_closed(net::Connection& connection, const Status& status) override;
 
   Status ready() const;
-  Result<uint64_t> add(RequestWindow::Kind kind, Asker* asker, uint64_t token, uint64_t deadline_ns, Buffer bytes);
+  Result<uint64_t> add(RequestWindow::Kind kind, Caller* caller, uint64_t token, uint64_t deadline_ns, Buffer bytes);
   void connect();
   /// Hands to the connection what may be sent.
   void pump();
   bool pump_notes();
   Status dispatch(Bytes message);
   Status greeted(wire::Opcode opcode, ByteReader& body);
+  /// Tells the caller of request `sequence` of a kError.
+  Status refused(uint64_t sequence, Caller& caller, uint64_t token, ByteReader& body);
   void lost(const Status& status);
   Status timeout_status(const RequestWindow::Ended& ended) const;
 
@@ -215,42 +219,65 @@ class Link final : private net::Handler {
   std::vector<RequestWindow::Ended> ended_;  // reused
 };
 
-/// Asks once and waits: for requests whose answers have no views into the message.
+/// One request of a fiber, and its outcome: for replies that have no views into the message. Lies on the fiber's stack;
+/// the destructor forgets the request. The channel outlives it. Channel's thread only.
 template <wire::Message Reply>
-class Question final : public Asker {
+class Call final : private Caller {
  public:
-  /// In a fiber. kUnavailable, kTimeout, or what the server says.
-  template <wire::Message M>
-  static Result<Reply> ask(Link& link, const M& message, uint64_t deadline_ns) {
-    Question question;
-    const auto sent = link.request(message, &question, 0, deadline_ns);
-    if (!sent.ok()) return sent.status();
-    question.answered_.wait();
-    if (!question.status_.ok()) return std::move(question.status_);
-    return std::move(question.reply_);
+  Call() = default;
+  ~Call() {
+    if (channel_ != nullptr) channel_->forget(sequence_);
   }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
 
-  Status on_reply(uint64_t, wire::Opcode opcode, ByteReader& body) override {
-    Status valid;
-    if (opcode == Reply::kOpcode) {
-      valid = wire::decode_body(body, reply_);
-      status_ = valid;
-    } else {
-      status_ = unexpected_reply(opcode, body);
-      if (status_ == StatusCode::kMalformed) valid = status_;
-    }
-    answered_.notify();
-    return valid;
+  /// Sends the request. Once.
+  template <wire::Message M>
+  void send(Channel& channel, const M& message, uint64_t deadline_ns) {
+    const auto sequence = channel.request(message, this, 0, deadline_ns);
+    if (!sequence.ok()) return on_failure(0, sequence.status(), Executed::kNotSent);
+    channel_ = &channel;
+    sequence_ = *sequence;
   }
-  void on_failure(uint64_t, const Status& status, bool) override {
-    status_ = status;
-    answered_.notify();
+  /// In a fiber: until the outcome is there. The status is ok if the server has executed the request.
+  const Status& wait() {
+    ended_.wait();
+    return status_;
   }
+  // After wait().
+  Executed executed() const { return executed_; }
+  Reply& reply() { return reply_; }
 
  private:
-  fiber::Event answered_;
-  Reply reply_;
+  Status on_reply(uint64_t, wire::Opcode opcode, ByteReader& body) override {
+    if (opcode != Reply::kOpcode) return unexpected_reply(opcode);
+    LOAM_RETURN_IF_ERROR(wire::decode_body(body, reply_));
+    end(ok_status(), Executed::kExecuted);
+    return ok_status();
+  }
+  void on_failure(uint64_t, const Status& status, Executed executed) override { end(status, executed); }
+  void end(Status status, Executed executed) {
+    channel_ = nullptr;
+    status_ = std::move(status);
+    executed_ = executed;
+    ended_.notify();
+  }
+
+  Channel* channel_ = nullptr;  // while the request is open
+  uint64_t sequence_ = 0;
+  fiber::Event ended_;
   Status status_;
+  Executed executed_ = Executed::kUnknown;
+  Reply reply_;
 };
 
-}  // namespace loam::client
+/// In a fiber: a request and its answer, for callers that do not care whether a request that failed was executed.
+template <wire::Message Reply, wire::Message M>
+Result<Reply> call(Channel& channel, const M& message, uint64_t deadline_ns) {
+  Call<Reply> made;
+  made.send(channel, message, deadline_ns);
+  LOAM_RETURN_IF_ERROR(made.wait());
+  return std::move(made.reply());
+}
+
+}  // namespace loam::rpc
