@@ -49,7 +49,7 @@ bool wait_for(Call& call) {
 
 Result<std::unique_ptr<Worker>> Worker::start(const WorkerOptions& options) {
   std::unique_ptr<Worker> worker(new Worker(options));
-  worker->thread_ = Thread("loam-client", [w = worker.get()] { w->run(); });
+  worker->thread_ = Thread(options.thread_name, [w = worker.get()] { w->run(); });
   worker->started_.wait();
   if (!worker->set_up_.ok()) {
     worker->thread_.join();

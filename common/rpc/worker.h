@@ -1,10 +1,11 @@
-// The client's thread: fibers, and the transport that wakes them.
+// A thread of fibers, and the transport that wakes them.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "common/base/status.h"
@@ -15,6 +16,7 @@
 namespace loam::rpc {
 
 struct WorkerOptions {
+  std::string thread_name;  ///< "loam-client"
   net::Scheme scheme = net::Scheme::kTcp;
   size_t max_fibers = 0;
   size_t stack_bytes = 0;
@@ -37,7 +39,7 @@ class RoundHook {
 
 /// One thread with a fiber scheduler whose idle hook polls one transport.
 ///
-/// Owner: the client. start() returns when the thread runs; stop() ends it when its last fiber has ended. Threads:
+/// Owner: a client or a recoverer. start() returns when the thread runs; stop() ends it when its last fiber has ended. Threads:
 /// call(), call_without_fiber(), spawn(), on_worker() and stop() from any, the rest from the worker's own.
 class Worker {
  public:

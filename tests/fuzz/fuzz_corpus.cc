@@ -9,12 +9,12 @@
 
 #include <loam/bdtree/key.h>
 
-#include "client-lib/src/core/undo_record.h"
 #include "commit-manager/src/catalog/durable_state.h"
 #include "common/net/frame.h"
 #include "common/net/transport.h"
 #include "common/schema/chunk.h"
 #include "common/wire/system_tables.h"
+#include "common/wire/undo_record.h"
 #include "tests/fuzz/examples.h"
 #include "tests/fuzz/key_parts.h"
 #include "tests/fuzz/tables.h"
@@ -156,7 +156,7 @@ void add_states(Corpus& corpus) {
   example_publication().encode(publication_writer);
   corpus.add("publication_fuzz", {}, versions);
 
-  client::UndoRecord undo{SessionId(4), wire::UndoState::kPending, {}, {}};
+  wire::UndoRecord undo{SessionId(4), wire::UndoState::kPending, {}, {}};
   undo.records = {{TableId(1024), Key(1)}, {TableId(1024), Key(2)}, {TableId(1025), Key(1)}};
   undo.index_changes = {{TableId(1030), Key(1), true, true, "key"}};
   const Buffer row = undo.encode().value();

@@ -1,6 +1,6 @@
 // Undo records. Input: a choice (odd: the body alone, put into a valid row), then the row.
-#include "client-lib/src/core/undo_record.h"
 #include "common/schema/row.h"
+#include "common/wire/undo_record.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   auto decoded = [&] {
     const fuzz::MemoryMeter meter;
-    auto result = client::UndoRecord::decode(rest);
+    auto result = wire::UndoRecord::decode(rest);
     meter.require_at_most(64, rest.size());
     return result;
   }();
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   auto once = decoded->encode();
   fuzz::require_ok(once.status(), "an undo record that was read can be written");
-  const auto twice = client::UndoRecord::decode(*once);
+  const auto twice = wire::UndoRecord::decode(*once);
   fuzz::require_ok(twice.status(), "what was encoded can be decoded");
   fuzz::require(*twice == *decoded, "an undo record survives encoding");
   return 0;

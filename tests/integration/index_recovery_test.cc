@@ -20,8 +20,8 @@
 #include "client-lib/src/api/cluster_test_fixture.h"
 #include "client-lib/src/api/open_tree_store.h"
 #include "client-lib/src/index/index_keys.h"
-#include "client-lib/src/recovery/dead_test_client.h"
 #include "common/testing/patience.h"
+#include "tests/integration/dead_test_client.h"
 
 namespace loam::client {
 namespace {

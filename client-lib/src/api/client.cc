@@ -184,6 +184,7 @@ Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const 
     };
   }
   rpc::WorkerOptions worker;
+  worker.thread_name = "loam-client";
   worker.scheme = parsed.scheme;
   worker.max_fibers = effective.max_fibers + kReservedFibers;
   worker.stack_bytes = effective.fiber_stack_bytes;

@@ -9,9 +9,9 @@
 #include <loam/bdtree/index_entries.h>
 
 #include "client-lib/src/api/scan_impl.h"
-#include "client-lib/src/core/describe.h"
 #include "client-lib/src/driver/point_reads.h"
 #include "common/base/env.h"
+#include "common/base/unfinished.h"
 #include "common/fiber/fiber_group.h"
 #include "common/schema/row.h"
 

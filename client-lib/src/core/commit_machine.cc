@@ -23,7 +23,7 @@ bool passing(StatusCode code) {
 
 }  // namespace
 
-CommitMachine::CommitMachine(Context context, WriteBuffer writes, std::vector<IndexChange> index_changes)
+CommitMachine::CommitMachine(Context context, WriteBuffer writes, std::vector<wire::IndexChange> index_changes)
     : context_(std::move(context)), writes_(std::move(writes)), index_changes_(std::move(index_changes)) {}
 
 std::string CommitMachine::describe_id() const { return "transaction " + std::to_string(context_.id.value); }
@@ -58,7 +58,7 @@ void CommitMachine::push_mark(UndoState state) { push_undo_write(WriteKind::kMar
 void CommitMachine::start() {
   LOAM_CHECK(phase_ == Phase::kIdle && !writes_.empty(), "a commit starts once, and with something to write");
   const wire::ShardMap& shards = context_.catalog->shards;
-  UndoRecord undo{context_.session, UndoState::kPending, {}, index_changes_};
+  wire::UndoRecord undo{context_.session, UndoState::kPending, {}, index_changes_};
   undo.records.reserve(writes_.size());
   items_.reserve(writes_.size());
   undo_node_ = shards.owner(wire::kTransactionTableId, Key(context_.id.value));

@@ -12,15 +12,15 @@
 #include <variant>
 #include <vector>
 
-#include "client-lib/src/core/index_change.h"
-#include "client-lib/src/core/undo_record.h"
 #include "client-lib/src/core/write_buffer.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
 #include "common/snapshot/snapshot.h"
 #include "common/wire/catalog.h"
+#include "common/wire/index_change.h"
 #include "common/wire/manager.h"
 #include "common/wire/storage.h"
+#include "common/wire/undo_record.h"
 
 namespace loam::client {
 
@@ -92,7 +92,7 @@ class CommitMachine {
     Version seen_by_all{};  ///< of its begin (R27)
   };
 
-  CommitMachine(Context context, WriteBuffer writes, std::vector<IndexChange> index_changes = {});
+  CommitMachine(Context context, WriteBuffer writes, std::vector<wire::IndexChange> index_changes = {});
   CommitMachine(const CommitMachine&) = delete;
   CommitMachine& operator=(const CommitMachine&) = delete;
 
@@ -113,7 +113,7 @@ class CommitMachine {
   void abandon(const Status& status);
 
   const Context& context() const { return context_; }
-  const std::vector<IndexChange>& index_changes() const { return index_changes_; }
+  const std::vector<wire::IndexChange>& index_changes() const { return index_changes_; }
 
   /// For the application. Nothing until it is known.
   const std::optional<Status>& result() const { return result_; }
@@ -194,7 +194,7 @@ class CommitMachine {
 
   const Context context_;
   const WriteBuffer writes_;
-  const std::vector<IndexChange> index_changes_;
+  const std::vector<wire::IndexChange> index_changes_;
   NodeId undo_node_;
   Buffer undo_row_;
   std::vector<Item> items_;

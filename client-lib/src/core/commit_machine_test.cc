@@ -111,7 +111,7 @@ class Peer {
       return {StatusCode::kOk, Version()};
     }
     if (operation.kind == WriteKind::kInsert) {
-      undo_ = UndoRecord::decode(operation.row).value();
+      undo_ = wire::UndoRecord::decode(operation.row).value();
       EXPECT_EQ(undo_.session, kSession);
     } else {
       EXPECT_EQ(operation.kind, WriteKind::kMark) << "an undo record is never written anew";
@@ -150,14 +150,14 @@ class Peer {
   }
 
   uint64_t next_version_ = 1'000;
-  UndoRecord undo_;
+  wire::UndoRecord undo_;
   std::map<RecordId, uint64_t> before_;
   bool reverted_ = false;
 };
 
 /// Runs one commit to its end; message number n meets fates[n], later ones are answered.
 struct CommitRun {
-  explicit CommitRun(WriteBuffer writes, std::vector<IndexChange> index_changes = {})
+  explicit CommitRun(WriteBuffer writes, std::vector<wire::IndexChange> index_changes = {})
       : machine({kId, kSession, std::make_shared<const Snapshot>(Version(49)), catalog()}, std::move(writes),
                 index_changes) {
     peer.has_index = !index_changes.empty();
@@ -273,7 +273,7 @@ struct Case {
 // Alternatives of Outgoing::message.
 constexpr size_t kPlain = 0, kWrite = 1, kRevert = 2, kComplete = 3, kCleared = 4, kIndex = 5;
 
-std::vector<IndexChange> index_changes() { return {{TableId(1030), Key(1), false, false, "key"}}; }
+std::vector<wire::IndexChange> index_changes() { return {{TableId(1030), Key(1), false, false, "key"}}; }
 
 TEST(CommitMachine, CommitsInTheOrderOfR1) {
   const Case c;
@@ -566,7 +566,7 @@ TEST(CommitMachine, SurvivesEveryPairOfFaults) {
         for (size_t second = first; second < 11; ++second) {
           for (const Fate a : kFates) {
             for (const Fate b : kFates) {
-              CommitRun run(Case::writes(), trait == 2 ? index_changes() : std::vector<IndexChange>());
+              CommitRun run(Case::writes(), trait == 2 ? index_changes() : std::vector<wire::IndexChange>());
               Case::fill(run.peer);
               if (conflict) run.peer.records[{TableId(1024), Key(1)}] = 60;
               run.peer.refusal = refusal;

@@ -1,6 +1,5 @@
 #include "client-lib/src/core/describe.h"
 
-#include <exception>
 
 namespace loam::client {
 
@@ -35,23 +34,6 @@ std::string_view explain(StatusCode code) {
 
 Status refused(const Table& table, Key key, StatusCode code) {
   return {code, describe(table, key) + " " + std::string(explain(code))};
-}
-
-Status unfinished(std::string_view what) noexcept {
-  const auto status = [what](std::string_view why) {
-    return Status(StatusCode::kUnknownOutcome, std::string(what) + " was not finished: " + std::string(why));
-  };
-  try {
-    try {
-      throw;
-    } catch (const std::exception& error) {
-      return status(error.what());
-    } catch (...) {
-      return status("an exception of an unknown type");
-    }
-  } catch (...) {
-    return {StatusCode::kUnknownOutcome, std::string()};
-  }
 }
 
 }  // namespace loam::client

@@ -17,8 +17,5 @@ std::string describe(const Table& table, Key key);
 std::string_view explain(StatusCode code);
 /// The two together as a status: "kAlreadyExists: record 7 of table accounts exists already".
 Status refused(const Table& table, Key key, StatusCode code);
-/// In a catch block: the exception that is being handled as kUnknownOutcome, "an index change was not finished:
-/// std::bad_alloc". Without memory for the message it has none.
-Status unfinished(std::string_view what) noexcept;
 
 }  // namespace loam::client

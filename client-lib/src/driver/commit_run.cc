@@ -14,7 +14,7 @@ namespace loam::client {
 using Phase = CommitMachine::Phase;
 
 Status CommitRun::commit(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context,
-                         WriteBuffer writes, std::vector<IndexChange> index_changes) {
+                         WriteBuffer writes, std::vector<wire::IndexChange> index_changes) {
   const TransactionId id = context.id;
   auto run = std::make_shared<CommitRun>(engine, std::move(session), std::move(context), std::move(writes),
                                          std::move(index_changes));

@@ -20,10 +20,10 @@ class CommitRun final : public std::enable_shared_from_this<CommitRun>, private 
   /// In a fiber: commits, and waits for the answer that the application gets. What is left to do then goes on without
   /// a fiber. If the session ends meanwhile, the outcome is asked for through the next one (R4). Counts the outcome.
   static Status commit(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context,
-                       WriteBuffer writes, std::vector<IndexChange> index_changes);
+                       WriteBuffer writes, std::vector<wire::IndexChange> index_changes);
 
   CommitRun(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context, WriteBuffer writes,
-            std::vector<IndexChange> index_changes)
+            std::vector<wire::IndexChange> index_changes)
       : engine_(engine),
         session_(std::move(session)),
         machine_(std::move(context), std::move(writes), std::move(index_changes)) {}

@@ -5,9 +5,9 @@
 #include <span>
 
 #include "client-lib/src/core/commit_machine.h"
-#include "client-lib/src/core/index_change.h"
 #include "client-lib/src/driver/session.h"
 #include "common/base/status.h"
+#include "common/wire/index_change.h"
 
 namespace loam::client {
 
@@ -19,7 +19,7 @@ class IndexWriter {
   /// just given or taken it; kUnknownOutcome: a write's answer was lost; kFenced; kOverloaded, kNoSpace, kUnavailable,
   /// kTimeout.
   virtual Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
-                        std::span<const IndexChange> changes, bool undo) = 0;
+                        std::span<const wire::IndexChange> changes, bool undo) = 0;
 
  protected:
   ~IndexWriter() = default;

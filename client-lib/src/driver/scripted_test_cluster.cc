@@ -16,7 +16,7 @@ ScriptedCluster::ScriptedCluster(net::TransportOptions options) {
   std::atomic<bool> ready{false};
   thread_ = std::thread([this, options, &ready] {
     transport_ = net::make_tcp_transport(options).value();
-    ListenerMark manager(*this, this), node(*this, nullptr);
+    rpc::ListenerMark manager(*this, this), node(*this, nullptr);
     const net::Address any = net::Address::parse("tcp://127.0.0.1:0").value();
     manager_address_ = transport_->listen(any, manager).value()->address().to_string();
     node_address_ = transport_->listen(any, node).value()->address().to_string();
@@ -168,7 +168,7 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
   wire::WriteKind kind{};
   if (envelope.opcode == Opcode::kPlainWrite) {
     ByteReader copy = reader;
-    kind = decoded<wire::PlainWrite>(copy).operations.at(0).kind;
+    kind = rpc::decoded<wire::PlainWrite>(copy).operations.at(0).kind;
   }
   const Fate fate = greeting || !script_ ? Fate::kAnswer : script_(envelope.opcode, kind);
   const bool apply = fate == Fate::kAnswer || fate == Fate::kApplyAndDrop || fate == Fate::kHold ||
@@ -187,14 +187,14 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
       held_.push_back({&connection, std::move(answer)});
       return true;
     case Fate::kError:
-      static_cast<void>(
-          connection.send(encoded(wire::Error{{StatusCode::kOverloaded, "the script says so"}}, envelope.sequence)));
+      static_cast<void>(connection.send(
+          rpc::encoded(wire::Error{{StatusCode::kOverloaded, "the script says so"}}, envelope.sequence)));
       return true;
     case Fate::kGarbage:
       static_cast<void>(connection.send(as_bytes("\xff nonsense")));
       return true;
     case Fate::kWrongStream:
-      static_cast<void>(connection.send(encoded(wire::ScanProgress{}, envelope.sequence)));
+      static_cast<void>(connection.send(rpc::encoded(wire::ScanProgress{}, envelope.sequence)));
       return true;
     case Fate::kClose:
     case Fate::kApplyAndClose:
@@ -212,8 +212,8 @@ Buffer ScriptedCluster::execute_once(const net::Connection& connection, const wi
                           envelope.opcode == Opcode::kRenewSession || envelope.opcode == Opcode::kGetCatalog ||
                           envelope.opcode == Opcode::kCleared || envelope.opcode == Opcode::kReleaseSnapshots;
   if (envelope.opcode != Opcode::kOpenSession && fenced_) {
-    return encoded(wire::Error{{StatusCode::kFenced, "session " + std::to_string(session_.value) + " is fenced"}},
-                   envelope.sequence);
+    return rpc::encoded(wire::Error{{StatusCode::kFenced, "session " + std::to_string(session_.value) + " is fenced"}},
+                        envelope.sequence);
   }
   if (envelope.sequence == 0 || repeatable)
     return manager ? execute_manager(envelope, reader) : execute(envelope, reader);
@@ -252,17 +252,17 @@ Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& read
   if (auto answer = plain_.execute(envelope, reader)) return std::move(*answer);
   switch (envelope.opcode) {
     case Opcode::kAttach: {
-      const auto message = decoded<wire::Attach>(reader);
+      const auto message = rpc::decoded<wire::Attach>(reader);
       if (message.cluster != node_cluster_) {
-        return encoded(wire::Error{{StatusCode::kWrongCluster, "a node of another cluster"}}, envelope.sequence);
+        return rpc::encoded(wire::Error{{StatusCode::kWrongCluster, "a node of another cluster"}}, envelope.sequence);
       }
       if (message.incarnation != incarnation_) {
-        return encoded(wire::Error{{StatusCode::kUnavailable, "another incarnation"}}, envelope.sequence);
+        return rpc::encoded(wire::Error{{StatusCode::kUnavailable, "another incarnation"}}, envelope.sequence);
       }
-      return encoded(wire::Attached{NodeId(1)}, envelope.sequence);
+      return rpc::encoded(wire::Attached{NodeId(1)}, envelope.sequence);
     }
     case Opcode::kRead: {
-      const auto message = decoded<wire::Read>(reader);
+      const auto message = rpc::decoded<wire::Read>(reader);
       wire::ReadReply reply;
       for (const wire::RecordId& record : message.records) {
         wire::ReadResult result{StatusCode::kNotFound, {}, {}};
@@ -274,32 +274,33 @@ Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& read
         if (reply.results.size() >= 2) result = {StatusCode::kOverloaded, {}, {}};
         reply.results.push_back(result);
       }
-      return encoded(reply, envelope.sequence);
+      return rpc::encoded(reply, envelope.sequence);
     }
     case Opcode::kWrite: {
-      const auto message = decoded<wire::Write>(reader);
+      const auto message = rpc::decoded<wire::Write>(reader);
       wire::WriteReply reply;
       for (const auto& operation : message.operations) reply.results.push_back(write(message, operation));
-      return encoded(reply, envelope.sequence);
+      return rpc::encoded(reply, envelope.sequence);
     }
     case Opcode::kRevert: {
-      const auto message = decoded<wire::Revert>(reader);
+      const auto message = rpc::decoded<wire::Revert>(reader);
       wire::RevertReply reply;
       for (const wire::RecordId& record : message.records) {
         auto& versions = versions_[record];
         if (!versions.empty() && versions.back().first == message.transaction.value) versions.pop_back();
         reply.results.push_back({StatusCode::kOk, {}});
       }
-      return encoded(reply, envelope.sequence);
+      return rpc::encoded(reply, envelope.sequence);
     }
     case Opcode::kPing:
-      return encoded(wire::Pong{}, envelope.sequence);
+      return rpc::encoded(wire::Pong{}, envelope.sequence);
     case Opcode::kScan:
-      if (scan_slot_.has_value()) return encoded(wire::ScanChunk{{}, *scan_slot_, 64}, envelope.sequence);
-      return encoded(wire::ScanDone{{StatusCode::kOverloaded, "too many scans"}, {}, kScanRetryNs}, envelope.sequence);
+      if (scan_slot_.has_value()) return rpc::encoded(wire::ScanChunk{{}, *scan_slot_, 64}, envelope.sequence);
+      return rpc::encoded(wire::ScanDone{{StatusCode::kOverloaded, "too many scans"}, {}, kScanRetryNs},
+                          envelope.sequence);
     default:
-      return encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted node does not do that"}},
-                     envelope.sequence);
+      return rpc::encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted node does not do that"}},
+                          envelope.sequence);
   }
 }
 
@@ -325,19 +326,19 @@ wire::Catalog ScriptedCluster::catalog() const {
 }
 
 Buffer ScriptedCluster::open_session(const wire::Envelope& envelope, ByteReader& reader) {
-  const auto message = decoded<wire::OpenSession>(reader);
+  const auto message = rpc::decoded<wire::OpenSession>(reader);
   if (compares_clusters_ && message.cluster && message.cluster != cluster_) {
-    return encoded(wire::Error{{StatusCode::kWrongCluster, "another cluster"}}, envelope.sequence);
+    return rpc::encoded(wire::Error{{StatusCode::kWrongCluster, "another cluster"}}, envelope.sequence);
   }
   if (message.resume != SessionId()) {
     if (fenced_ || message.resume != session_ || message.manager_epoch != 1) {
-      return encoded(wire::Error{{StatusCode::kFenced, "that session has ended"}}, envelope.sequence);
+      return rpc::encoded(wire::Error{{StatusCode::kFenced, "that session has ended"}}, envelope.sequence);
     }
     ++seen_.resumed;
   } else {
     if (refuse_opens_ > 0) {
       --refuse_opens_;
-      return encoded(wire::Error{{StatusCode::kUnavailable, "recovering"}}, envelope.sequence);
+      return rpc::encoded(wire::Error{{StatusCode::kUnavailable, "recovering"}}, envelope.sequence);
     }
     ++seen_.opened;
     session_ = SessionId(session_.value + 1);
@@ -346,7 +347,7 @@ Buffer ScriptedCluster::open_session(const wire::Envelope& envelope, ByteReader&
     node_window_.emplace(wire::kNodeReplyWindow);
     open_ids_.clear();
   }
-  return encoded(wire::SessionOpened{session_, 1, "", catalog(), lease_ns_, cluster_}, envelope.sequence);
+  return rpc::encoded(wire::SessionOpened{session_, 1, "", catalog(), lease_ns_, cluster_}, envelope.sequence);
 }
 
 Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteReader& reader) {
@@ -354,23 +355,23 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
     case Opcode::kOpenSession:
       return open_session(envelope, reader);
     case Opcode::kRenewSession:
-      seen_.renewal = decoded<wire::RenewSession>(reader);
-      return encoded(wire::SessionRenewed{catalog_version_}, envelope.sequence);
+      seen_.renewal = rpc::decoded<wire::RenewSession>(reader);
+      return rpc::encoded(wire::SessionRenewed{catalog_version_}, envelope.sequence);
     case Opcode::kAskOutcomes: {
       wire::Outcomes reply;
-      for (TransactionId id : decoded<wire::AskOutcomes>(reader).ids) {
+      for (TransactionId id : rpc::decoded<wire::AskOutcomes>(reader).ids) {
         const auto completed = seen_.completed.find(id.value);
         const bool known = completed != seen_.completed.end();
         reply.outcomes.push_back(!known              ? outcome_
                                  : completed->second ? wire::Outcome::kCommitted
                                                      : wire::Outcome::kAborted);
       }
-      return encoded(reply, envelope.sequence);
+      return rpc::encoded(reply, envelope.sequence);
     }
     case Opcode::kGetCatalog:
-      return encoded(wire::CatalogReply{catalog()}, envelope.sequence);
+      return rpc::encoded(wire::CatalogReply{catalog()}, envelope.sequence);
     case Opcode::kBegin: {
-      const auto message = decoded<wire::Begin>(reader);
+      const auto message = rpc::decoded<wire::Begin>(reader);
       wire::Begun begun;
       std::vector<Version> open;
       open.reserve(open_ids_.size());
@@ -382,26 +383,26 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
       begun.catalog_version = catalog_version_;
       for (uint32_t i = 0; i < message.read_write; ++i) open_ids_.insert(next_id_++);
       seen_.begun += message.read_write;
-      return encoded(begun, envelope.sequence);
+      return rpc::encoded(begun, envelope.sequence);
     }
     case Opcode::kComplete:
-      for (const auto& outcome : decoded<wire::Complete>(reader).outcomes) {
+      for (const auto& outcome : rpc::decoded<wire::Complete>(reader).outcomes) {
         seen_.completed[outcome.id.value] = outcome.committed;
         open_ids_.erase(outcome.id.value);
       }
-      return encoded(wire::Completed{}, envelope.sequence);
+      return rpc::encoded(wire::Completed{}, envelope.sequence);
     case Opcode::kCleared:
-      for (TransactionId id : decoded<wire::Cleared>(reader).ids) seen_.cleared.insert(id.value);
+      for (TransactionId id : rpc::decoded<wire::Cleared>(reader).ids) seen_.cleared.insert(id.value);
       return {};
     case Opcode::kReleaseSnapshots:
-      for (uint64_t number : decoded<wire::ReleaseSnapshots>(reader).numbers) seen_.released.insert(number);
+      for (uint64_t number : rpc::decoded<wire::ReleaseSnapshots>(reader).numbers) seen_.released.insert(number);
       return {};
     case Opcode::kCloseSession:
       fenced_ = true;  // what is left open is recovered
-      return encoded(wire::SessionClosed{}, envelope.sequence);
+      return rpc::encoded(wire::SessionClosed{}, envelope.sequence);
     default:
-      return encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted manager does not do that"}},
-                     envelope.sequence);
+      return rpc::encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted manager does not do that"}},
+                          envelope.sequence);
   }
 }
 

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "client-lib/src/driver/scripted_test_server.h"
 #include "common/net/transport.h"
+#include "common/rpc/scripted_test_server.h"
 #include "common/wire/manager.h"
 #include "common/wire/reply_window.h"
 #include "common/wire/storage.h"
@@ -114,7 +114,7 @@ class ScriptedCluster final : private net::Handler {
   /// Looks into the window of answers; the answer to send, empty for none.
   Buffer execute_once(const net::Connection& connection, const wire::Envelope& envelope, ByteReader& reader);
   Buffer open_session(const wire::Envelope& envelope, ByteReader& reader);
-  /// Executes; the encoded answer, empty for one-way messages.
+  /// Executes; the rpc::encoded answer, empty for one-way messages.
   Buffer execute(const wire::Envelope& envelope, ByteReader& reader);
   Buffer execute_manager(const wire::Envelope& envelope, ByteReader& reader);
   wire::WriteResult write(const wire::Write& message, const wire::Write::Operation& operation);
@@ -126,7 +126,7 @@ class ScriptedCluster final : private net::Handler {
   Seen seen_;
   std::vector<Held> held_;
   std::map<wire::RecordId, std::vector<std::pair<uint64_t, Buffer>>> versions_;  // oldest first; empty row: removed
-  PlainRecords plain_;
+  rpc::PlainRecords plain_;
   std::set<uint64_t> open_ids_;
   uint64_t next_id_ = 100;
   uint64_t next_number_ = 1;

@@ -83,7 +83,7 @@ Result<std::vector<WrittenRecord>> written_records(const IndexUser& user, const 
   return finish_reading(keys, start_reading(user, keys, writes));
 }
 
-Result<std::vector<IndexChange>> index_changes(const IndexUser& user, const WriteBuffer& writes) {
+Result<std::vector<wire::IndexChange>> index_changes(const IndexUser& user, const WriteBuffer& writes) {
   struct OfIndex {
     TableId index;
     std::shared_ptr<const IndexKeys> keys;
@@ -100,7 +100,7 @@ Result<std::vector<IndexChange>> index_changes(const IndexUser& user, const Writ
       all.push_back({index.id(), keys, start_reading(user, *keys, writes)});
     }
   }
-  std::vector<IndexChange> changes;
+  std::vector<wire::IndexChange> changes;
   for (const OfIndex& of : all) {
     LOAM_ASSIGN_OR_RETURN(std::vector<WrittenRecord> written, finish_reading(*of.keys, of.reading));
     for (WrittenRecord& record : written) {

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "client-lib/src/core/catalog_cache.h"
-#include "client-lib/src/core/index_change.h"
 #include "client-lib/src/core/write_buffer.h"
 #include "client-lib/src/driver/engine.h"
 #include "client-lib/src/index/index_keys.h"
 #include "client-lib/src/index/trees.h"
+#include "common/wire/index_change.h"
 
 namespace loam::client {
 
@@ -39,6 +39,6 @@ Result<std::vector<WrittenRecord>> written_records(const IndexUser& user, const 
 /// What commit() has to change (R27): nothing for writes that leave an index's fields as they are. In a fiber.
 /// kInvalidArgument: a value is too long for an index. kMalformed: a unique index is damaged, and nobody can tell which
 /// values are taken; others that are damaged are left as they are.
-Result<std::vector<IndexChange>> index_changes(const IndexUser& user, const WriteBuffer& writes);
+Result<std::vector<wire::IndexChange>> index_changes(const IndexUser& user, const WriteBuffer& writes);
 
 }  // namespace loam::client

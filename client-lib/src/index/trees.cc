@@ -8,8 +8,8 @@
 
 #include <loam/bdtree/index_entries.h>
 
-#include "client-lib/src/core/describe.h"
 #include "common/base/env.h"
+#include "common/base/unfinished.h"
 #include "common/fiber/fiber_group.h"
 #include "common/wire/system_tables.h"
 
@@ -139,7 +139,7 @@ Result<std::shared_ptr<const IndexKeys>> Trees::keys(const Index& index) {
 }
 
 Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
-                     std::span<const IndexChange> changes, bool undo) {
+                     std::span<const wire::IndexChange> changes, bool undo) {
   try {
     return change_groups(session, transaction, changes, undo);
   } catch (...) {  // memory ran out: a swap may be under way, so the session is given up (R2)
@@ -148,16 +148,16 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
 }
 
 Status Trees::change_groups(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
-                            std::span<const IndexChange> changes, bool undo) {
+                            std::span<const wire::IndexChange> changes, bool undo) {
   seen_by_all_ = std::max(seen_by_all_, transaction.seen_by_all);
   if (const auto apart = apart_.find(transaction.id); apart != apart_.end()) {
     if (const std::shared_ptr<Trees> own = apart->second.lock())
       return own->change(session, transaction, changes, undo);
   }
   std::map<std::pair<TableId, std::string_view>, Group> groups;
-  for (const IndexChange& change : changes) groups[{change.index, change.key}].push_back(&change);
+  for (const wire::IndexChange& change : changes) groups[{change.index, change.key}].push_back(&change);
   // Whoever removes records of a node that is full ends their entries.
-  const bool takes = std::ranges::all_of(changes, &IndexChange::take);
+  const bool takes = std::ranges::all_of(changes, &wire::IndexChange::take);
   const Reserve reserve = undo ? Reserve::kUndo : takes ? Reserve::kRemove : Reserve::kWrite;
   Status all;
   auto next = groups.begin();
@@ -166,7 +166,8 @@ Status Trees::change_groups(const std::shared_ptr<Session>& session, const Commi
     while (next != groups.end()) {
       Group& group = (next++)->second;
       // A value that one change takes is free for the next.
-      std::ranges::stable_sort(group, std::ranges::greater(), [](const IndexChange* change) { return change->take; });
+      std::ranges::stable_sort(group, std::ranges::greater(),
+                               [](const wire::IndexChange* change) { return change->take; });
       merge(all, change(session, transaction, group, undo, reserve));
     }
   };
@@ -199,7 +200,7 @@ void Trees::work_together(const std::function<void()>& work, size_t fibers) {
 Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                      const Group& group, bool undo, Reserve reserve) {
   Env::pause_point("client.index.change");
-  const IndexChange& first = *group.front();
+  const wire::IndexChange& first = *group.front();
   const bool building = state_of(*transaction.catalog, first.index) == wire::IndexState::kBuilding;
   const auto edit = [&](std::optional<std::string_view> payload) -> Result<Edit> {
     const std::optional<Key> record = first.shared ? std::nullopt : std::optional(first.record);
@@ -207,7 +208,7 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
     const std::vector<bdtree::IndexEntry> before = entries.entries();
     entries.collect(transaction.seen_by_all);
     if (!undo && !building) entries.collapse(*transaction.snapshot);
-    for (const IndexChange* change : group) {
+    for (const wire::IndexChange* change : group) {
       if (undo) {
         entries.undo(change->record, transaction.id);
       } else if (change->take) {

@@ -61,7 +61,7 @@ class Trees final : public IndexWriter {
 
   /// kUnknownOutcome also for an exception.
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
-                std::span<const IndexChange> changes, bool undo) override;
+                std::span<const wire::IndexChange> changes, bool undo) override;
 
   /// The most fibers that ever made index changes at once, beside the committing ones.
   size_t most_fibers() const { return most_fibers_; }
@@ -73,13 +73,13 @@ class Trees final : public IndexWriter {
   const bdtree::Collector* collector(TableId index);
   Result<std::shared_ptr<IndexTree>> make(const std::shared_ptr<Session>& session, TableId index);
   /// Changes under one key of one tree: one swap.
-  using Group = std::vector<const IndexChange*>;
+  using Group = std::vector<const wire::IndexChange*>;
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction, const Group& group,
                 bool undo, Reserve reserve);
 
   /// change() without its answer for exceptions.
   Status change_groups(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
-                       std::span<const IndexChange> changes, bool undo);
+                       std::span<const wire::IndexChange> changes, bool undo);
   /// Runs `work`, which shares what there is to do with itself, in this fiber and in up to `fibers` - 1 others. Returns
   /// when all have ended; throws the first exception of one.
   void work_together(const std::function<void()>& work, size_t fibers);

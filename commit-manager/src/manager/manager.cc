@@ -6,7 +6,6 @@
 #include <loam/commit/manager.h>
 
 #include "commit-manager/src/admin/admin_server.h"
-#include "commit-manager/src/manager/run_recoverer.h"
 #include "commit-manager/src/recovery/recovery_driver.h"
 #include "commit-manager/src/server/server.h"
 #include "commit-manager/src/store/state_file.h"
@@ -148,8 +147,12 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
   if (store != nullptr) writer = std::make_unique<StateWriter>(*store);
   server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); }, writer.get(), state);
   recovery = std::make_unique<RecoveryDriver>(
-      run_recoverer(wanted.scheme), [] { return Env::now_ns(); }, [this] { transport->wake(); },
-      options.sweep_interval_ns);
+      [scheme = wanted.scheme](RecovererOptions recoverer) -> Result<std::unique_ptr<RecoveryWorker>> {
+        recoverer.scheme = scheme;
+        LOAM_ASSIGN_OR_RETURN(std::unique_ptr<RecoveryWorker> started, Recoverer::start(std::move(recoverer)));
+        return started;
+      },
+      [] { return Env::now_ns(); }, [this] { transport->wake(); }, options.sweep_interval_ns);
   LOAM_ASSIGN_OR_RETURN(const net::Address bound, server->listen(wanted));
   address = bound.to_string();
   return ok_status();

@@ -10,29 +10,11 @@
 namespace loam::commit {
 namespace {
 
-client::RecoveryTask::Kind kind_of(RecoveryTask::Kind kind) {
-  switch (kind) {
-    case RecoveryTask::Kind::kOpen:
-      return client::RecoveryTask::Kind::kOpen;
-    case RecoveryTask::Kind::kUncleared:
-      return client::RecoveryTask::Kind::kUncleared;
-  }
-  return client::RecoveryTask::Kind::kOpen;
-}
-
 /// Adds the counters, and takes the levels over.
-void add(RecoveryStatistics& to, const client::RecovererStatistics& from) {
-  to.committed += from.committed;
-  to.aborted += from.aborted;
-  to.cleared += from.cleared;
-  to.reverted += from.reverted;
-  to.repeated += from.repeated;
-  to.unreadable += from.unreadable;
-  to.scans += from.scans;
-  to.sweeps += from.sweeps;
-  to.swept_nodes += from.swept_nodes;
-  to.queued = from.queued;
-  to.running = from.running;
+void add(RecoveryStatistics& to, const RecoveryStatistics& from) {
+  statistics::for_each_field(from, [&](const auto& field, uint64_t value) {
+    to.*(field.member) = value + (field.kind == statistics::Kind::kCounter ? to.*(field.member) : 0);
+  });
   to.waiting = from.waiting;
   to.unreadable_ids = from.unreadable_ids;
 }
@@ -150,9 +132,9 @@ void RecoveryDriver::check(Core& core, uint64_t now_ns) {
   if (gave_up(core, now_ns)) return;
   const bool scan_due = core.recovery_scan_due();
   scanning_ = scanning_ && scan_due;
-  std::vector<client::RecoveryTask> tasks;
+  std::vector<RecoveryTask> tasks;
   for (const RecoveryTask& task : core.recovery_tasks(given_.size() + kTasksAtATime)) {
-    if (!given_.contains(task.id)) tasks.push_back({task.id, task.session, kind_of(task.kind)});
+    if (!given_.contains(task.id)) tasks.push_back(task);
   }
   const bool scan = scan_due && !scanning_ && now_ns >= scan_ns_;
   const FencedSessions* const fenced = sweeping_ ? nullptr : core.sweep_due();
@@ -172,7 +154,7 @@ void RecoveryDriver::check(Core& core, uint64_t now_ns) {
   }
   if (tasks.empty()) return;
   check_wanted_ = true;  // there may be more
-  for (const client::RecoveryTask& task : tasks) given_.insert(task.id);
+  for (const RecoveryTask& task : tasks) given_.insert(task.id);
   worker_->add(std::move(tasks));
 }
 
@@ -185,7 +167,7 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   }
   left_ = session_;
   start_ns_ = now_ns + kRetryStartNs;
-  client::RecovererOptions options;
+  RecovererOptions options;
   options.session = core.open_recoverer(now_ns);
   if (options.session == SessionId()) return false;  // no number is reserved on the disk, or the manager stops
   options.manager_epoch = core.statistics().epoch;
@@ -262,7 +244,7 @@ bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {
   }
   if (now_ns < watch_ns_) return false;
   const bool first = std::exchange(watch_ns_, now_ns + kWatchNs) == 0;
-  const client::RecovererStatistics seen = worker_->statistics();
+  const RecoveryStatistics seen = worker_->statistics();
   worker_->add({});  // a thread that works makes a round of it
   const bool turned = std::exchange(rounds_, seen.rounds) != seen.rounds;
   silent_looks_ = first || turned ? 0 : silent_looks_ + 1;

@@ -11,28 +11,14 @@
 
 #include <loam/commit/core.h>
 #include <loam/commit/manager.h>
-#include <loam/recovery/recoverer.h>
 
+#include "commit-manager/src/recovery/recoverer.h"
 #include "common/base/status.h"
 #include "common/base/thread.h"
 
 namespace loam::commit {
 
-/// What the driver needs of a recoverer: client::Recoverer, see run_recoverer(); tests and the simulator have others.
-class RecoveryWorker {
- public:
-  /// Stops: no callback comes after it.
-  virtual ~RecoveryWorker() = default;
-  virtual void set_catalog(wire::Catalog catalog) = 0;
-  virtual void add(std::vector<client::RecoveryTask> tasks) = 0;
-  virtual void acknowledged(TransactionId id) = 0;
-  virtual void scan() = 0;
-  virtual void sweep(wire::FenceSet ended) = 0;
-  virtual void accept_unreadable(TransactionId id) = 0;
-  virtual client::RecovererStatistics statistics() const = 0;
-};
-
-using StartRecovery = std::function<Result<std::unique_ptr<RecoveryWorker>>(client::RecovererOptions)>;
+using StartRecovery = std::function<Result<std::unique_ptr<RecoveryWorker>>(RecovererOptions)>;
 
 /// Role: gives the recoverer what the core wants recovered [R8, R11, docs/decisions/0008-death-and-recovery.md] or
 /// swept [R31], and tells the core what became of it. The recoverer is started when there is something to do for the

@@ -19,8 +19,8 @@ constexpr uint64_t kSweepIntervalNs = 20'000'000'000;
 
 /// What a worker was told; lives longer than it.
 struct Record {
-  client::RecovererOptions options;
-  std::vector<client::RecoveryTask> tasks;
+  RecovererOptions options;
+  std::vector<RecoveryTask> tasks;
   std::vector<TransactionId> acknowledged;
   std::vector<TransactionId> accepted;
   std::vector<wire::Catalog> catalogs;
@@ -28,7 +28,7 @@ struct Record {
   std::vector<wire::FenceSet> sweeps;
   std::atomic<bool> running{true};
   bool alive = true;  ///< its thread turns when something is given to it
-  client::RecovererStatistics statistics;
+  RecoveryStatistics statistics;
   std::atomic<bool> may_end{true};
 
   bool runs() const { return running.load(std::memory_order_acquire); }
@@ -45,7 +45,7 @@ class FakeWorker final : public RecoveryWorker {
     record_.running.store(false, std::memory_order_release);
   }
   void set_catalog(wire::Catalog catalog) override { record_.catalogs.push_back(std::move(catalog)); }
-  void add(std::vector<client::RecoveryTask> tasks) override {
+  void add(std::vector<RecoveryTask> tasks) override {
     if (record_.alive) ++record_.statistics.rounds;
     record_.tasks.insert(record_.tasks.end(), tasks.begin(), tasks.end());
   }
@@ -53,7 +53,7 @@ class FakeWorker final : public RecoveryWorker {
   void scan() override { ++record_.scans; }
   void sweep(wire::FenceSet ended) override { record_.sweeps.push_back(std::move(ended)); }
   void accept_unreadable(TransactionId id) override { record_.accepted.push_back(id); }
-  client::RecovererStatistics statistics() const override { return record_.statistics; }
+  RecoveryStatistics statistics() const override { return record_.statistics; }
 
  private:
   Record& record_;
@@ -115,7 +115,7 @@ struct RecoveryDriverTest : ::testing::Test {
   std::vector<std::unique_ptr<Record>> records;
   Status start_failure;
   std::atomic<int> wakes{0};
-  RecoveryDriver driver{[this](client::RecovererOptions given) -> Result<std::unique_ptr<RecoveryWorker>> {
+  RecoveryDriver driver{[this](RecovererOptions given) -> Result<std::unique_ptr<RecoveryWorker>> {
                           if (!start_failure.ok()) return start_failure;
                           records.push_back(std::make_unique<Record>());
                           records.back()->options = std::move(given);
@@ -220,7 +220,7 @@ TEST_F(RecoveryDriverTest, CarriesATransactionFromItsSessionsDeathToItsEnd) {
   ASSERT_EQ(records.size(), 1u);
   ASSERT_EQ(record().tasks.size(), 2u) << "each once";
   EXPECT_EQ(record().tasks[0].id, first);
-  EXPECT_EQ(record().tasks[0].kind, client::RecoveryTask::Kind::kOpen);
+  EXPECT_EQ(record().tasks[0].kind, RecoveryTask::Kind::kOpen);
   ASSERT_FALSE(record().catalogs.empty());
   EXPECT_EQ(record().catalogs[0].nodes.size(), 1u);
   EXPECT_NE(record().options.session, SessionId());
@@ -398,7 +398,7 @@ TEST_F(RecoveryDriverTest, NothingIsHeardOfARecovererThatOutlivesTheDriver) {
   const auto orphan = std::make_unique<Record>();
   {
     RecoveryDriver other(
-        [&](client::RecovererOptions given) -> Result<std::unique_ptr<RecoveryWorker>> {
+        [&](RecovererOptions given) -> Result<std::unique_ptr<RecoveryWorker>> {
           orphan->options = std::move(given);
           std::unique_ptr<RecoveryWorker> worker = std::make_unique<FakeWorker>(*orphan);
           return worker;
@@ -498,7 +498,7 @@ TEST_F(RecoveryDriverTest, TakesNotesFromAnotherThread) {
   ASSERT_EQ(records.size(), 1u);
   ASSERT_EQ(record().tasks.size(), kCount);
   std::thread recoverer([this] {
-    for (const client::RecoveryTask& task : record().tasks) {
+    for (const RecoveryTask& task : record().tasks) {
       record().options.on_recovered(task.id, true);
       record().options.on_cleared(task.id);
     }

@@ -173,6 +173,7 @@ struct RecoveryTask {
   enum class Kind : uint8_t {
     kOpen,       ///< decide its outcome, carry it out, report it by recovered(), then as kUncleared
     kUncleared,  ///< it is complete: remove its undo record and report that by recovery_cleared() (R5)
+    kFound,      ///< as kOpen, of an undo record that a scan found; never given by the core
   };
   TransactionId id;
   SessionId session;

@@ -138,7 +138,7 @@ struct Statistics : CoreCounts {
 /// What became of the transactions of sessions that have ended.
 struct RecoveryStatistics {
   uint64_t starts = 0, committed = 0, aborted = 0, cleared = 0, reverted = 0, repeated = 0, unreadable = 0;
-  uint64_t scans = 0, sweeps = 0, swept_nodes = 0;
+  uint64_t rounds = 0, scans = 0, sweeps = 0, swept_nodes = 0;
   uint64_t queued = 0, running = 0;
   std::vector<TransactionId> unreadable_ids;  ///< level: transactions whose undo records are unreadable, the first ones
   std::map<NodeId, uint64_t> waiting;         ///< level: transactions that wait for a node
@@ -155,6 +155,7 @@ struct RecoveryStatistics {
         counter("reverted", &S::reverted, "records of rolled back transactions"),
         counter("repeated", &S::repeated, "attempts that ended at a node that did not answer"),
         counter("unreadable", &S::unreadable, "undo records that cannot be read: their transactions stay open"),
+        counter("rounds", &S::rounds, "rounds of the recoverer's thread"),
         counter("scans", &S::scans, "scans of the transaction table after a restart"),
         counter("sweeps", &S::sweeps, "sweeps of the indexes for nodes that ended sessions have left half made"),
         counter("swept_nodes", &S::swept_nodes, "nodes of indexes that sweeps found and removed"),

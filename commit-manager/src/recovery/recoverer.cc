@@ -1,0 +1,77 @@
+#include "commit-manager/src/recovery/recoverer.h"
+
+#include <utility>
+
+#include "commit-manager/src/recovery/recovery_engine.h"
+#include "common/base/assert.h"
+
+namespace loam::commit {
+namespace {
+
+/// Besides those that undo index changes, one for each transaction: one sweeps, one closes.
+constexpr size_t kOwnFibers = 5;
+constexpr size_t kStackBytes = 64 * 1024;
+
+}  // namespace
+
+Result<std::unique_ptr<Recoverer>> Recoverer::start(RecovererOptions options) {
+  LOAM_CHECK(
+      options.on_recovered && options.on_cleared && options.on_scan_done && options.on_swept && options.on_failed,
+      "a recoverer needs its callbacks");
+  LOAM_CHECK(options.parallel > 0, "a recoverer that may not work on anything");
+  rpc::WorkerOptions worker;
+  worker.thread_name = "loam-recovery";
+  worker.scheme = options.scheme;
+  worker.max_fibers = options.parallel + kOwnFibers;
+  worker.stack_bytes = kStackBytes;
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Worker> thread, rpc::Worker::start(worker));
+  std::unique_ptr<Recoverer> recoverer(new Recoverer(std::move(thread)));
+  const auto make = [&] {
+    recoverer->engine_ = std::make_unique<RecoveryEngine>(*recoverer->worker_, std::move(options));
+  };
+  if (!recoverer->worker_->call(make)) {
+    return Status(StatusCode::kUnavailable, "the recoverer has no fiber to start in");
+  }
+  return recoverer;
+}
+
+Recoverer::Recoverer(std::unique_ptr<rpc::Worker> worker) : worker_(std::move(worker)) {}
+
+Recoverer::~Recoverer() { stop(); }
+
+void Recoverer::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(stopped_, true)) return;
+  }
+  if (engine_ != nullptr) worker_->call([this] { engine_->close(); });
+  worker_->stop();
+}
+
+void Recoverer::set_catalog(wire::Catalog catalog) {
+  post([this, catalog = std::move(catalog)]() mutable { engine_->set_catalog(std::move(catalog)); });
+}
+
+void Recoverer::add(std::vector<RecoveryTask> tasks) {
+  post([this, tasks = std::move(tasks)] { engine_->add(tasks); });
+}
+
+void Recoverer::acknowledged(TransactionId id) {
+  post([this, id] { engine_->acknowledged(id); });
+}
+
+void Recoverer::scan() {
+  post([this] { engine_->scan(); });
+}
+
+void Recoverer::sweep(wire::FenceSet ended) {
+  post([this, ended = std::move(ended)]() mutable { engine_->sweep(std::move(ended)); });
+}
+
+void Recoverer::accept_unreadable(TransactionId id) {
+  post([this, id] { engine_->accept_unreadable(id); });
+}
+
+RecoveryStatistics Recoverer::statistics() const { return engine_->statistics(); }
+
+}  // namespace loam::commit

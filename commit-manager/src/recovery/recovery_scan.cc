@@ -1,0 +1,106 @@
+#include "commit-manager/src/recovery/recovery_scan.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "commit-manager/src/recovery/recovery_engine.h"
+#include "common/wire/storage.h"
+
+namespace loam::commit {
+namespace {
+
+/// Chunks that each node may have on their way.
+constexpr uint32_t kCredits = 8;
+
+}  // namespace
+
+RecoveryScan::RecoveryScan(RecoveryEngine& engine, std::shared_ptr<const wire::Catalog> catalog, Request request)
+    : RecoveryWait(engine),
+      catalog_(std::move(catalog)),
+      request_(std::move(request)),
+      schema_(std::make_shared<const ResultSchema>(request_.query.partial_schema(request_.schema))) {}
+
+RecoveryScan::~RecoveryScan() {
+  for (Stream& stream : streams_) {
+    if (!stream.open) continue;
+    stream.node->tell_about(stream.sequence, wire::ScanCancel{});
+    stream.node->forget(this);
+  }
+}
+
+void RecoveryScan::start() {
+  const std::set<NodeId> owners(catalog_->shards.owners.begin(), catalog_->shards.owners.end());
+  if (owners.empty() || owners.contains(NodeId())) {
+    return fail(NodeId(), {StatusCode::kUnavailable, "some shards have no storage node"});
+  }
+  wire::Scan message;
+  message.table = request_.table;
+  message.map_version = catalog_->shards.version;
+  message.credits = kCredits;
+  message.query = request_.query;
+  streams_.resize(owners.size());
+  uint32_t number = 0;
+  for (const NodeId owner : owners) {
+    RecoveryNode* const node = engine_.node(owner);
+    if (node == nullptr) {
+      return fail(owner, {StatusCode::kUnavailable, "no storage node has number " + std::to_string(owner.value)});
+    }
+    // A scan may take as long as it takes: a lost connection ends the wait.
+    const auto sent = node->request(message, this, number, 0);
+    if (!sent.ok()) return fail(owner, sent.status());
+    streams_[number++] = {node, *sent, true};
+    ++open_;
+  }
+}
+
+Status RecoveryScan::on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) {
+  Stream& stream = streams_[token];
+  if (opcode == wire::Opcode::kScanChunk) return take_chunk(stream, body);
+  if (opcode != wire::Opcode::kScanDone) return rpc::unexpected_reply(opcode);
+  wire::ScanDone message;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
+  end(stream, message.status);
+  return ok_status();
+}
+
+Status RecoveryScan::take_chunk(Stream& stream, ByteReader& body) {
+  wire::ScanChunk message;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, message));
+  const auto chunk = Chunk::decode(message.chunk, schema_);
+  if (!chunk.ok()) return chunk.status();
+  request_.on_chunk((*chunk)->view());
+  stream.node->tell_about(stream.sequence, wire::ScanCredit{1});
+  return ok_status();
+}
+
+const Status& RecoveryScan::wait() {
+  if (!done()) done_.wait();
+  return status_;
+}
+
+void RecoveryScan::on_failure(uint32_t token, const Status& status, rpc::Executed) { end(streams_[token], status); }
+
+void RecoveryScan::end(Stream& stream, const Status& status) {
+  if (!stream.open) return;
+  stream.open = false;
+  --open_;
+  if (!status.ok()) fail(stream.node->info().id, status);
+  if (done()) done_.notify();
+}
+
+void RecoveryScan::engine_closes(const Status& status) {
+  for (Stream& stream : streams_) stream.open = false;
+  open_ = 0;
+  status_ = status;
+  done_.notify();
+}
+
+void RecoveryScan::fail(NodeId node, const Status& status) {
+  if (!status_.ok()) return;
+  status_ = {status.code(), "scan of " + request_.name + ": " + std::string(status.message())};
+  const bool silent = status == StatusCode::kUnavailable || status == StatusCode::kTimeout;
+  if (RecoveryNode* const at = engine_.node(node); at != nullptr && silent) at->note_failure(status);
+}
+
+}  // namespace loam::commit

@@ -1,0 +1,69 @@
+// One pass over a system's table by the recoverer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commit-manager/src/recovery/recovery_node.h"
+#include "commit-manager/src/recovery/recovery_wait.h"
+#include "common/fiber/wait.h"
+#include "common/schema/chunk.h"
+#include "common/schema/query.h"
+#include "common/wire/catalog.h"
+
+namespace loam::commit {
+
+/// One pass over a non-transactional table at every node that owns a shard: complete, or failed. It promises the
+/// records that do not change while it runs (R21): of the transaction table all, once every older session is fenced
+/// (R11). Nothing of it is to be used before all nodes are done.
+///
+/// Owner: the engine, which looks at done(), or a fiber, which waits. The destructor ends what is under way. Worker's
+/// thread only.
+class RecoveryScan final : public RecoveryWait, private NodeCaller {
+ public:
+  struct Request {
+    TableId table;
+    Schema schema;
+    Query query;
+    std::string name;  ///< of the table, for messages
+    std::function<void(const ChunkView&)> on_chunk;
+  };
+  RecoveryScan(RecoveryEngine& engine, std::shared_ptr<const wire::Catalog> catalog, Request request);
+  ~RecoveryScan();
+  RecoveryScan(const RecoveryScan&) = delete;
+  RecoveryScan& operator=(const RecoveryScan&) = delete;
+
+  void start();
+  bool done() const { return open_ == 0 || !status_.ok(); }
+  /// In a fiber: until done().
+  const Status& wait();
+  /// Ok only if every record of the table has come.
+  const Status& status() const { return status_; }
+
+ private:
+  struct Stream {
+    RecoveryNode* node = nullptr;
+    uint64_t sequence = 0;
+    bool open = false;
+  };
+
+  Status on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) override;
+  void on_failure(uint32_t token, const Status& status, rpc::Executed executed) override;
+  void engine_closes(const Status& status) override;
+  Status take_chunk(Stream& stream, ByteReader& body);
+  void end(Stream& stream, const Status& status);
+  void fail(NodeId node, const Status& status);
+
+  const std::shared_ptr<const wire::Catalog> catalog_;
+  const Request request_;
+  const std::shared_ptr<const ResultSchema> schema_;
+  std::vector<Stream> streams_;
+  size_t open_ = 0;
+  Status status_;
+  fiber::Event done_;
+};
+
+}  // namespace loam::commit

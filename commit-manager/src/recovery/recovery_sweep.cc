@@ -1,0 +1,54 @@
+#include "commit-manager/src/recovery/recovery_sweep.h"
+
+#include <vector>
+
+#include <loam/bdtree/tree.h>
+
+#include "commit-manager/src/recovery/recovery_engine.h"
+#include "common/base/env.h"
+#include "common/wire/system_tables.h"
+
+namespace loam::commit {
+namespace {
+
+using bdtree::TreeNodeId;
+
+Result<uint64_t> sweep(RecoveryEngine& engine, const std::shared_ptr<const wire::Catalog>& catalog,
+                       const wire::TableInfo& index, const wire::FenceSet& ended) {
+  std::vector<TreeNodeId> nodes;
+  Query query;
+  query.with_key = true;
+  const auto take = [&nodes](const ChunkView& view) {
+    for (size_t row = 0; row < view.rows(); ++row) nodes.emplace_back(view.get<uint64_t>(0, row));
+  };
+  {
+    RecoveryScan scan(engine, catalog, {index.id, wire::index_node_schema(), query, "index " + index.name, take});
+    scan.start();
+    LOAM_RETURN_IF_ERROR(scan.wait());
+  }
+  RecoveryTreeStore store(engine, index.id);
+  const auto tree = bdtree::Tree::open(store, kRecoveryTree);
+  LOAM_ASSIGN_OR_RETURN(const std::vector<TreeNodeId> suspects, tree->without_parent(nodes));
+  if (!suspects.empty()) Env::probe("recoverer.sweep.suspects");
+  const auto has_ended = [&](uint64_t owner) { return ended.fenced(SessionId(owner)); };
+  LOAM_ASSIGN_OR_RETURN(const size_t removed, tree->collect_orphans(suspects, has_ended));
+  if (removed != 0) Env::probe("recoverer.sweep.removed");
+  return removed;
+}
+
+}  // namespace
+
+Status sweep_indexes(RecoveryEngine& engine, const std::shared_ptr<const wire::Catalog>& catalog,
+                     const wire::FenceSet& ended, uint64_t& removed) {
+  Status failed;
+  for (const wire::TableInfo& table : catalog->tables) {
+    if (!table.index || table.index.state() == wire::IndexState::kDamaged) continue;  // that goes as a whole
+    const Result<uint64_t> swept = sweep(engine, catalog, table, ended);
+    if (swept.ok()) removed += *swept;
+    const bool none = swept.code() == StatusCode::kNoSuchTable || swept.code() == StatusCode::kMalformed;
+    if (!swept.ok() && !none && failed.ok()) failed = swept.status();
+  }
+  return failed;
+}
+
+}  // namespace loam::commit
