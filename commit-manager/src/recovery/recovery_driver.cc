@@ -248,7 +248,8 @@ bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {
   worker_->add({});  // a thread that works makes a round of it
   const bool turned = std::exchange(rounds_, seen.rounds) != seen.rounds;
   silent_looks_ = first || turned ? 0 : silent_looks_ + 1;
-  const uint64_t tasks = seen.committed + seen.aborted + seen.cleared + seen.reverted + seen.repeated + seen.unreadable;
+  const uint64_t tasks = seen.committed + seen.aborted + seen.cleared + seen.reverted + seen.index_changes +
+                         seen.repeated + seen.unreadable;
   const bool progress = std::exchange(ended_tasks_, tasks) != tasks;
   // A pass over tables takes as long as it takes, and what cannot be read waits for an operator.
   const bool waits = scanning_ || sweeping_ || !seen.waiting.empty() || given_.size() <= seen.unreadable_ids.size();

@@ -149,7 +149,7 @@ Status RecoveryEngine::undo_indexes(const IndexUndo& undo) {
 }
 
 void RecoveryEngine::sweep(wire::FenceSet ended) {
-  if (closed_ || catalog_ == nullptr || std::exchange(sweeping_, true)) return;
+  if (closed_ || catalog_ == nullptr || sweeping_) return;
   auto work = [this, part = fiber::WaitPart(index_work_), catalog = catalog_, ended = std::move(ended)] {
     ++counted_.sweeps;
     const Status swept =
@@ -157,10 +157,9 @@ void RecoveryEngine::sweep(wire::FenceSet ended) {
     sweeping_ = false;
     if (!closed_) options_.on_swept(swept);
   };
-  if (const Status spawned = worker_.scheduler().spawn(std::move(work)); !spawned.ok()) {
-    sweeping_ = false;
-    options_.on_swept(spawned);
-  }
+  const Status spawned = worker_.scheduler().spawn(std::move(work));
+  sweeping_ = spawned.ok();  // the fiber runs later
+  if (!spawned.ok()) options_.on_swept(spawned);
 }
 
 Result<bdtree::TreeNodeId> RecoveryEngine::new_tree_node() {

@@ -65,6 +65,8 @@ class RecoveryEngine final : private rpc::RoundHook {
   /// kOverloaded: it has given all that it has.
   Result<bdtree::TreeNodeId> new_tree_node();
   void sleep_for(uint64_t duration_ns) { worker_.scheduler().sleep_for(duration_ns); }
+  fiber::FiberScheduler& scheduler() { return worker_.scheduler(); }
+  void count_index_changes(size_t count) { counted_.index_changes += count; }
 
  private:
   uint64_t before_poll() override;

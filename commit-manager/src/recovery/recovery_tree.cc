@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include <loam/bdtree/index_entries.h>
 
 #include "commit-manager/src/recovery/recovery_engine.h"
+#include "common/fiber/fiber_group.h"
 #include "common/schema/row.h"
 #include "common/wire/system_tables.h"
 
@@ -166,27 +168,75 @@ void RecoveryTreeStore::back_off(uint32_t attempt) { engine_.sleep_for(kBackOffN
 
 // ---- the undo ------------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// The trees of the indexes that one transaction has changed.
+class UndoneTrees {
+ public:
+  explicit UndoneTrees(RecoveryEngine& engine) : engine_(engine) {}
+
+  bdtree::Tree& of(TableId index) {
+    const auto [at, fresh] = trees_.try_emplace(index);
+    if (fresh) {
+      at->second.store = std::make_unique<RecoveryTreeStore>(engine_, index);
+      at->second.tree = bdtree::Tree::open(*at->second.store, kRecoveryTree);
+    }
+    return *at->second.tree;
+  }
+
+ private:
+  struct Opened {
+    std::unique_ptr<RecoveryTreeStore> store;
+    std::unique_ptr<bdtree::Tree> tree;
+  };
+
+  RecoveryEngine& engine_;
+  std::map<TableId, Opened> trees_;
+};
+
+/// Undoes the changes under one key of one tree.
+Status undo_group(bdtree::Tree& tree, TransactionId transaction, std::span<const wire::IndexChange* const> group) {
+  using bdtree::Edit;
+  const wire::IndexChange& first = *group.front();
+  const std::optional<Key> record = first.shared ? std::nullopt : std::optional(first.record);
+  const Status undone = tree.update(
+      first.key,
+      [&](std::optional<std::string_view> payload) -> Result<Edit> {
+        LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, record));
+        const std::vector<bdtree::IndexEntry> before = entries.entries();
+        for (const wire::IndexChange* change : group) entries.undo(change->record, transaction);
+        if (entries.entries() == before) return Edit::keep();
+        return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
+      },
+      Reserve::kUndo);
+  // R30. And a tree that was never made, or that a lost node has taken along, needs no undo: kMalformed.
+  const bool nothing = undone == StatusCode::kNoSuchTable || undone == StatusCode::kMalformed;
+  return nothing ? ok_status() : undone;
+}
+
+}  // namespace
+
 Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction,
                           std::span<const wire::IndexChange> changes) {
-  using bdtree::Edit;
-  for (const wire::IndexChange& change : changes) {
-    RecoveryTreeStore store(engine, change.index);
-    const std::optional<Key> record = change.shared ? std::nullopt : std::optional(change.record);
-    const auto tree = bdtree::Tree::open(store, kRecoveryTree);
-    const Status undone = tree->update(
-        change.key,
-        [&](std::optional<std::string_view> payload) -> Result<Edit> {
-          LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, record));
-          const std::vector<bdtree::IndexEntry> before = entries.entries();
-          entries.undo(change.record, transaction);
-          if (entries.entries() == before) return Edit::keep();
-          return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
-        },
-        Reserve::kUndo);
-    // R30; and a tree that nobody has made yet, or that a lost node has taken along, needs no undo: kMalformed.
-    if (!undone.ok() && undone != StatusCode::kNoSuchTable && undone != StatusCode::kMalformed) return undone;
+  UndoneTrees trees(engine);
+  std::map<std::pair<TableId, std::string_view>, std::vector<const wire::IndexChange*>> groups;
+  for (const wire::IndexChange& change : changes) groups[{change.index, change.key}].push_back(&change);
+  auto next = groups.begin();
+  Status failed;
+  const auto work = [&] {
+    while (next != groups.end() && failed.ok()) {
+      const auto& [place, group] = *next++;
+      Status undone = undo_group(trees.of(place.first), transaction, group);
+      if (!undone.ok() && failed.ok()) failed = std::move(undone);
+      engine.count_index_changes(group.size());
+    }
+  };
+  fiber::FiberGroup others(engine.scheduler());
+  for (size_t i = 1; i < std::min(groups.size(), kUndoFibers) && others.spawn(work); ++i) {
   }
-  return ok_status();
+  work();
+  others.wait();
+  return failed;
 }
 
 }  // namespace loam::commit

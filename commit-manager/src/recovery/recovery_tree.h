@@ -78,8 +78,10 @@ class RecoveryTreeStore final : public bdtree::Store {
 
 /// Others with large nodes may leave one that is larger still, by a batch of changes or a merge. The recoverer makes
 /// entries shorter and no nodes: it writes such a node as it is.
-inline constexpr bdtree::TreeOptions kRecoveryTree{
-    .node_bytes = 16'384, .cache_bytes = 1 << 20, .combine = false, .split = false};
+inline constexpr bdtree::TreeOptions kRecoveryTree{.node_bytes = 16'384, .cache_bytes = 1 << 20, .split = false};
+
+/// Fibers that undo the index changes of one transaction, at most: changes of one leaf travel together.
+inline constexpr size_t kUndoFibers = 64;
 
 /// In a fiber: undoes what a transaction did to indexes, all of it, or tells why not. [R27]
 Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction,

@@ -137,7 +137,8 @@ struct Statistics : CoreCounts {
 
 /// What became of the transactions of sessions that have ended.
 struct RecoveryStatistics {
-  uint64_t starts = 0, committed = 0, aborted = 0, cleared = 0, reverted = 0, repeated = 0, unreadable = 0;
+  uint64_t starts = 0, committed = 0, aborted = 0, cleared = 0, reverted = 0, index_changes = 0, repeated = 0,
+           unreadable = 0;
   uint64_t rounds = 0, scans = 0, sweeps = 0, swept_nodes = 0;
   uint64_t queued = 0, running = 0;
   std::vector<TransactionId> unreadable_ids;  ///< level: transactions whose undo records are unreadable, the first ones
@@ -153,6 +154,7 @@ struct RecoveryStatistics {
         counter("aborted", &S::aborted, "transactions rolled back"),
         counter("cleared", &S::cleared, "undo records removed"),
         counter("reverted", &S::reverted, "records of rolled back transactions"),
+        counter("index_changes", &S::index_changes, "index changes of rolled back transactions"),
         counter("repeated", &S::repeated, "attempts that ended at a node that did not answer"),
         counter("unreadable", &S::unreadable, "undo records that cannot be read: their transactions stay open"),
         counter("rounds", &S::rounds, "rounds of the recoverer's thread"),
