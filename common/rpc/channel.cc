@@ -40,8 +40,7 @@ Result<uint64_t> Channel::add(RequestWindow::Kind kind, Caller* caller, uint64_t
                                                     " can be sent");
   }
   if (window_.unsent_bytes() + bytes.size() > kMaxBacklogBytes) {
-    return Status(StatusCode::kOverloaded,
-                  options_.name + " does not take what is sent to it fast enough; try again later");
+    return Status(StatusCode::kOverloaded, options_.name + " receives requests too slowly; try again later");
   }
   const uint64_t sequence = window_.next();
   window_.add(kind, caller, token, deadline_ns, std::move(bytes));
@@ -86,7 +85,7 @@ bool Channel::pump_notes() {
 void Channel::pump() {
   if (blocked_ || connection_ == nullptr) return;
   while (RequestWindow::Request* request = window_.next_to_send()) {
-    // What is not repeated must not be lost with a connection that comes to nothing.
+    // A request that is sent once must not be lost with a connection whose greeting fails.
     if (request->kind != RequestWindow::Kind::kKept && !greeted_) break;
     const Status status = connection_->send(request->bytes);
     if (status.ok()) {
@@ -160,7 +159,7 @@ Status Channel::dispatch(Bytes message) {
   if (found == nullptr) return ok_status();  // forgotten, or too late
   Caller* const caller = found->caller;
   const uint64_t token = found->token;
-  // Whoever did not ask for a stream gets one answer: it is gone afterwards, whatever the server makes of it.
+  // A request that is no stream ends with its first answer, also if the server claims that more follow.
   const bool more = wire::more_follow(envelope.opcode) && found->kind == RequestWindow::Kind::kStream;
   if (!more) window_.finish(envelope.sequence);
   if (envelope.opcode == wire::Opcode::kError) return refused(envelope.sequence, *caller, token, reader);
@@ -253,7 +252,7 @@ void Channel::expire(uint64_t now_ns) {
 void Channel::close(const Status& status) {
   if (!closed_.ok()) return;
   closed_ = status;
-  earliest_deadline_ns_ = 0;  // what is open fails in expire()
+  earliest_deadline_ns_ = 0;  // open requests fail in expire()
   if (connection_ != nullptr) connection_->close(status);
 }
 

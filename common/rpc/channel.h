@@ -1,4 +1,4 @@
-// The conversation with one server: requests out, answers back to whoever asked.
+// The conversation with one server: requests out, answers back to their callers.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ template <wire::Message M>
 inline constexpr RequestWindow::Kind kRequestKind = RequestWindow::Kind::kKept;
 template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::Scan> = RequestWindow::Kind::kStream;
-// Slow where a node hangs: must not hold up the window of the begins. Asked anew by whoever needs them.
+// Slow where a node hangs: must not hold up the window of the begins. Their callers repeat them.
 template <>
 inline constexpr RequestWindow::Kind kRequestKind<wire::GetCatalog> = RequestWindow::Kind::kOnce;
 template <>
@@ -149,10 +149,10 @@ class Channel final : private net::Handler {
   void withdraw(const Offer& offer);
   /// Whether that request was sent.
   bool has_sent(uint64_t sequence) const { return window_.may_have_arrived(sequence); }
-  /// Nobody waits for that request any more.
+  /// The caller wants no answer to that request any more.
   void forget(uint64_t sequence) { window_.finish(sequence); }
 
-  /// Fails what is past its deadline (kTimeout; kUnavailable without a connection), connects anew when it is time.
+  /// Fails requests past their deadline (kTimeout; kUnavailable without a connection); connects anew when it is time.
   void expire(uint64_t now_ns);
   /// expire() has nothing to do before that (it may find that a request has ended).
   uint64_t earliest_deadline_ns() const;
@@ -160,7 +160,7 @@ class Channel final : private net::Handler {
   void close(const Status& status);
   /// The peer broke the protocol: the connection ends, and is made anew.
   void reject(const Status& status);
-  /// Gives what was sent to the network now.
+  /// Gives the requests of this round to the network now.
   void flush() {
     if (connection_ != nullptr) connection_->flush();
   }

@@ -200,8 +200,8 @@ TEST_F(ChannelTest, AFencedRequestIsUnknownIfItWasSentOverAnEarlierConnection) {
 }
 
 TEST_F(ChannelTest, WithoutAConnectionARequestIsNotSent) {
-  const std::string nobody = Server().address();  // its port is free again
-  connect(nobody);
+  const std::string free_address = Server().address();  // its port is free again
+  connect(free_address);
   ask(1, wire::Ping{}, 20 * kRoundNs);
   run(1);
   EXPECT_EQ(outcomes_.of(1), (Outcome{Executed::kNotSent, StatusCode::kUnavailable}));

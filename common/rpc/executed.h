@@ -6,8 +6,8 @@
 
 namespace loam::rpc {
 
-/// What is known of a request's effect when its call has ended. Callers decide by it alone whether to repeat a request:
-/// a status says why, not whether.
+/// Tells whether a request had an effect, as far as the client knows when the call has ended. Callers decide by it
+/// alone whether to repeat a request: a status gives the reason only.
 enum class Executed : uint8_t {
   kNotSent,   ///< it has not reached the server and never will: no effect
   kRefused,   ///< the server has refused it as a whole: no effect, now or later

@@ -1,4 +1,4 @@
-// The requests that one server still owes an answer, and what is kept to send them again [protocol R3].
+// The requests of a channel without an answer, and their bytes, kept to send them again [protocol R3].
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ inline constexpr uint64_t kNoDeadline = UINT64_MAX;
 /// the oldest one without an answer; (3) after restart() everything unanswered that is kept is sent again, with the
 /// same bytes, before anything new; (4) at most window + kMaxWaitingRequests numbers lie between first and next.
 ///
-/// Owner: a channel. One thread. Allocates while it grows to what is under way at once, not per request.
+/// Owner: a channel. One thread. Allocates while it grows to the number of open requests, not per request.
 class RequestWindow {
  public:
   enum class Kind : uint8_t {
@@ -60,7 +60,7 @@ class RequestWindow {
 
   /// No more requests are taken now.
   bool full() const { return next_ - first_ >= window_ + kMaxWaitingRequests; }
-  /// The number of the next request, for whoever encodes it.
+  /// The sequence of the next request, which its encoding contains.
   uint64_t next() const { return next_; }
   /// An empty buffer to encode into; give_back() if it is not needed after all.
   Buffer take_buffer();
@@ -91,10 +91,10 @@ class RequestWindow {
   /// It may have reached the server over an earlier connection.
   bool sent_before(uint64_t sequence) const { return sequence <= delivered_; }
 
-  /// The connection is lost: what is kept will be sent again; what is not ends, in `ended`. `established`: what was
-  /// handed to it may have arrived.
+  /// The connection is lost: requests of kind kKept will be sent again, the others end and are added to `ended`.
+  /// `established`: the server may have received what this connection was given.
   void restart(bool established, std::vector<Ended>& ended);
-  /// Ends what is past its deadline, or too large; returns the earliest deadline that is left.
+  /// Ends requests past their deadline and those that are too large; returns the earliest deadline of the others.
   uint64_t expire(uint64_t now_ns, std::vector<Ended>& ended);
 
   bool empty() const { return first_ == next_ && once_.empty(); }

@@ -144,7 +144,7 @@ TEST_F(RequestWindowTest, ToldMessagesAreLostWithTheirConnection) {
   EXPECT_TRUE(window_.empty());
   add(Kind::kTold);
   EXPECT_EQ(send(), (Numbers{6}));
-  EXPECT_TRUE(window_.empty()) << "nobody answers them";
+  EXPECT_TRUE(window_.empty()) << "told requests have no answer";
 }
 
 TEST_F(RequestWindowTest, DeadlinesTellWhatMayHaveArrived) {

@@ -27,8 +27,8 @@ struct WorkerOptions {
 /// What the worker's thread does beside its fibers, outside of them; must not wait.
 class RoundHook {
  public:
-  /// Before the network is polled: what was gathered during the round is sent now. Returns when the poll must end at
-  /// the latest.
+  /// Called before the network is polled: sends the requests that the round has gathered. Returns the time at which
+  /// the poll must end at the latest.
   virtual uint64_t before_poll() = 0;
   /// After it.
   virtual void after_poll(uint64_t now_ns) = 0;
@@ -39,8 +39,8 @@ class RoundHook {
 
 /// One thread with a fiber scheduler whose idle hook polls one transport.
 ///
-/// Owner: a client or a recoverer. start() returns when the thread runs; stop() ends it when its last fiber has ended. Threads:
-/// call(), call_without_fiber(), spawn(), on_worker() and stop() from any, the rest from the worker's own.
+/// Owner: a client or a recoverer. start() returns when the thread runs; stop() ends it when its last fiber has ended.
+/// Threads: call(), call_without_fiber(), spawn(), on_worker() and stop() from any, the rest from the worker's own.
 class Worker {
  public:
   static Result<std::unique_ptr<Worker>> start(const WorkerOptions& options);

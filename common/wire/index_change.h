@@ -1,4 +1,4 @@
-// What a transaction does to the indexes of what it writes.
+// The changes of index entries that the writes of a transaction need.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace loam::wire {
 
-/// A record gets a value that an index is of, or loses it (R27). Written into the undo record before any write, so that
-/// whoever undoes it needs neither the catalog nor the record. Value type.
+/// A record gets a value of an indexed field, or loses it (R27). The client puts it into the undo record before any
+/// write, so that recovery needs neither the catalog nor the record to undo it. Value type.
 struct IndexChange {
   TableId index;        ///< the table of the tree's nodes
-  Key record;           ///< whose value it is
+  Key record;           ///< the record that has the value
   bool take = false;    ///< it loses the value; otherwise it gets it
   bool shared = false;  ///< all records with the value have their entries under one key of the tree (R28)
   std::string key;      ///< of the tree

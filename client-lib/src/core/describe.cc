@@ -1,6 +1,5 @@
 #include "client-lib/src/core/describe.h"
 
-
 namespace loam::client {
 
 std::string describe(const Table& table, Key key) {

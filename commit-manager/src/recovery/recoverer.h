@@ -119,7 +119,7 @@ class Recoverer final : public RecoveryWorker {
  private:
   explicit Recoverer(std::unique_ptr<rpc::Worker> worker);
 
-  /// Runs `task` on the worker's thread, after what was posted before it. Nothing after stop().
+  /// Runs `task` on the worker's thread, after all earlier tasks. Nothing after stop().
   template <class Task>
   void post(Task task) {
     const std::lock_guard lock(mutex_);

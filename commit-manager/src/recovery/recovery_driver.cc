@@ -256,7 +256,7 @@ bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {
   idle_looks_ = first || progress || waits ? 0 : idle_looks_ + 1;
   if (silent_looks_ >= kSilentLooks) {
     log_error("recovery: the recoverer's thread hangs; it is left where it is, and another one follows");
-    // To end it would be to wait for it. What it still says is told to the core, or to nobody.
+    // Ending it would mean waiting for it. Its later outcomes go to the core, and are not acknowledged.
     static std::vector<std::unique_ptr<RecoveryWorker>>& hanging = *new std::vector<std::unique_ptr<RecoveryWorker>>;
     hanging.push_back(std::move(worker_));
     forget_worker(core, now_ns);

@@ -28,17 +28,17 @@ using StartRecovery = std::function<Result<std::unique_ptr<RecoveryWorker>>(Reco
 /// Owner: CommitManager. Threads: the server's; only the recoverer's callbacks come from elsewhere, and they leave a
 /// note and call `wake`.
 ///
-/// Invariants: (1) the recoverer hears that an outcome is acknowledged after the core has it (R5); (2) what an earlier
-/// recoverer said after it was replaced is told to the core, since it was decided at the nodes, but acknowledged to
-/// nobody; (3) a scan that ends while none is due is repeated; (4) the next
-/// recoverer starts when the nodes refuse the session of the one before: what that one had sent may still be executed
-/// until then, and would put back undo records that the next one has cleared. So one that hangs can be left where it
-/// hangs, and one that ends does so on a thread of its own: the server's waits neither for a resolver nor for a node.
+/// Invariants: (1) the recoverer hears that an outcome is acknowledged after the core has it (R5); (2) outcomes that an
+/// earlier recoverer reports after it was replaced reach the core, since the nodes have decided them, but are not
+/// acknowledged; (3) a scan that ends while none is due is repeated; (4) the next recoverer starts when the nodes
+/// refuse the session of the one before: requests that that one had sent may still be executed until then, and would
+/// put back undo records that the next one has cleared. So a recoverer that hangs can be left alone, and one that ends
+/// does so on a thread of its own: the server's thread waits neither for a resolver nor for a node.
 class RecoveryDriver {
  public:
   /// How soon after a change the core is asked what there is to do; and a lower bound between two questions.
   static constexpr uint64_t kCheckNs = 1'000'000;
-  /// Asking takes at most one part in so many of the server's time: the list grows with what waits for dead nodes.
+  /// Asking takes at most 1/kCheckShare of the server's time: the list grows with what waits for dead nodes.
   static constexpr uint64_t kCheckShare = 16;
   /// Tasks handed over at a time.
   static constexpr size_t kTasksAtATime = 1'024;
@@ -46,12 +46,12 @@ class RecoveryDriver {
   static constexpr uint64_t kRestartNs = 100'000'000;
   /// Before one that could not be started is tried again.
   static constexpr uint64_t kRetryStartNs = 1'000'000'000;
-  /// Before a scan that met undo records that nobody can read is repeated.
+  /// Before a scan that met unreadable undo records is repeated.
   static constexpr uint64_t kRescanNs = 5'000'000'000;
   /// While there is something to do, the recoverer hears of nodes that went or came so soon.
   static constexpr uint64_t kCatalogNs = 20'000'000;
 
-  /// While it has tasks, the recoverer is looked at so often.
+  /// While it has tasks, the recoverer is checked in this interval.
   static constexpr uint64_t kWatchNs = 1'000'000'000;
   /// Looks in which its thread did not turn, and in which it ended nothing though no node is waited for; then it is
   /// replaced. Looks and not times: a process that was stopped and continued is not at fault.
@@ -69,12 +69,12 @@ class RecoveryDriver {
 
   /// After every round of the server; `changed`: something was executed in it.
   void step(Core& core, bool changed);
-  /// An operator gives up a transaction whose undo record nobody can read: it ends as if the record had been lost, and
+  /// An operator gives up a transaction whose undo record is unreadable: it ends as if the record had been lost, and
   /// indexes are damaged, because it is unknown how much of it they have; that is stored first. `done` is called once,
   /// now or from a later call of the core, unless the driver ends before. kInvalidArgument: there is no such
   /// transaction; kUnavailable: the recoverer was replaced meanwhile, ask again.
   void accept_unreadable(Core& core, TransactionId id, std::function<void(Status)> done);
-  /// When step() has something to do, whatever else happens.
+  /// The time at which step() has something to do at the latest.
   uint64_t next_deadline_ns() const;
 
   RecoveryStatistics statistics() const;
@@ -133,7 +133,7 @@ class RecoveryDriver {
   uint64_t catalog_ns_ = 0;  // not before
   wire::CatalogVersion catalog_version_ = 0;
   RecoveryStatistics ended_;  // of the workers before
-  // Of the watch: since when, and what was seen last.
+  // The watch: when it last checked, and the statistics that it saw.
   uint64_t watch_ns_ = 0;  // not before; 0: nothing was seen yet
   SessionId session_;      // the worker's
   SessionId left_;         // of the worker before, until it is fenced everywhere

@@ -29,7 +29,7 @@ Status finished(std::string_view what, const Work& work) {
 }
 
 /// Numbers of tree nodes: clients' are drawn from a counter that begins at 1 and never gets so far; a recoverer's have
-/// its session in them, which is nobody else's.
+/// its session in them, which no other session has.
 constexpr uint64_t kOfRecoverers = uint64_t{1} << 63;
 constexpr int kNodeBits = 24;
 

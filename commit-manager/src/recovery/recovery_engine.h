@@ -27,7 +27,7 @@ namespace loam::commit {
 ///       │          └──▶ later_, if a node refused it for another reason ───┤
 ///       └──────────────────────────────────────────────────────────────────┘
 ///
-/// Owner: the recoverer. Made and used on the worker's thread, but for statistics(); destroyed after the worker has
+/// Owner: the recoverer. Made and used on the worker's thread, except statistics(); destroyed after the worker has
 /// stopped. All work is done in before_poll(): callbacks of the transport only note what has happened.
 class RecoveryEngine final : private rpc::RoundHook {
  public:

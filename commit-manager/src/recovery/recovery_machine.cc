@@ -87,7 +87,7 @@ void RecoveryMachine::swap() {
   push_write(WriteKind::kMark).mark = static_cast<uint8_t>(UndoState::kAborted);
 }
 
-/// Index entries first: while the records are claimed, nobody else changes theirs (R27).
+/// Index entries first: while the records are claimed, no other writer changes theirs (R27).
 void RecoveryMachine::revert() {
   undo_row_ = {};
   if (index_changes_.empty()) return revert_records();

@@ -33,7 +33,7 @@ struct IndexUndo {
 struct RecoveryMessage {
   using Body = std::variant<wire::PlainRead, wire::PlainWrite, wire::Revert, IndexUndo>;
   uint32_t token = 0;  ///< comes back with the answer
-  NodeId node;         ///< NodeId(0): nobody owns the record at present, or it goes to several
+  NodeId node;         ///< NodeId(0): no node owns the record at present, or it goes to several
   Body message;
 };
 
@@ -63,21 +63,21 @@ struct RecoveryMessage {
 /// no randomness.
 ///
 /// Invariants: (1) no revert is sent before the undo record is known to say *aborted*; a record that says so never says
-/// anything else; (2) committed() is what the undo record said when nobody could change it any more: *committed* and
-/// *aborted* are final, and *none* is made *aborted*; (3) it is reported only after every revert was answered; (4) the
-/// undo record is removed only after acknowledged(), and by its exact version. So two machines for one id, at one time
-/// or one after another, tell the same outcome, but for one that reads after the other has removed the undo record: it
+/// anything else; (2) committed() is the outcome in the undo record when it was final: *committed* and *aborted* are
+/// final, and *none* is made *aborted*; (3) it is reported only after every revert was answered; (4) the undo record is
+/// removed only after acknowledged(), and by its exact version. So two machines for one id, at one time or one after
+/// another, tell the same outcome. One exception: a machine that reads after the other has removed the undo record
 /// reads none, and tells *aborted* about an id whose outcome the commit manager knows already, and keeps. One that was
 /// started because the undo record had been found (kFound) says nothing then; and a commit manager stops one recoverer
-/// before it starts the next. (5) Every message may be repeated, or
-/// arrive late, without harm: ids are never reused, reverts of what is not there succeed, the rest is by exact version.
+/// before it starts the next. (5) Every message may be repeated, or arrive late, without harm: ids are never reused,
+/// reverts of absent versions succeed, the rest is by exact version.
 class RecoveryMachine {
  public:
   enum class End : uint8_t {
     kNone,        ///< not over
     kDone,        ///< nothing of the transaction is left
     kPostponed,   ///< try rest() again later: status() says why, blocked_by() where
-    kUnreadable,  ///< its undo record is malformed: nobody can end it
+    kUnreadable,  ///< its undo record is malformed: only an operator can end it
     kFenced,      ///< the recoverer itself is fenced
   };
 
@@ -109,7 +109,7 @@ class RecoveryMachine {
   const Status& status() const { return status_; }
   /// The node whose refusal or silence ended the attempt; NodeId(0): no node owns a record of the transaction.
   NodeId blocked_by() const { return blocked_by_; }
-  /// What is left to do after kPostponed.
+  /// The task of the next attempt after kPostponed.
   RecoveryTask rest() const { return task_; }
   TransactionId id() const { return task_.id; }
   /// Records whose reverts were answered.

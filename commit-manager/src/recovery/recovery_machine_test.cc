@@ -59,7 +59,7 @@ Buffer undo_row(UndoState state, std::vector<RecordId> records) {
 /// What the dead client left behind.
 struct Remains {
   std::optional<UndoState> undo;  // nothing: it died before
-  size_t written = 0;             // of some_records(), the first so many
+  size_t written = 0;             // the number of leading elements of some_records()
   bool late_mark = false;         // sent before the fence, may still arrive, once
 };
 
@@ -190,7 +190,7 @@ struct Sent {
   Sent& operator=(Sent&& other) noexcept = default;
 };
 
-/// A recoverer of this one id: its machine, begun anew when an attempt is over, and what is on its way.
+/// A recoverer of this one id: its machine, begun anew when an attempt is over, and its messages in flight.
 class Recovery {
  public:
   explicit Recovery(Kind kind) { begin({kId, kSession, kind}); }
@@ -244,8 +244,8 @@ class Recovery {
   std::vector<Sent> sent_;
 };
 
-/// All sequences of choices, one run each, by counting up from the last choice; or, where these are too many, so many
-/// random ones.
+/// All sequences of choices, one run each, by counting up from the last choice; or a number of random sequences, where
+/// these are too many.
 class Choices {
  public:
   explicit Choices(size_t random_runs) : random_runs_(random_runs) {}
@@ -286,7 +286,7 @@ struct Campaign {
   size_t random_runs = 0;  // for each of the remains; 0: all runs that there are
 };
 
-/// One run: who moves next is chosen until nobody can.
+/// One run: chooses the actor of the next step until none can move.
 class Run {
  public:
   Run(const Campaign& campaign, const Remains& remains, Choices& choices)
@@ -460,7 +460,7 @@ TEST_F(ReadMachine, EndsWhatNobodyCanReadWhenThatIsAccepted) {
   machine.on_read(std::vector<wire::ReadResult>{{StatusCode::kOk, Version(1), row}});
   ASSERT_TRUE(machine.reporting());
   EXPECT_FALSE(machine.committed());
-  EXPECT_FALSE(machine.next(out_)) << "nobody knows what to take back";
+  EXPECT_FALSE(machine.next(out_)) << "no record tells what to take back";
   machine.acknowledged();
   ASSERT_TRUE(machine.next(out_));
   const auto& clear = std::get<wire::PlainWrite>(out_.message).operations.at(0);
@@ -492,7 +492,7 @@ TEST_F(ReadMachine, UndoesIndexEntriesBeforeRecords) {
   EXPECT_TRUE(machine_.reporting());
 }
 
-// R9, R27: an index that cannot be reached holds nobody's records up, but the id stays open.
+// R9, R27: an index that cannot be reached delays no reverts of records, but the id stays open.
 TEST_F(ReadMachine, RevertsRecordsAndStaysOpenWhenAnIndexCannotBeReached) {
   read(with_index_change().encode().value());
   ASSERT_TRUE(machine_.next(out_));

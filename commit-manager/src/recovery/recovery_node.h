@@ -92,7 +92,7 @@ class RecoveryNode final : private rpc::Caller {
   /// Something about the node has changed: it may be asked at once.
   void resume();
 
-  /// Fails what was open on a lost connection. kFenced once this recoverer's session has been refused.
+  /// Fails the requests of a lost connection. kFenced once this recoverer's session has been refused.
   Status settle(uint64_t now_ns);
   uint64_t earliest_deadline_ns() const;
   /// Forgets all requests, without a word, and ends the connection. settle() goes on until idle().

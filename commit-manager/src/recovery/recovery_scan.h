@@ -20,7 +20,7 @@ namespace loam::commit {
 /// records that do not change while it runs (R21): of the transaction table all, once every older session is fenced
 /// (R11). Nothing of it is to be used before all nodes are done.
 ///
-/// Owner: the engine, which looks at done(), or a fiber, which waits. The destructor ends what is under way. Worker's
+/// Owner: the engine, which looks at done(), or a fiber, which waits. The destructor ends open streams. Worker's
 /// thread only.
 class RecoveryScan final : public RecoveryWait, private NodeCaller {
  public:

@@ -50,7 +50,7 @@ class RecoveryCall final : public RecoveryWait, private NodeCaller {
   fiber::Event answered_;
 };
 
-/// The nodes of one index's tree over the recoverer's links. What is deferred is left to clients. A number is seldom
+/// The nodes of one index's tree over the recoverer's links. Deferred work is left to clients. A number is seldom
 /// wanted, where a merge that a dead client began needs a copy, but it may be before any client can begin (R11): the
 /// counter that clients draw theirs from is not asked, the recoverer has numbers of its own
 /// (RecoveryEngine::new_tree_node).

@@ -7,8 +7,8 @@ namespace loam::commit {
 
 class RecoveryEngine;
 
-/// Something that is asked of nodes, known to the engine while it lives: when the engine closes, nodes forget what they
-/// were asked, and it tells whoever waits. Worker's thread only.
+/// An open request to nodes, registered with the engine while it lives: when the engine closes, the nodes' requests
+/// are forgotten, and engine_closes() wakes the waiting fiber. Worker's thread only.
 class RecoveryWait {
  public:
   explicit RecoveryWait(RecoveryEngine& engine);

@@ -42,7 +42,7 @@ class ScriptedNodes final : private net::Handler {
   ~ScriptedNodes() override;
 
   wire::Catalog catalog() const;
-  /// Asked for every request, kAttach too, but for kScanCredit.
+  /// Called for every request, kAttach too, except kScanCredit.
   void set_script(Script script);
   /// The node starts anew: other incarnation, everything that it had is lost.
   void restart(NodeId node);
@@ -50,7 +50,7 @@ class ScriptedNodes final : private net::Handler {
   /// A dead client's transaction: `records` of it are written, `named` of them stand in its undo record.
   void leave(TransactionId id, wire::UndoState state, const std::vector<wire::RecordId>& named,
              const std::vector<wire::RecordId>& written);
-  /// The same, for what is no undo record.
+  /// Called for writes of records that are no undo records.
   void leave_garbage(TransactionId id);
   void fence() { fenced_.store(true, std::memory_order_relaxed); }  // relaxed: seen soon
 
