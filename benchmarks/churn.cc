@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <limits>
 #include <string>
 #include <utility>
@@ -11,6 +10,7 @@
 #include <sched.h>
 
 #include "common/base/assert.h"
+#include "common/base/cpu_clock.h"
 #include "common/wire/catalog.h"
 #include "storage-node/src/log/entry.h"
 #include "storage-node/src/log/page.h"
@@ -34,12 +34,6 @@ constexpr int kIdleSteps = 8;
 constexpr size_t kPutsPerLook = 128;
 
 uint64_t key_of(uint64_t record) { return (record + 1) * 0x9e3779b97f4a7c15u; }
-
-uint64_t process_cpu_ns() {
-  timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
-}
 
 /// Cuts a run into windows by one clock.
 class Windows {

@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
-#include <sys/resource.h>
-
 #include <loam/client/client.h>
 #include <loam/client/transaction.h>
 
 #include "benchmarks/answers.h"
 #include "benchmarks/suite.h"
 #include "common/base/assert.h"
+#include "common/base/cpu_clock.h"
 #include "deploy/cli/src/cluster/one_process.h"
 
 namespace loam::bench {
@@ -22,16 +21,6 @@ namespace {
 using client::Record;
 using client::Table;
 using client::Transaction;
-
-/// CPU time of all threads of the process, nanoseconds.
-double process_cpu_ns() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto ns = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) * 1e9 + static_cast<double>(t.tv_usec) * 1e3;
-  };
-  return ns(usage.ru_utime) + ns(usage.ru_stime);
-}
 
 /// What one way of access costs, one sample a turn.
 struct Cost {
@@ -113,7 +102,7 @@ class FieldsSuite final : public Suite {
   /// CPU time of an operation in us, of both sides; bytes both ways.
   double measure(client::Client& client, const std::function<void(uint64_t)>& group, Cost& cost) {
     const client::ClientStatistics before = client.statistics();
-    const double cpu_before = process_cpu_ns();
+    const uint64_t cpu_before = process_cpu_ns();
     std::vector<client::Task> tasks;
     tasks.reserve(kFibers);
     for (uint64_t fiber = 0; fiber < kFibers; ++fiber) {
@@ -125,7 +114,7 @@ class FieldsSuite final : public Suite {
     const client::ClientStatistics after = client.statistics();
     const uint64_t groups = (operations_ + kGroup - 1) / kGroup;
     const auto count = static_cast<double>(kFibers * groups * kGroup);
-    cost.cpu_us.values.push_back((process_cpu_ns() - cpu_before) / 1e3 / count);
+    cost.cpu_us.values.push_back(static_cast<double>(process_cpu_ns() - cpu_before) / 1e3 / count);
     const uint64_t bytes = after.bytes_out + after.bytes_in - before.bytes_out - before.bytes_in;
     cost.bytes.values.push_back(static_cast<double>(bytes) / count);
     return cost.cpu_us.values.back();
