@@ -3,7 +3,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # In the order of dependence, users first: what a linker reads once from left to right.
-set(LOAM_CLIENT_LIBRARIES loam_client loam_client_index loam_bdtree loam_bdtree_cache loam_bdtree_node loam_bdtree_key loam_bdtree_entries
+set(LOAM_CLIENT_LIBRARIES loam_client loam_client_index loam_bdtree loam_bdtree_cache loam_bdtree_node loam_bdtree_key loam_bdtree_entries loam_bdtree_store
                           loam_client_driver loam_client_core loam_rpc loam_net loam_fiber loam_wire
                           loam_schema loam_snapshot loam_base)
 install(TARGETS ${LOAM_CLIENT_LIBRARIES} loam_flags EXPORT loamTargets

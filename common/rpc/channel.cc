@@ -62,7 +62,11 @@ void Channel::connect() {
   const auto address = net::Address::parse(options_.address);
   const auto connection =
       address.ok() ? transport_.connect(*address, *this) : Result<net::Connection*>(address.status());
-  if (!connection.ok()) return lost(connection.status());
+  if (!connection.ok()) {
+    fails_all_ = options_.fails_with_connection;
+    if (fails_all_) earliest_deadline_ns_ = 0;
+    return lost(connection.status());
+  }
   connection_ = *connection;
   ++connections_;
   if (options_.greeting) {
@@ -165,6 +169,7 @@ Status Channel::dispatch(Bytes message) {
   if (envelope.opcode == wire::Opcode::kError) return refused(envelope.sequence, *caller, token, reader);
   Status valid = caller->on_reply(token, envelope.opcode, reader);
   if (valid.ok()) failures_ = 0;
+  if (valid.ok() && options_.on_answer) options_.on_answer();
   // With more to come the request is open: it fails with the connection.
   if (!valid.ok() && !more) caller->on_failure(token, valid, Executed::kUnknown);
   return valid;
@@ -205,6 +210,7 @@ void Channel::on_closed(net::Connection&, const Status& status) {
   lost(status);
   std::vector<RequestWindow::Ended> ended;
   window_.restart(established, ended);
+  if (options_.fails_with_connection) static_cast<void>(window_.expire(UINT64_MAX, ended));
   const Status loss(StatusCode::kUnavailable, std::string(last_loss_.message()));
   for (const auto& request : ended) {
     if (request.caller != nullptr)
@@ -234,7 +240,7 @@ void Channel::expire(uint64_t now_ns) {
     std::vector<RequestWindow::Ended> ended = std::move(ended_);
     ended.clear();
     earliest_deadline_ns_ = kNoDeadline;  // requests that the callbacks make lower it again
-    const bool all = !closed_.ok();
+    const bool all = std::exchange(fails_all_, false) || !closed_.ok();
     const uint64_t left_ns = window_.expire(all ? UINT64_MAX : now_ns, ended);
     earliest_deadline_ns_ = std::min(earliest_deadline_ns_, left_ns);
     for (const auto& request : ended) {

@@ -78,6 +78,9 @@ class Channel final : private net::Handler {
     size_t window = wire::kNodeReplyWindow.requests;
     /// A lost connection is made anew also when nothing is asked.
     bool stays = false;
+    /// A lost connection, or one that cannot be made, fails all open requests, for callers that repeat them in another
+    /// way. Otherwise requests wait for the next connection, except those that are sent once.
+    bool fails_with_connection = false;
     /// First message of every connection (kAttach), encoded with sequence 0. Answered with kUnavailable, kOverloaded or
     /// kTimeout it is tried again on another connection; with any other error the channel has ended. Empty: none.
     std::function<void(Buffer& out)> greeting;
@@ -87,7 +90,9 @@ class Channel final : private net::Handler {
     std::function<void(const Status&, bool refused)> on_lost;
     /// Told when the greeting was refused for good.
     std::function<void(const Status&)> on_ended;
-    /// Told of every answer that is an error as a whole, after who asked.
+    /// Told of every answer that is no error, after the caller.
+    std::function<void()> on_answer;
+    /// Told of every answer that is an error as a whole, after the caller.
     std::function<void(const wire::Error&)> on_error;
   };
 
@@ -207,6 +212,7 @@ class Channel final : private net::Handler {
   bool greeted_ = false;    // and the greeting was taken
   bool blocked_ = false;    // the connection takes nothing before on_writable()
   bool refused_ = false;    // the greeting was, for now: the connection ends
+  bool fails_all_ = false;  // expire() fails all open requests: Options::fails_with_connection
   Status closed_;           // not ok: for good
   Status last_loss_;
   uint64_t retry_at_ns_ = 0;
@@ -219,8 +225,14 @@ class Channel final : private net::Handler {
   std::vector<RequestWindow::Ended> ended_;  // reused
 };
 
-/// One request of a fiber, and its outcome: for replies that have no views into the message. Lies on the fiber's stack;
-/// the destructor forgets the request. The channel outlives it. Channel's thread only.
+/// Replies with views into their message.
+template <wire::Message Reply>
+inline constexpr bool kHasViews = false;
+template <>
+inline constexpr bool kHasViews<wire::PlainReadReply> = true;
+
+/// One request of a fiber, and its outcome. Lies on the fiber's stack, or lives longer; the destructor forgets the
+/// request. The channel outlives the request. Views in the reply live as long as the call. Channel's thread only.
 template <wire::Message Reply>
 class Call final : private Caller {
  public:
@@ -231,7 +243,12 @@ class Call final : private Caller {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  /// Sends the request. Once.
+  /// Sends the request; without a channel it has failed. Once.
+  template <wire::Message M>
+  void send(const Result<Channel*>& channel, const M& message, uint64_t deadline_ns) {
+    if (!channel.ok()) return on_failure(0, channel.status(), Executed::kNotSent);
+    send(**channel, message, deadline_ns);
+  }
   template <wire::Message M>
   void send(Channel& channel, const M& message, uint64_t deadline_ns) {
     const auto sequence = channel.request(message, this, 0, deadline_ns);
@@ -251,7 +268,14 @@ class Call final : private Caller {
  private:
   Status on_reply(uint64_t, wire::Opcode opcode, ByteReader& body) override {
     if (opcode != Reply::kOpcode) return unexpected_reply(opcode);
-    LOAM_RETURN_IF_ERROR(wire::decode_body(body, reply_));
+    if constexpr (kHasViews<Reply>) {
+      const Bytes raw = body.get_raw(body.remaining());
+      bytes_.assign(raw.begin(), raw.end());
+      ByteReader copy(bytes_);
+      LOAM_RETURN_IF_ERROR(wire::decode_body(copy, reply_));
+    } else {
+      LOAM_RETURN_IF_ERROR(wire::decode_body(body, reply_));
+    }
     end(ok_status(), Executed::kExecuted);
     return ok_status();
   }
@@ -268,6 +292,7 @@ class Call final : private Caller {
   fiber::Event ended_;
   Status status_;
   Executed executed_ = Executed::kUnknown;
+  Buffer bytes_;  // the body of a reply with views
   Reply reply_;
 };
 

@@ -9,7 +9,7 @@ namespace loam::rpc {
 namespace {
 
 /// Where an ordinary thread waits for what it asked the worker's thread to run.
-struct Call {
+struct Handover {
   Happening ended;
   // Written before `ended`.
   bool ran = false;
@@ -17,12 +17,12 @@ struct Call {
 };
 
 /// Runs the function, and keeps what it throws for the caller. Ends the wait also if it is destroyed uncalled.
-class CallEnd {
+class HandoverEnd {
  public:
-  explicit CallEnd(std::shared_ptr<Call> call) : call_(std::move(call)) {}
-  CallEnd(CallEnd&&) noexcept = default;
-  CallEnd& operator=(CallEnd&&) = delete;
-  ~CallEnd() {
+  explicit HandoverEnd(std::shared_ptr<Handover> call) : call_(std::move(call)) {}
+  HandoverEnd(HandoverEnd&&) noexcept = default;
+  HandoverEnd& operator=(HandoverEnd&&) = delete;
+  ~HandoverEnd() {
     if (call_ != nullptr) call_->ended.happen();
   }
   void run(const std::function<void()>& function) {
@@ -35,11 +35,11 @@ class CallEnd {
   }
 
  private:
-  std::shared_ptr<Call> call_;
+  std::shared_ptr<Handover> call_;
 };
 
 /// Waits for the call; throws what its function threw. Whether it ran.
-bool wait_for(Call& call) {
+bool wait_for(Handover& call) {
   call.ended.wait();
   if (call.thrown) std::rethrow_exception(std::exchange(call.thrown, nullptr));
   return call.ran;
@@ -115,8 +115,8 @@ bool Worker::call(const std::function<void()>& function) {
     function();
     return true;
   }
-  const auto call = std::make_shared<Call>();
-  scheduler_->spawn_remote([end = CallEnd(call), &function]() mutable { end.run(function); });
+  const auto call = std::make_shared<Handover>();
+  scheduler_->spawn_remote([end = HandoverEnd(call), &function]() mutable { end.run(function); });
   return wait_for(*call);
 }
 
@@ -125,8 +125,8 @@ bool Worker::call_without_fiber(const std::function<void()>& function) {
     function();
     return true;
   }
-  const auto call = std::make_shared<Call>();
-  scheduler_->post([end = CallEnd(call), &function]() mutable { end.run(function); });
+  const auto call = std::make_shared<Handover>();
+  scheduler_->post([end = HandoverEnd(call), &function]() mutable { end.run(function); });
   return wait_for(*call);
 }
 

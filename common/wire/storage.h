@@ -230,6 +230,13 @@ struct PlainWrite {
   }
 };
 
+/// The code that the caller of a plain write gets for the node's code: an insert expects absence, so a record that
+/// exists is kAlreadyExists; the other kinds expect presence, so an absent record is kConflict.
+constexpr StatusCode plain_write_code(WriteKind kind, StatusCode code) {
+  if (kind == WriteKind::kInsert) return code == StatusCode::kConflict ? StatusCode::kAlreadyExists : code;
+  return code == StatusCode::kNotFound ? StatusCode::kConflict : code;
+}
+
 struct PlainWriteReply {
   static constexpr Opcode kOpcode = Opcode::kPlainWriteReply;
   std::vector<WriteResult> results;

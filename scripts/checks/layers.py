@@ -32,7 +32,7 @@ _ROOTS = {
     "deploy": ("storage-node", "commit-manager", "client-lib", "bdtree"),
 }
 # Root → all that it may include of common/; a root that is not named here may include any of it.
-_OF_COMMON = {"bdtree": ("base", "fiber", "schema", "snapshot")}
+_OF_COMMON = {"bdtree": ("base", "fiber", "schema", "snapshot", "wire")}
 _PUBLIC = {"storage": "storage-node", "commit": "commit-manager", "bdtree": "bdtree", "client": "client-lib"}
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 # Tests and measurements look inside whatever they test and measure.

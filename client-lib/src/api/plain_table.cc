@@ -5,6 +5,7 @@
 #include "client-lib/src/api/fiber_call.h"
 #include "client-lib/src/api/plain_table_impl.h"
 #include "client-lib/src/core/describe.h"
+#include "client-lib/src/driver/plain_write.h"
 #include "client-lib/src/driver/point_reads.h"
 
 namespace loam::client {
@@ -19,8 +20,8 @@ Result<Version> write(Engine& engine, const Table& table, Key key, wire::WriteKi
   if (kind == wire::WriteKind::kInsert) {
     LOAM_RETURN_IF_ERROR(check_whole(record.table(), "an insert"));
   }
-  return in_fiber(
-      engine, [&] { return PlainWriteOnce::write(engine, {}, record.table(), key, kind, expected, record.bytes()); });
+  const auto operation = plain_operation(record.table(), key, kind, expected, record.bytes());
+  return in_fiber(engine, [&] { return plain_write(engine, nullptr, record.table(), operation); });
 }
 
 }  // namespace
@@ -74,7 +75,8 @@ Result<Version> PlainTable::update(Key key, Version expected, std::initializer_l
 
 Status PlainTable::remove(Key key, Version expected) {
   return in_fiber(impl_->engine, [&] {
-    return PlainWriteOnce::write(impl_->engine, {}, table_, key, wire::WriteKind::kRemove, expected, {}).status();
+    const auto operation = plain_operation(table_, key, wire::WriteKind::kRemove, expected, {});
+    return plain_write(impl_->engine, nullptr, table_, operation).status();
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "client-lib/src/core/backoff.h"
 #include "client-lib/src/core/catalog_cache.h"
+#include "client-lib/src/driver/plain_write.h"
 #include "client-lib/src/driver/point_reads.h"
 #include "common/wire/system_tables.h"
 
@@ -41,7 +42,7 @@ Counter::Impl::Impl(Engine& engine, std::string name, uint64_t block_size, Reser
 Result<Version> Counter::Impl::write(wire::WriteKind kind, Version expected, uint64_t next) {
   LOAM_ASSIGN_OR_RETURN(const Record record,
                         Record::make(table_, {Value::text(name_), Value::int64(static_cast<int64_t>(next))}));
-  return PlainWriteOnce::write(engine_, {{}, reserve_}, table_, key_, kind, expected, record.bytes());
+  return plain_write(engine_, nullptr, table_, plain_operation(table_, key_, kind, expected, record.bytes(), reserve_));
 }
 
 Status Counter::Impl::open(IfAbsent absent) {

@@ -17,12 +17,6 @@ constexpr size_t kReplyBytes = 2 << 20;
 /// Waits between attempts where a node does not answer now; the deadline bounds their number.
 constexpr RetryOptions kReadRetry{UINT32_MAX, 5'000'000, 200'000'000};
 
-/// A plain write that was not executed is worth another attempt.
-bool passing(Engine& engine, StatusCode code) {
-  return code == StatusCode::kFenced || code == StatusCode::kWrongShard ||
-         (code == StatusCode::kUnavailable && !engine.records_lost() && !engine.closing());
-}
-
 size_t batch_limit(const Schema& schema) {
   const size_t row = schema.variable_fields().empty() ? schema.fixed_size() : 4'096;
   return std::clamp<size_t>(kReplyBytes / std::max<size_t>(row, 1), 1, wire::kMaxOperations);
@@ -200,69 +194,6 @@ Result<Record> PointReads::take(size_t index) {
   Slot& slot = slots_[index];
   if (!slot.status.ok()) return std::move(slot.status);
   return Record(table_, slot.key, slot.version, std::move(slot.row));
-}
-
-// ---- writes --------------------------------------------------------------------------------------------------------
-
-Result<Version> PlainWriteOnce::write(Engine& engine, const Terms& terms, const Table& table, Key key,
-                                      wire::WriteKind kind, Version expected, Bytes row) {
-  const auto named = [&](const Status& status) {
-    return Status(status.code(), describe(table, key) + ": " + std::string(status.message()));
-  };
-  if (kind == wire::WriteKind::kUpdate && table.projected()) kind = wire::WriteKind::kUpdateFields;
-  wire::PlainWrite message;
-  message.operations.push_back({kind, terms.reserve, {table.id(), key}, expected, row, table.projection()});
-  const uint64_t deadline_ns = engine.request_deadline();
-  const auto again = [&](StatusCode code) {
-    return passing(engine, code) && (terms.session == nullptr || terms.session->status().ok());
-  };
-  auto result = attempt(engine, terms, message, deadline_ns);
-  for (uint32_t retry = 0; !result.ok() && again(result.code()); ++retry) {
-    const uint64_t wait_ns = backoff_ns(kReadRetry, retry, engine.random());
-    if (engine.worker().now_ns() + wait_ns >= deadline_ns) break;
-    engine.worker().scheduler().sleep_for(wait_ns);
-    const std::shared_ptr<Session> session = engine.present();
-    static_cast<void>(session->manager().refresh_catalog());  // if it does not come, the old one has to do
-    result = attempt(engine, terms, message, deadline_ns);
-  }
-  if (!result.ok()) return named(result.status());
-  StatusCode code = result->code;
-  if (code == StatusCode::kOk) return result->version;
-  // An insert expects absence, an update presence: to the caller, what they met is what counts.
-  if (kind == wire::WriteKind::kInsert && code == StatusCode::kConflict) code = StatusCode::kAlreadyExists;
-  if (kind != wire::WriteKind::kInsert && code == StatusCode::kNotFound) code = StatusCode::kConflict;
-  return refused(table, key, code);
-}
-
-Result<wire::WriteResult> PlainWriteOnce::attempt(Engine& engine, const Terms& terms, const wire::PlainWrite& message,
-                                                  uint64_t deadline_ns) {
-  const wire::RecordId& record = message.operations[0].record;
-  std::shared_ptr<Session> session = terms.session;
-  if (session == nullptr) {
-    LOAM_ASSIGN_OR_RETURN(session, engine.session(deadline_ns));
-  }
-  LOAM_RETURN_IF_ERROR(session->status());
-  LOAM_ASSIGN_OR_RETURN(rpc::Channel* const channel, session->owner(record.table, record.key));
-  rpc::Call<wire::PlainWriteReply> write;
-  write.send(*channel, message, deadline_ns);
-  const Status& answered = write.wait();
-  if (write.executed() == rpc::Executed::kUnknown) {
-    return Status(StatusCode::kUnknownOutcome,
-                  "the answer was lost, read the record to see what happened: " + std::string(answered.message()));
-  }
-  LOAM_RETURN_IF_ERROR(answered);
-  if (write.reply().results.size() != 1) {
-    return Status(StatusCode::kUnknownOutcome, "a storage node answered another number of writes than were asked");
-  }
-  const wire::WriteResult result = write.reply().results[0];
-  const StatusCode code = result.code;
-  const Status refusal(code, "the node refuses it");
-  if (code == StatusCode::kFenced) session->fenced(refusal);
-  // Refused as a whole: not written.
-  if (code == StatusCode::kFenced || code == StatusCode::kUnavailable || code == StatusCode::kWrongShard) {
-    return refusal;
-  }
-  return result;
 }
 
 }  // namespace loam::client

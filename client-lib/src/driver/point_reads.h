@@ -82,27 +82,4 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
   std::shared_ptr<PointReads> self_;
 };
 
-/// Exact-version writes of non-transactional tables, one at a time.
-class PlainWriteOnce {
- public:
-  /// On whose behalf.
-  struct Terms {
-    /// The only one that may write, so that nothing is written once it is fenced (then kFenced); null: the client's
-    /// present one, whichever that is.
-    std::shared_ptr<Session> session{};
-    /// Whose room it takes (R6): counts in indexes and the system's tables.
-    Reserve reserve = Reserve::kWrite;
-  };
-
-  /// `row` is of `table`; the update of a projection changes its fields. In a fiber; what was not sent is tried again
-  /// until the deadline. The new version; kConflict, kAlreadyExists, kNotFound and so on name the record.
-  /// kUnknownOutcome if the answer was lost.
-  static Result<Version> write(Engine& engine, const Terms& terms, const Table& table, Key key, wire::WriteKind kind,
-                               Version expected, Bytes row);
-
- private:
-  static Result<wire::WriteResult> attempt(Engine& engine, const Terms& terms, const wire::PlainWrite& message,
-                                           uint64_t deadline_ns);
-};
-
 }  // namespace loam::client

@@ -1,12 +1,13 @@
 #include "client-lib/src/index/tree_store.h"
 
-#include <array>
 #include <utility>
 
 #include <loam/bdtree/tree.h>
 #include <loam/client/record.h>
 
 #include "client-lib/src/core/backoff.h"
+#include "client-lib/src/driver/plain_write.h"
+#include "client-lib/src/driver/point_reads.h"
 #include "common/base/pause_point.h"
 #include "common/wire/system_tables.h"
 
@@ -15,7 +16,6 @@ namespace {
 
 using bdtree::StoredNode;
 using bdtree::TreeNodeId;
-using Fields = wire::IndexNodeFields;
 
 /// Numbers that one draw takes: a node is split far more seldom than it is changed. Whoever undoes or removes may have
 /// to, so draws take the room for undo: a few bytes.
@@ -23,14 +23,12 @@ constexpr uint64_t kNumbers = 256;
 /// Others' swaps take a round trip.
 constexpr RetryOptions kSwapRetry{.max_attempts = 0, .initial_backoff_ns = 20'000, .max_backoff_ns = 2'000'000};
 
-Buffer copy(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
-
 }  // namespace
 
 TreeStore::TreeStore(Engine& engine, const Table& nodes, std::shared_ptr<Session> session)
-    : engine_(engine),
+    : NodeStore(nodes.id()),
+      engine_(engine),
       nodes_(nodes),
-      deltas_(nodes.project(std::array{Fields::kDelta}).value()),
       session_(std::move(session)),
       numbers_(engine, "tree " + std::to_string(nodes.id().value), kNumbers, Reserve::kUndo) {}
 
@@ -54,10 +52,7 @@ Status TreeStore::prepare() {
   return made.code() == StatusCode::kAlreadyExists ? ok_status() : made;
 }
 
-std::vector<Result<StoredNode>> TreeStore::get(std::span<const TreeNodeId> ids) {
-  std::vector<Key> keys;
-  keys.reserve(ids.size());
-  for (const TreeNodeId id : ids) keys.emplace_back(id.value);
+std::vector<Result<StoredNode>> TreeStore::read(std::span<const Key> keys) {
   const auto session = session_ != nullptr ? session_ : engine_.present();
   // On behalf of a transaction: entries that its snapshot sees may be gone when its session is over.
   const auto under = session_ != nullptr ? PointReads::UnderSession::kOne : PointReads::UnderSession::kAny;
@@ -65,44 +60,22 @@ std::vector<Result<StoredNode>> TreeStore::get(std::span<const TreeNodeId> ids) 
   reads->start(keys);
   reads->wait();
   std::vector<Result<StoredNode>> nodes;
-  nodes.reserve(ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) {
+  nodes.reserve(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
     const Result<Record> record = reads->take(i);
-    if (record.ok()) {
-      nodes.emplace_back(
-          StoredNode{record->version(), copy(record->blob(Fields::kBase)), copy(record->blob(Fields::kDelta))});
-    } else {
-      nodes.emplace_back(record.status());
-    }
+    nodes.push_back(record.ok() ? decode(record->version(), record->bytes()) : record.status());
   }
   return nodes;
 }
 
-Result<Version> TreeStore::write(wire::WriteKind kind, TreeNodeId id, Version expected, Bytes base, Bytes delta,
-                                 Reserve reserve) {
-  LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(nodes_, {Value::blob(base), Value::blob(delta)}));
-  return PlainWriteOnce::write(engine_, {session_, reserve}, nodes_, Key(id.value), kind, expected, record.bytes());
+Result<Version> TreeStore::write(const wire::PlainWrite::Operation& operation) {
+  return plain_write(engine_, session_, nodes_, operation);
 }
 
 Result<Version> TreeStore::insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) {
-  const Result<Version> made = write(wire::WriteKind::kInsert, id, Version(), base, delta, reserve);
+  const Result<Version> made = NodeStore::insert(id, base, delta, reserve);
   if (made.ok()) Env::pause_point("client.tree.node_made");
   return made;
-}
-
-Result<Version> TreeStore::replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) {
-  return write(wire::WriteKind::kUpdate, id, expected, base, delta, reserve);
-}
-
-Result<Version> TreeStore::replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) {
-  LOAM_ASSIGN_OR_RETURN(const Record record, Record::make(deltas_, {Value::blob(delta)}));
-  return PlainWriteOnce::write(engine_, {session_, reserve}, deltas_, Key(id.value), wire::WriteKind::kUpdate, expected,
-                               record.bytes());
-}
-
-Status TreeStore::remove(TreeNodeId id, Version expected) {
-  return PlainWriteOnce::write(engine_, {session_, {}}, nodes_, Key(id.value), wire::WriteKind::kRemove, expected, {})
-      .status();
 }
 
 Result<TreeNodeId> TreeStore::new_id() {

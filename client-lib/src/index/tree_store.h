@@ -1,4 +1,4 @@
-// The nodes of a Bd-tree as records of a plain table.
+// The nodes of a Bd-tree, as a client reads and writes them.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,19 @@
 #include <string>
 #include <vector>
 
-#include <loam/bdtree/store.h>
+#include <loam/bdtree/node_store.h>
 #include <loam/client/table.h>
 
 #include "client-lib/src/driver/counter_impl.h"
 #include "client-lib/src/driver/engine.h"
-#include "client-lib/src/driver/point_reads.h"
 
 namespace loam::client {
 
-/// A non-transactional table with two blobs a record, keyed by the nodes' numbers, which a counter of the cluster
-/// gives.
+/// Reads and writes nodes in the name of a session of the client; a counter of the cluster gives their numbers.
 ///
 /// Owner and life: shared by whoever opens the tree over it and by deferred work, which may end later; made and used in
 /// fibers of the engine's worker, which outlives it.
-class TreeStore final : public bdtree::Store, public std::enable_shared_from_this<TreeStore> {
+class TreeStore final : public bdtree::NodeStore, public std::enable_shared_from_this<TreeStore> {
  public:
   /// The table of that name, made if it does not exist. kAlreadyExists: a table of another schema.
   static Result<std::shared_ptr<TreeStore>> open(Engine& engine, const std::string& name);
@@ -33,23 +31,18 @@ class TreeStore final : public bdtree::Store, public std::enable_shared_from_thi
   /// Makes an empty tree in it, and the counter that its nodes' numbers come from, if there is none.
   Status prepare();
 
-  std::vector<Result<bdtree::StoredNode>> get(std::span<const bdtree::TreeNodeId> ids) override;
   Result<Version> insert(bdtree::TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) override;
-  Result<Version> replace(bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) override;
-  Result<Version> replace_delta(bdtree::TreeNodeId id, Version expected, Bytes delta, Reserve reserve) override;
-  Status remove(bdtree::TreeNodeId id, Version expected) override;
   Result<bdtree::TreeNodeId> new_id() override;
   uint64_t owner() override;
   void defer(std::function<void()> work) override;
   void back_off(uint32_t attempt) override;
 
  private:
-  Result<Version> write(wire::WriteKind kind, bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta,
-                        Reserve reserve);
+  std::vector<Result<bdtree::StoredNode>> read(std::span<const Key> keys) override;
+  Result<Version> write(const wire::PlainWrite::Operation& operation) override;
 
   Engine& engine_;
   const Table nodes_;
-  const Table deltas_;  // the projection to what a small change replaces
   const std::shared_ptr<Session> session_;
   Counter::Impl numbers_;
   bool numbers_open_ = false;

@@ -61,10 +61,6 @@ void RecoveryEngine::note(const std::string& line) const {
   if (options_.on_note) options_.on_note(line);
 }
 
-RecoveryWait::RecoveryWait(RecoveryEngine& engine) : engine_(engine) { engine_.waits().insert(this); }
-
-RecoveryWait::~RecoveryWait() { engine_.waits().erase(this); }
-
 // ---- what the owner asks for ---------------------------------------------------------------------------------------
 
 void RecoveryEngine::set_catalog(wire::Catalog catalog) {
@@ -84,8 +80,8 @@ void RecoveryEngine::set_catalog(wire::Catalog catalog) {
       ++at;
       continue;
     }
-    node.retire({StatusCode::kUnavailable, node.name() + " was started anew"});
     queue_.insert(queue_.end(), node.parked().begin(), node.parked().end());
+    node.close({StatusCode::kUnavailable, node.name() + " was started anew"});
     retired_.push_back(std::move(at->second));
     at = nodes_.erase(at);
   }
@@ -103,7 +99,7 @@ void RecoveryEngine::add(const std::vector<RecoveryTask>& tasks) {
 
 void RecoveryEngine::acknowledged(TransactionId id) {
   const auto found = runs_.find(id);
-  if (found != runs_.end()) found->second->acknowledged();
+  if (!closed_ && found != runs_.end()) found->second->acknowledged();
 }
 
 void RecoveryEngine::scan() {
@@ -180,7 +176,14 @@ RecoveryNode* RecoveryEngine::node(NodeId id) {
   return nullptr;
 }
 
+Result<rpc::Channel*> RecoveryEngine::channel(NodeId id) {
+  if (RecoveryNode* const known = node(id)) return known->channel();
+  if (id == NodeId()) return Status(StatusCode::kUnavailable, "no storage node owns it");
+  return Status(StatusCode::kUnavailable, "no storage node has number " + std::to_string(id.value));
+}
+
 void RecoveryEngine::run_reports(const RecoveryRun& run) {
+  if (closed_) return;
   const RecoveryMachine& machine = run.machine();
   ++(machine.committed() ? counted_.committed : counted_.aborted);
   counted_.reverted += machine.reverted();
@@ -188,6 +191,7 @@ void RecoveryEngine::run_reports(const RecoveryRun& run) {
 }
 
 void RecoveryEngine::run_blocked(const RecoveryRun& run) {
+  if (closed_) return;
   const RecoveryMachine& machine = run.machine();
   ++counted_.repeated;
   RecoveryNode* const at = node(machine.blocked_by());
@@ -197,7 +201,7 @@ void RecoveryEngine::run_blocked(const RecoveryRun& run) {
 // ---- a round -------------------------------------------------------------------------------------------------------
 
 uint64_t RecoveryEngine::before_poll() {
-  settle_nodes();
+  expire_nodes();
   if (!closed_) {
     take_ended();
     continue_scan();
@@ -208,13 +212,13 @@ uint64_t RecoveryEngine::before_poll() {
   return worker_.scheduler().has_ready_fibers() ? worker_.now_ns() : next_deadline_ns();
 }
 
-void RecoveryEngine::settle_nodes() {
+void RecoveryEngine::expire_nodes() {
   const uint64_t now_ns = worker_.now_ns();
   Status fenced;
   for (auto& [id, node] : nodes_) {
-    if (Status settled = node->settle(now_ns); !settled.ok()) fenced = std::move(settled);
+    if (Status refused = node->expire(now_ns); !refused.ok()) fenced = std::move(refused);
   }
-  for (auto& node : retired_) static_cast<void>(node->settle(now_ns));
+  for (auto& node : retired_) static_cast<void>(node->expire(now_ns));
   std::erase_if(retired_, [](const auto& node) { return node->idle(); });
   if (!fenced.ok()) fail(fenced);
 }
@@ -339,13 +343,11 @@ void RecoveryEngine::drop_all(const Status& status) {
   closed_ = true;
   scan_.reset();
   scan_wanted_ = false;
-  for (RecoveryWait* const wait : waits_) wait->engine_closes(status);
   for (auto& [id, node] : nodes_) {
     node->close(status);
     retired_.push_back(std::move(node));
   }
-  nodes_.clear();
-  runs_.clear();
+  nodes_.clear();  // runs_ live until their requests have failed
   ended_.clear();
   queue_.clear();
   later_.clear();
@@ -371,7 +373,7 @@ uint64_t RecoveryEngine::next_deadline_ns() const {
 
 void RecoveryEngine::update_levels() {
   counted_.queued = queue_.size() + later_.size();
-  counted_.running = runs_.size();
+  counted_.running = closed_ ? 0 : runs_.size();
   ++counted_.rounds;
   counted_.unreadable_ids.clear();
   for (const auto& [id, task] : unreadable_) {

@@ -49,8 +49,11 @@ class RecoveryEngine final : private rpc::RoundHook {
 
   // For runs and scans.
   const RecovererOptions& options() const { return options_; }
-  /// Null if the catalog has no such node.
+  uint64_t request_deadline_ns() const { return worker_.now_ns() + options_.request_timeout_ns; }
+  /// Null if the catalog has no such node, or the engine is closed.
   RecoveryNode* node(NodeId id);
+  /// The channel to a node. kUnavailable: no such node, or it is paused.
+  Result<rpc::Channel*> channel(NodeId id);
   void run_reports(const RecoveryRun& run);
   /// The attempt will come to nothing, because of a node; answers may still be awaited.
   void run_blocked(const RecoveryRun& run);
@@ -60,7 +63,6 @@ class RecoveryEngine final : private rpc::RoundHook {
 
   // For the fibers that work on indexes.
   NodeId owner(TableId table, Key key) const { return catalog_->shards.owner(table, key); }
-  std::unordered_set<RecoveryWait*>& waits() { return waits_; }
   /// For a node of a tree: a number that neither clients nor other recoverers give, nor this one again (R31).
   /// kOverloaded: it has given all that it has.
   Result<bdtree::TreeNodeId> new_tree_node();
@@ -72,7 +74,7 @@ class RecoveryEngine final : private rpc::RoundHook {
   uint64_t before_poll() override;
   void after_poll(uint64_t) override {}
 
-  void settle_nodes();
+  void expire_nodes();
   void take_ended();
   void take_ended(const RecoveryRun& run);
   void continue_scan();
@@ -109,7 +111,6 @@ class RecoveryEngine final : private rpc::RoundHook {
   std::unordered_set<TransactionId> scan_left_;
   Status scan_result_;
 
-  std::unordered_set<RecoveryWait*> waits_;
   fiber::WaitGroup index_work_;  // fibers that work on indexes
   uint64_t tree_nodes_ = 0;      // numbers given
   bool sweeping_ = false;

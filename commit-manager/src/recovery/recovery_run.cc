@@ -35,16 +35,11 @@ void RecoveryRun::pump() {
 
 Status RecoveryRun::send(const RecoveryMessage& message) {
   if (const auto* undo = std::get_if<IndexUndo>(&message.message)) return engine_.undo_indexes(*undo);
-  RecoveryNode* const node = engine_.node(message.node);
-  if (node == nullptr) {
-    return {StatusCode::kUnavailable, message.node == NodeId()
-                                          ? "no storage node owns it"
-                                          : "no storage node has number " + std::to_string(message.node.value)};
-  }
+  LOAM_ASSIGN_OR_RETURN(rpc::Channel* const channel, engine_.channel(message.node));
   return std::visit(
       [&](const auto& body) -> Status {
         if constexpr (wire::Message<std::decay_t<decltype(body)>>) {
-          return node->request(body, this, message.token, engine_.options().request_timeout_ns).status();
+          return channel->request(body, this, message.token, engine_.request_deadline_ns()).status();
         } else {
           return ok_status();  // no message: above
         }
@@ -52,7 +47,7 @@ Status RecoveryRun::send(const RecoveryMessage& message) {
       message.message);
 }
 
-Status RecoveryRun::on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) {
+Status RecoveryRun::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
   switch (opcode) {
     case wire::Opcode::kPlainReadReply:
       LOAM_RETURN_IF_ERROR(wire::decode_body(body, read_reply_));
@@ -64,7 +59,7 @@ Status RecoveryRun::on_reply(uint32_t token, wire::Opcode opcode, ByteReader& bo
       break;
     case wire::Opcode::kRevertReply:
       LOAM_RETURN_IF_ERROR(wire::decode_body(body, revert_reply_));
-      machine_.on_revert(token, revert_reply_.results);
+      machine_.on_revert(static_cast<uint32_t>(token), revert_reply_.results);
       break;
     default:
       return rpc::unexpected_reply(opcode);
@@ -73,10 +68,8 @@ Status RecoveryRun::on_reply(uint32_t token, wire::Opcode opcode, ByteReader& bo
   return ok_status();
 }
 
-void RecoveryRun::on_failure(uint32_t token, const Status& status, rpc::Executed) {
-  // A node that answers with something else does not answer for the moment.
-  const bool malformed = status == StatusCode::kMalformed;
-  machine_.on_failure(token, malformed ? Status(StatusCode::kUnavailable, std::string(status.message())) : status);
+void RecoveryRun::on_failure(uint64_t token, const Status& status, rpc::Executed) {
+  machine_.on_failure(static_cast<uint32_t>(token), node_failure(status));
   pump();
 }
 

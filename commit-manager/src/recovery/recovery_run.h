@@ -12,8 +12,9 @@ namespace loam::commit {
 
 class RecoveryEngine;
 
-/// One attempt. Owner: the engine, which is told by run_ended() and destroys it in a later round. Worker's thread only.
-class RecoveryRun final : private NodeCaller {
+/// One attempt. Owner: the engine, which is told by run_ended() and destroys it in a later round; all its requests have
+/// ended then. Worker's thread only.
+class RecoveryRun final : private rpc::Caller {
  public:
   RecoveryRun(RecoveryEngine& engine, QueuedTask task, std::shared_ptr<const wire::Catalog> catalog,
               bool unreadable_is_lost)
@@ -27,8 +28,8 @@ class RecoveryRun final : private NodeCaller {
   uint32_t attempts() const { return attempts_; }
 
  private:
-  Status on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint32_t token, const Status& status, rpc::Executed executed) override;
+  Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
+  void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
 
   /// Sends all that the machine wants sent, and sees how far it is.
   void pump();

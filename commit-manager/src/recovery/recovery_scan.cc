@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "commit-manager/src/recovery/recovery_engine.h"
+#include "commit-manager/src/recovery/recovery_node.h"
 #include "common/wire/storage.h"
 
 namespace loam::commit {
@@ -16,16 +17,16 @@ constexpr uint32_t kCredits = 8;
 }  // namespace
 
 RecoveryScan::RecoveryScan(RecoveryEngine& engine, std::shared_ptr<const wire::Catalog> catalog, Request request)
-    : RecoveryWait(engine),
+    : engine_(engine),
       catalog_(std::move(catalog)),
       request_(std::move(request)),
       schema_(std::make_shared<const ResultSchema>(request_.query.partial_schema(request_.schema))) {}
 
 RecoveryScan::~RecoveryScan() {
   for (Stream& stream : streams_) {
-    if (!stream.open) continue;
-    stream.node->tell_about(stream.sequence, wire::ScanCancel{});
-    stream.node->forget(this);
+    if (stream.channel == nullptr) continue;
+    stream.channel->tell_about(stream.sequence, wire::ScanCancel{});
+    stream.channel->forget(stream.sequence);
   }
 }
 
@@ -42,19 +43,17 @@ void RecoveryScan::start() {
   streams_.resize(owners.size());
   uint32_t number = 0;
   for (const NodeId owner : owners) {
-    RecoveryNode* const node = engine_.node(owner);
-    if (node == nullptr) {
-      return fail(owner, {StatusCode::kUnavailable, "no storage node has number " + std::to_string(owner.value)});
-    }
-    // A scan may take as long as it takes: a lost connection ends the wait.
-    const auto sent = node->request(message, this, number, 0);
+    const auto channel = engine_.channel(owner);
+    if (!channel.ok()) return fail(owner, channel.status());
+    // No deadline: a scan may take long, and a lost connection ends it.
+    const auto sent = (*channel)->request(message, this, number, rpc::kNoDeadline);
     if (!sent.ok()) return fail(owner, sent.status());
-    streams_[number++] = {node, *sent, true};
+    streams_[number++] = {owner, *channel, *sent};
     ++open_;
   }
 }
 
-Status RecoveryScan::on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) {
+Status RecoveryScan::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
   Stream& stream = streams_[token];
   if (opcode == wire::Opcode::kScanChunk) return take_chunk(stream, body);
   if (opcode != wire::Opcode::kScanDone) return rpc::unexpected_reply(opcode);
@@ -70,7 +69,7 @@ Status RecoveryScan::take_chunk(Stream& stream, ByteReader& body) {
   const auto chunk = Chunk::decode(message.chunk, schema_);
   if (!chunk.ok()) return chunk.status();
   request_.on_chunk((*chunk)->view());
-  stream.node->tell_about(stream.sequence, wire::ScanCredit{1});
+  stream.channel->tell_about(stream.sequence, wire::ScanCredit{1});
   return ok_status();
 }
 
@@ -79,21 +78,15 @@ const Status& RecoveryScan::wait() {
   return status_;
 }
 
-void RecoveryScan::on_failure(uint32_t token, const Status& status, rpc::Executed) { end(streams_[token], status); }
-
-void RecoveryScan::end(Stream& stream, const Status& status) {
-  if (!stream.open) return;
-  stream.open = false;
-  --open_;
-  if (!status.ok()) fail(stream.node->info().id, status);
-  if (done()) done_.notify();
+void RecoveryScan::on_failure(uint64_t token, const Status& status, rpc::Executed) {
+  end(streams_[token], node_failure(status));
 }
 
-void RecoveryScan::engine_closes(const Status& status) {
-  for (Stream& stream : streams_) stream.open = false;
-  open_ = 0;
-  status_ = status;
-  done_.notify();
+void RecoveryScan::end(Stream& stream, const Status& status) {
+  stream.channel = nullptr;
+  --open_;
+  if (!status.ok()) fail(stream.node, status);
+  if (done()) done_.notify();
 }
 
 void RecoveryScan::fail(NodeId node, const Status& status) {

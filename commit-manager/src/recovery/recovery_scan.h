@@ -7,14 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "commit-manager/src/recovery/recovery_node.h"
-#include "commit-manager/src/recovery/recovery_wait.h"
+#include "common/base/ids.h"
+#include "common/base/status.h"
 #include "common/fiber/wait.h"
+#include "common/rpc/channel.h"
 #include "common/schema/chunk.h"
 #include "common/schema/query.h"
 #include "common/wire/catalog.h"
 
 namespace loam::commit {
+
+class RecoveryEngine;
 
 /// One pass over a non-transactional table at every node that owns a shard: complete, or failed. It promises the
 /// records that do not change while it runs (R21): of the transaction table all, once every older session is fenced
@@ -22,7 +25,7 @@ namespace loam::commit {
 ///
 /// Owner: the engine, which looks at done(), or a fiber, which waits. The destructor ends open streams. Worker's
 /// thread only.
-class RecoveryScan final : public RecoveryWait, private NodeCaller {
+class RecoveryScan final : private rpc::Caller {
  public:
   struct Request {
     TableId table;
@@ -45,18 +48,18 @@ class RecoveryScan final : public RecoveryWait, private NodeCaller {
 
  private:
   struct Stream {
-    RecoveryNode* node = nullptr;
+    NodeId node;
+    rpc::Channel* channel = nullptr;  // while it is open
     uint64_t sequence = 0;
-    bool open = false;
   };
 
-  Status on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint32_t token, const Status& status, rpc::Executed executed) override;
-  void engine_closes(const Status& status) override;
+  Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
+  void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
   Status take_chunk(Stream& stream, ByteReader& body);
   void end(Stream& stream, const Status& status);
   void fail(NodeId node, const Status& status);
 
+  RecoveryEngine& engine_;
   const std::shared_ptr<const wire::Catalog> catalog_;
   const Request request_;
   const std::shared_ptr<const ResultSchema> schema_;

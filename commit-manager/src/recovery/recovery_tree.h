@@ -3,18 +3,15 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include <loam/bdtree/store.h>
+#include <loam/bdtree/node_store.h>
 #include <loam/bdtree/tree.h>
 
-#include "commit-manager/src/recovery/recovery_node.h"
-#include "commit-manager/src/recovery/recovery_wait.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
-#include "common/fiber/wait.h"
+#include "common/rpc/executed.h"
 #include "common/wire/index_change.h"
 #include "common/wire/storage.h"
 
@@ -22,58 +19,26 @@ namespace loam::commit {
 
 class RecoveryEngine;
 
-/// One request of a fiber to one node. Lies on the fiber's stack.
-class RecoveryCall final : public RecoveryWait, private NodeCaller {
+/// Reads and writes the nodes of one index in the name of the recoverer: each request once. Deferred work is left to
+/// clients. Recovery seldom needs a new node, for the copy that completes the merge of a dead client. No client may
+/// have begun by then (R11), so recovery has numbers of its own (RecoveryEngine::new_tree_node) and does not use the
+/// counter that clients draw theirs from.
+class RecoveryTreeStore final : public bdtree::NodeStore {
  public:
-  explicit RecoveryCall(RecoveryEngine& engine) : RecoveryWait(engine) {}
-  ~RecoveryCall();
-  RecoveryCall(const RecoveryCall&) = delete;
-  RecoveryCall& operator=(const RecoveryCall&) = delete;
+  RecoveryTreeStore(RecoveryEngine& engine, TableId table) : NodeStore(table), engine_(engine) {}
 
-  template <wire::Message M>
-  void send(NodeId node, const M& message);
-  /// In a fiber.
-  Status wait();
-  void engine_closes(const Status& status) override { end(status); }
-
-  std::vector<bdtree::StoredNode> rows;  ///< of a read, in its order
-  std::vector<wire::WriteResult> results;
-  std::vector<StatusCode> codes;  ///< of a read
-
- private:
-  Status on_reply(uint32_t token, wire::Opcode opcode, ByteReader& body) override;
-  void on_failure(uint32_t token, const Status& status, rpc::Executed executed) override;
-  void end(const Status& status);
-
-  NodeId node_;
-  Status status_;
-  fiber::Event answered_;
-};
-
-/// The nodes of one index's tree over the recoverer's links. Deferred work is left to clients. A number is seldom
-/// wanted, where a merge that a dead client began needs a copy, but it may be before any client can begin (R11): the
-/// counter that clients draw theirs from is not asked, the recoverer has numbers of its own
-/// (RecoveryEngine::new_tree_node).
-class RecoveryTreeStore final : public bdtree::Store {
- public:
-  RecoveryTreeStore(RecoveryEngine& engine, TableId nodes) : engine_(engine), nodes_(nodes) {}
-
-  std::vector<Result<bdtree::StoredNode>> get(std::span<const bdtree::TreeNodeId> ids) override;
-  Result<Version> insert(bdtree::TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) override;
-  Result<Version> replace(bdtree::TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) override;
-  Result<Version> replace_delta(bdtree::TreeNodeId id, Version expected, Bytes delta, Reserve reserve) override;
-  Status remove(bdtree::TreeNodeId id, Version expected) override;
   Result<bdtree::TreeNodeId> new_id() override;
   uint64_t owner() override;
   void defer(std::function<void()> work) override;
   void back_off(uint32_t attempt) override;
 
  private:
-  Result<Version> write(wire::WriteKind kind, bdtree::TreeNodeId id, Version expected, Bytes row, Reserve reserve,
-                        FieldNumbers fields = {});
+  std::vector<Result<bdtree::StoredNode>> read(std::span<const Key> keys) override;
+  Result<Version> write(const wire::PlainWrite::Operation& operation) override;
+  /// After a failed request: a node that did not answer is left alone for a while.
+  void note_failure(NodeId node, const Status& status, rpc::Executed executed);
 
   RecoveryEngine& engine_;
-  const TableId nodes_;
 };
 
 /// Others with large nodes may leave one that is larger still, by a batch of changes or a merge. The recoverer makes

@@ -1,0 +1,86 @@
+#include "client-lib/src/driver/plain_write.h"
+
+#include <cstdint>
+#include <string>
+
+#include "client-lib/src/core/backoff.h"
+#include "client-lib/src/core/describe.h"
+#include "common/rpc/channel.h"
+
+namespace loam::client {
+namespace {
+
+/// Waits between attempts where a node does not answer now; the deadline bounds their number.
+constexpr RetryOptions kWriteRetry{UINT32_MAX, 5'000'000, 200'000'000};
+
+/// The node has refused the request as a whole: the write has no effect.
+bool refuses_all(StatusCode code) {
+  return code == StatusCode::kFenced || code == StatusCode::kUnavailable || code == StatusCode::kWrongShard;
+}
+
+/// A write that has no effect may succeed later.
+bool passing(Engine& engine, StatusCode code) {
+  return code == StatusCode::kFenced || code == StatusCode::kWrongShard ||
+         (code == StatusCode::kUnavailable && !engine.records_lost() && !engine.closing());
+}
+
+Result<wire::WriteResult> attempt(Engine& engine, std::shared_ptr<Session> session, const wire::PlainWrite& message,
+                                  uint64_t deadline_ns) {
+  const wire::RecordId& record = message.operations[0].record;
+  if (session == nullptr) {
+    LOAM_ASSIGN_OR_RETURN(session, engine.session(deadline_ns));
+  }
+  LOAM_RETURN_IF_ERROR(session->status());
+  LOAM_ASSIGN_OR_RETURN(rpc::Channel* const channel, session->owner(record.table, record.key));
+  rpc::Call<wire::PlainWriteReply> write;
+  write.send(*channel, message, deadline_ns);
+  const Status& answered = write.wait();
+  if (write.executed() == rpc::Executed::kUnknown) {
+    return Status(StatusCode::kUnknownOutcome,
+                  "the answer was lost, read the record to see what happened: " + std::string(answered.message()));
+  }
+  LOAM_RETURN_IF_ERROR(answered);
+  if (write.reply().results.size() != 1) {
+    return Status(StatusCode::kUnknownOutcome, "a storage node answered another number of writes than were asked");
+  }
+  const wire::WriteResult result = write.reply().results[0];
+  const Status refusal(result.code, "the node refuses it");
+  if (result.code == StatusCode::kFenced) session->fenced(refusal);
+  if (refuses_all(result.code)) return refusal;
+  return result;
+}
+
+}  // namespace
+
+wire::PlainWrite::Operation plain_operation(const Table& table, Key key, wire::WriteKind kind, Version expected,
+                                            Bytes row, Reserve reserve) {
+  if (kind == wire::WriteKind::kUpdate && table.projected()) kind = wire::WriteKind::kUpdateFields;
+  return {kind, reserve, {table.id(), key}, expected, row, table.projection()};
+}
+
+Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& session, const Table& table,
+                            const wire::PlainWrite::Operation& operation) {
+  wire::PlainWrite message;
+  message.operations.push_back(operation);
+  const uint64_t deadline_ns = engine.request_deadline();
+  const auto again = [&](StatusCode code) {
+    return passing(engine, code) && (session == nullptr || session->status().ok());
+  };
+  auto result = attempt(engine, session, message, deadline_ns);
+  for (uint32_t retry = 0; !result.ok() && again(result.code()); ++retry) {
+    const uint64_t wait_ns = backoff_ns(kWriteRetry, retry, engine.random());
+    if (engine.worker().now_ns() + wait_ns >= deadline_ns) break;
+    engine.worker().scheduler().sleep_for(wait_ns);
+    const std::shared_ptr<Session> present = engine.present();
+    static_cast<void>(present->manager().refresh_catalog());  // if it does not come, the old one has to do
+    result = attempt(engine, session, message, deadline_ns);
+  }
+  const Key key = operation.record.key;
+  if (!result.ok()) {
+    return Status(result.code(), describe(table, key) + ": " + std::string(result.status().message()));
+  }
+  if (result->code == StatusCode::kOk) return result->version;
+  return refused(table, key, wire::plain_write_code(operation.kind, result->code));
+}
+
+}  // namespace loam::client

@@ -1,0 +1,30 @@
+// Exact-version writes of non-transactional tables.
+#pragma once
+
+#include <memory>
+
+#include <loam/client/table.h>
+
+#include "client-lib/src/driver/engine.h"
+#include "common/base/bytes.h"
+#include "common/base/ids.h"
+#include "common/base/reserve.h"
+#include "common/base/status.h"
+#include "common/wire/storage.h"
+
+namespace loam::client {
+
+/// The write of a whole row of `table`, or of its fields if it is a projection. `row` must outlive the operation.
+wire::PlainWrite::Operation plain_operation(const Table& table, Key key, wire::WriteKind kind, Version expected,
+                                            Bytes row, Reserve reserve = Reserve::kWrite);
+
+/// In a fiber: executes one exact-version write and returns the new version. A write that has no effect because its
+/// node cannot be reached, or not under this session, is repeated until the request's deadline. `session`: the only one
+/// that may write, so that nothing is written once it is fenced (kFenced); null: the client's present session. `table`
+/// names the record in messages.
+///
+/// kConflict, kAlreadyExists, kNoSpace and so on: the node has refused the write. kUnknownOutcome: the answer was lost.
+Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& session, const Table& table,
+                            const wire::PlainWrite::Operation& operation);
+
+}  // namespace loam::client
