@@ -121,7 +121,7 @@ class TextualChecks(Planted):
                    '#include "common/testing/random.h"\n#include "../src/own.h"\n#include "own.h"\n')  # fmt: skip
         self.plant("client-lib/src/own.h", "")
         self.plant("bdtree/src/tree/leaf.cc", '#include <loam/bdtree/tree.h>\n#include "common/schema/row.h"\n'
-                   '#include "common/wire/storage.h"\n#include <loam/client/session.h>\n')  # fmt: skip
+                   '#include "common/rpc/channel.h"\n#include <loam/client/session.h>\n')  # fmt: skip
         # A header that only a test includes may use what tests use; one that product code includes too may not.
         self.plant("common/schema/aid.h", '#include "common/testing/random.h"\n')
         self.plant("common/schema/leak.h", '#include "common/testing/random.h"\n')
