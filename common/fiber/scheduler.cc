@@ -11,6 +11,7 @@
 
 #include "common/base/env.h"
 #include "common/fiber/exception_state.h"
+#include "common/fiber/limit.h"
 #include "common/fiber/mutex.h"
 #include "common/fiber/scheduler_impl.h"
 #include "common/fiber/switcher.h"
@@ -129,10 +130,8 @@ void FiberScheduler::Impl::fire_timers() {
   // At the end every deadline has come. relaxed: seen a round later at worst.
   const uint64_t now = stopping.load(std::memory_order_relaxed) ? kForever : clock();
   while (!timers.empty() && timers.front().deadline_ns <= now) {
-    WaitPoint& point = *timers.front().point;
-    point.timed_out_ = true;
     ++counters.timeouts;
-    point.notify();  // removes the timer
+    timers.front().point->end_wait();  // removes the timer
   }
 }
 
@@ -254,6 +253,10 @@ void FiberScheduler::yield() {
 }
 
 bool FiberScheduler::sleep_until(uint64_t deadline_ns) {
+  if (Limit::cancelled()) {  // no sleep; but the others run, as in any wait
+    yield();
+    return !stopping();
+  }
   WaitPoint nobody_notifies;
   static_cast<void>(
       nobody_notifies.wait_until(std::min(deadline_ns, kForever - 1)));  // a timer, so that stop() ends it
@@ -266,6 +269,8 @@ bool FiberScheduler::sleep_for(uint64_t duration_ns) {
 }
 
 uint64_t FiberScheduler::now_ns() const { return impl_->clock(); }
+
+Limit*& FiberScheduler::limit() { return impl_->switcher.current_limit(); }
 
 uint64_t FiberScheduler::current_fiber() const { return impl_->switcher.current_number(); }
 

@@ -33,6 +33,8 @@ inline constexpr uint64_t kLongHoldNs = 10'000'000;
 /// No deadline.
 inline constexpr uint64_t kForever = UINT64_MAX;
 
+class Limit;
+
 struct SchedulerOptions {
   /// Usable stack of a fiber; a guard of kGuardBytes lies below it. kMinStackBytes at least, rounded up to pages.
   size_t stack_bytes = kStackBytes;
@@ -127,7 +129,11 @@ class FiberScheduler {
   struct Impl;
 
  private:
+  friend class Limit;
   friend class WaitPoint;
+  /// The innermost limit of the running fiber, or null. In a fiber only.
+  Limit*& limit();
+
   std::unique_ptr<Impl> impl_;
 };
 

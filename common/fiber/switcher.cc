@@ -66,6 +66,7 @@ class Switcher::Worker final : public boost::fibers::fiber_properties {
   Stack stack;
   Task task;
   uint64_t number = 0;
+  Limit* limit = nullptr;  // of the task
   Worker* next_parked = nullptr;
   StackMarks marks;
 
@@ -321,6 +322,8 @@ size_t Switcher::deepest_stack_bytes() const {
 }
 
 bool Switcher::has_ready() const { return algorithm_.has_ready(); }
+
+Limit*& Switcher::current_limit() { return algorithm_.current()->limit; }
 
 uint64_t Switcher::current_number() const { return algorithm_.current() == nullptr ? 0 : algorithm_.current()->number; }
 

@@ -31,6 +31,8 @@
 
 namespace loam::fiber {
 
+class Limit;
+
 /// The fibers of one thread. One object per thread, made at first use; it lies in the algorithm, which Boost.Fiber
 /// destroys with the thread. Owner thread only. In the simulator: the fibers of one virtual thread, and an object for
 /// each FiberScheduler, which owns it.
@@ -80,6 +82,8 @@ class Switcher {
   Fiber* current() const;
   bool has_ready() const;
   size_t living() const { return living_; }
+  /// In a fiber: the innermost limit of its task; null when the task begins.
+  Limit*& current_limit();
   /// Number of the task that runs, 0 in main.
   uint64_t current_number() const;
   const Counts& counts() const { return counts_; }

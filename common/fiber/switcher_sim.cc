@@ -88,6 +88,7 @@ class Switcher::Worker {
   Stack stack;
   Task task;
   uint64_t number = 0;
+  Limit* limit = nullptr;  // of the task
   Worker* next_ready = nullptr;
   Worker* next_parked = nullptr;
   SwitchNote note;
@@ -226,6 +227,8 @@ size_t Switcher::deepest_stack_bytes() const {
 Switcher::Fiber* Switcher::current() const { return algorithm_.current; }
 
 bool Switcher::has_ready() const { return algorithm_.first != nullptr; }
+
+Limit*& Switcher::current_limit() { return algorithm_.current->limit; }
 
 uint64_t Switcher::current_number() const { return algorithm_.current == nullptr ? 0 : algorithm_.current->number; }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/fiber/exception_state.h"
+#include "common/fiber/limit.h"
 #include "common/fiber/mutex.h"
 #include "common/fiber/scheduler_impl.h"
 #include "common/fiber/switcher.h"
@@ -22,15 +23,15 @@ void WaitPoint::wait() {
 }
 
 bool WaitPoint::wait_until(uint64_t deadline_ns) {
-  if (deadline_ns == kForever) {
-    wait();
-    return true;
-  }
-  FiberScheduler* scheduler = FiberScheduler::current();
   LOAM_CHECK(FiberScheduler::in_fiber(), "only a fiber waits; spawn one");
+  Limit* const limits = Limit::innermost();
+  if (limits != nullptr) deadline_ns = Limit::deadline(deadline_ns);
   timed_out_ = false;
-  scheduler->impl_->add_timer(*this, deadline_ns);
+  if (limits != nullptr && Limit::cancelled()) return false;
+  if (deadline_ns != kForever) FiberScheduler::current()->impl_->add_timer(*this, deadline_ns);
+  for (Limit* limit = limits; limit != nullptr; limit = limit->outer_) limit->waiting_ = this;
   wait();
+  for (Limit* limit = limits; limit != nullptr; limit = limit->outer_) limit->waiting_ = nullptr;
   return !timed_out_;
 }
 

@@ -24,7 +24,8 @@ class WaitPoint {
 
   /// Until notify(). In a fiber only; at most one fiber at a time.
   void wait();
-  /// Until notify() (true), or until the clock reads `deadline_ns` or the scheduler stops (false).
+  /// Until notify() (true), or until the clock reads `deadline_ns`, a limit of the fiber (limit.h) ends or the
+  /// scheduler stops (false). kForever: no deadline; the scheduler's stop does not end the wait then.
   bool wait_until(uint64_t deadline_ns);
   /// Makes the waiter ready, behind all that are ready; it runs later, this call does not switch. False if none waits.
   bool notify();
@@ -33,6 +34,13 @@ class WaitPoint {
  private:
   friend class FiberScheduler;
   friend struct FiberScheduler::Impl;
+  friend class Limit;
+  /// The present wait_until() returns false.
+  void end_wait() {
+    if (waiter_ == nullptr) return;  // it was notified
+    timed_out_ = true;
+    notify();
+  }
 
   void* waiter_ = nullptr;               // the suspended Boost.Fiber context
   FiberScheduler* scheduler_ = nullptr;  // of the waiter
