@@ -26,6 +26,8 @@ class RealThread {
   RealThread(const std::string& name, std::function<void()> body, int nice = 0);
   bool joinable() const { return thread_.joinable(); }
   void join() { thread_.join(); }
+  /// For a thread that shares nothing with its owner that may die before it.
+  void detach() { thread_.detach(); }
 
  private:
   std::thread thread_;
@@ -122,19 +124,28 @@ class Happening {
   void happen() {
     {
       const std::scoped_lock lock(mutex_);
-      happened_ = true;
+      happened_.store(true, std::memory_order_release);  // pairs with wait(): a waiter sees earlier writes
     }
     changed_.notify_all();
   }
-  void wait() {
+  /// Looks for `spin_ns` before it sleeps, for waits that are shorter than a sleep and a wake-up.
+  void wait(uint64_t spin_ns = 0) {
+    if (spin_ns != 0) spin(spin_ns);
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return happened_; });
+    changed_.wait(lock, [this] { return happened_.load(std::memory_order_relaxed); });  // relaxed: under the lock
   }
 
  private:
+  void spin(uint64_t spin_ns) const {
+    if (Env::kSimulated) return;
+    const uint64_t until_ns = Env::now_ns() + spin_ns;
+    // acquire: pairs with happen()
+    while (!happened_.load(std::memory_order_acquire) && Env::now_ns() < until_ns) Env::spin_pause();
+  }
+
   Mutex mutex_;
   Condition changed_;
-  bool happened_ = false;  // guarded by mutex_
+  Env::Atomic<bool> happened_{false};  // written under mutex_
 };
 
 }  // namespace loam

@@ -19,7 +19,10 @@ constexpr size_t kMaxPieces = 32;
 RdmaLink::RdmaLink(RdmaTransport& transport, Handler& handler, Address peer, bool announced)
     : Link(transport, handler, std::move(peer), announced), transport_(transport) {}
 
-RdmaLink::~RdmaLink() { give_up_path(); }
+RdmaLink::~RdmaLink() {
+  if (lookup_ != 0) transport_.lookups().forget(lookup_);
+  give_up_path();
+}
 
 void RdmaLink::give_up_path() {
   if (path_ == nullptr) return;
@@ -29,7 +32,17 @@ void RdmaLink::give_up_path() {
 
 // ---- opening --------------------------------------------------------------------------------------------------------
 
+void RdmaLink::connect_by_name() {
+  lookup_ = transport_.lookups().start(peer(), [this](NameLookups::Found found) {
+    if (state() == State::kEnded) return;
+    if (found.ok()) return connect(std::move(found).value());
+    transport_.counters_.connections_refused.add(1);
+    fail({found.code(), "cannot connect: " + std::string(found.status().message())});
+  });
+}
+
 void RdmaLink::connect(std::vector<SocketAddress> candidates) {
+  std::reverse(candidates.begin(), candidates.end());
   candidates_ = std::move(candidates);
   no_way("the name has no address");
 }

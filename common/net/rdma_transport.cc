@@ -151,12 +151,14 @@ Result<Listener*> RdmaTransport::listen(const Address& address, std::span<const 
 
 Result<Connection*> RdmaTransport::connect(const Address& address, Handler& handler) {
   LOAM_RETURN_IF_ERROR(check_connect(address));
-  LOAM_ASSIGN_OR_RETURN(std::vector<SocketAddress> found, resolve(address));
-  std::reverse(found.begin(), found.end());
   auto owned = std::make_unique<RdmaLink>(*this, handler, address, true);
   RdmaLink& link = *owned;
   adopt(std::move(owned));
-  link.connect(std::move(found));
+  if (auto found = resolve_number(address)) {
+    link.connect(std::move(*found));
+  } else {
+    link.connect_by_name();
+  }
   return static_cast<Connection*>(&link);
 }
 
@@ -403,7 +405,7 @@ size_t RdmaTransport::poll(uint64_t timeout_ns) {
 
   events += static_cast<size_t>(std::max(wait(timeout_ns), 0));
   if (timeout_ns > 0) woken |= waiter_.take_wake();  // this poll has returned for it
-  if (woken) events += take_handed();
+  if (woken) events += take_handed() + lookups_.take();
   events += attend_links();
   attend_paths();
   sweep();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/env.h"
+#include "common/net/name_lookup.h"
 #include "common/net/rdma_device.h"
 #include "common/net/rdma_path.h"
 #include "common/net/transport_base.h"
@@ -25,8 +26,10 @@ class RdmaLink final : public Link {
   RdmaLink(RdmaTransport& transport, Handler& handler, Address peer, bool announced);
   ~RdmaLink() override;
 
-  /// Tries the addresses one after the other, from the back.
+  /// Tries the addresses one after the other.
   void connect(std::vector<SocketAddress> candidates);
+  /// Connects when the name has been looked up.
+  void connect_by_name();
   /// Answers a connection request that `path` stands for.
   void accept(std::unique_ptr<RdmaPath> path, const CmEvent& request);
 
@@ -53,8 +56,9 @@ class RdmaLink final : public Link {
   RdmaTransport& transport_;
   std::unique_ptr<RdmaPath> path_;
   bool has_greeting_ = false;
-  Greeting greeting_;  // this side's
-  std::vector<SocketAddress> candidates_;
+  Greeting greeting_;                                 // this side's
+  std::vector<SocketAddress> candidates_;             // the next one last
+  uint64_t lookup_ = 0;                               // of its name, under way
   std::unordered_map<uint64_t, PartHeader> windows_;  // of the peer: key and address by region
 };
 
@@ -104,6 +108,7 @@ class RdmaTransport final : public TransportBase {
   /// Keeps a path until its last words are sent.
   void linger(std::unique_ptr<RdmaPath> path);
   void remove(RdmaListener& listener);
+  NameLookups& lookups() { return lookups_; }
 
  private:
   /// A connection request that another transport has got for this one.
@@ -133,6 +138,7 @@ class RdmaTransport final : public TransportBase {
   void destroy(std::unique_ptr<RdmaPath> path);
 
   Waiter waiter_;
+  NameLookups lookups_{[this] { wake(); }};
   rdma_event_channel* const channel_;
   std::vector<std::unique_ptr<RdmaDevice>> devices_;
   std::vector<std::unique_ptr<RdmaListener>> listeners_;

@@ -21,6 +21,7 @@ TcpLink::TcpLink(TcpTransport& transport, Handler& handler, Address peer, bool a
     : Link(transport, handler, std::move(peer), announced), Source(Kind::kLink), transport_(transport) {}
 
 TcpLink::~TcpLink() {
+  if (lookup_ != 0) transport_.lookups().forget(lookup_);
   if (fd_ && watched_ != 0) transport_.watch(fd_.get(), EPOLL_CTL_DEL, 0, nullptr);
   if (fd_ && state() == State::kEnded) transport_.linger(std::move(fd_));
 }
@@ -32,8 +33,18 @@ void TcpLink::watch(uint32_t events) {
 }
 
 void TcpLink::connect(std::vector<SocketAddress> candidates) {
+  std::reverse(candidates.begin(), candidates.end());
   candidates_ = std::move(candidates);
   try_next(0);
+}
+
+void TcpLink::connect_by_name() {
+  lookup_ = transport_.lookups().start(peer(), [this](NameLookups::Found found) {
+    if (state() == State::kEnded) return;
+    if (found.ok()) return connect(std::move(found).value());
+    transport_.counters_.connections_refused.add(1);
+    fail({found.code(), "cannot connect: " + std::string(found.status().message())});
+  });
 }
 
 void TcpLink::try_next(int last_error) {

@@ -44,34 +44,44 @@ Address SocketAddress::to_address() const {
   return address;
 }
 
-Result<std::vector<SocketAddress>> resolve(const Address& address) {
+namespace {
+
+/// getaddrinfo()'s error, or 0.
+int look_up(const Address& address, int flags, std::vector<SocketAddress>& found) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_flags = flags | AI_NUMERICSERV;
   addrinfo* list = nullptr;
-  const std::string port = std::to_string(address.port);
-  int error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &list);
-  if (error == EAI_NONAME) {
-    hints.ai_flags = AI_NUMERICSERV;
-    error = getaddrinfo(address.host.c_str(), port.c_str(), &hints, &list);
+  const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &list);
+  if (error != 0) return error;
+  for (const addrinfo* info = list; info != nullptr; info = info->ai_next) {
+    if (info->ai_family != AF_INET && info->ai_family != AF_INET6) continue;
+    SocketAddress one;
+    std::memcpy(&one.storage, info->ai_addr, info->ai_addrlen);
+    one.size = info->ai_addrlen;
+    found.push_back(one);
   }
-  if (error != 0) {
+  freeaddrinfo(list);
+  return 0;
+}
+
+}  // namespace
+
+std::optional<std::vector<SocketAddress>> resolve_number(const Address& address) {
+  std::vector<SocketAddress> found;
+  if (look_up(address, AI_NUMERICHOST, found) != 0 || found.empty()) return std::nullopt;
+  return found;
+}
+
+Result<std::vector<SocketAddress>> resolve(const Address& address) {
+  if (auto number = resolve_number(address)) return std::move(*number);
+  std::vector<SocketAddress> found;
+  if (const int error = look_up(address, 0, found); error != 0) {
     return Status(StatusCode::kUnavailable,
                   "host '" + address.host + "' of " + address.to_string() + " has no address: " + gai_strerror(error));
   }
-  std::vector<SocketAddress> result;
-  for (const addrinfo* info = list; info != nullptr; info = info->ai_next) {
-    if (info->ai_family != AF_INET && info->ai_family != AF_INET6) continue;
-    SocketAddress found;
-    std::memcpy(&found.storage, info->ai_addr, info->ai_addrlen);
-    found.size = info->ai_addrlen;
-    result.push_back(found);
-  }
-  freeaddrinfo(list);
-  if (result.empty()) {
-    return Status(StatusCode::kUnavailable, "host '" + address.host + "' has neither an IPv4 nor an IPv6 address");
-  }
-  return result;
+  if (!found.empty()) return found;
+  return Status(StatusCode::kUnavailable, "host '" + address.host + "' has neither an IPv4 nor an IPv6 address");
 }
 
 Result<Fd> listen_on(const SocketAddress& where, const Address& as_given) {

@@ -1,6 +1,7 @@
 // System calls on sockets, with errors as Status. Internal.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -46,8 +47,10 @@ struct SocketAddress {
   Address to_address() const;
 };
 
-/// All socket addresses of a host and port, at least one. Numbers without asking anybody; names may block.
+/// All socket addresses of a host and port, at least one. A name may block for long: connections use NameLookups.
 Result<std::vector<SocketAddress>> resolve(const Address& address);
+/// The same for a host that is a number; nothing for a name. Never blocks.
+std::optional<std::vector<SocketAddress>> resolve_number(const Address& address);
 
 /// A non-blocking socket that listens. kUnavailable: port in use or not allowed; kInvalidArgument: no address of this
 /// host.

@@ -119,12 +119,14 @@ void TcpTransport::take(Fd fd, Handler& handler) {
 
 Result<Connection*> TcpTransport::connect(const Address& address, Handler& handler) {
   LOAM_RETURN_IF_ERROR(check_connect(address));
-  LOAM_ASSIGN_OR_RETURN(std::vector<SocketAddress> found, resolve(address));
-  std::reverse(found.begin(), found.end());
   auto owned = std::make_unique<TcpLink>(*this, handler, address, true);
   TcpLink& link = *owned;
   adopt(std::move(owned));
-  link.connect(std::move(found));
+  if (auto found = resolve_number(address)) {
+    link.connect(std::move(*found));
+  } else {
+    link.connect_by_name();
+  }
   return static_cast<Connection*>(&link);
 }
 
@@ -192,7 +194,7 @@ size_t TcpTransport::poll(uint64_t timeout_ns) {
         break;
     }
   }
-  if (woken) events += take_handed();
+  if (woken) events += take_handed() + lookups_.take();
   events += attend_links();
   sweep();
   if (events == 0) counters_.empty_polls.add(1);

@@ -11,6 +11,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/env.h"
+#include "common/net/name_lookup.h"
 #include "common/net/tcp_socket.h"
 #include "common/net/transport_base.h"
 #include "common/net/waiter.h"
@@ -34,8 +35,10 @@ class TcpLink final : public Link, public Source {
   TcpLink(TcpTransport& transport, Handler& handler, Address peer, bool announced);
   ~TcpLink() override;
 
-  /// Tries the addresses one after the other, from the back.
+  /// Tries the addresses one after the other.
   void connect(std::vector<SocketAddress> candidates);
+  /// Connects when the name has been looked up.
+  void connect_by_name();
   void accepted(Fd fd);
   void on_event(uint32_t events);
 
@@ -49,8 +52,9 @@ class TcpLink final : public Link, public Source {
   TcpTransport& transport_;
   Fd fd_;
   uint32_t watched_ = 0;
-  bool blocked_ = false;  // the socket takes no more
-  std::vector<SocketAddress> candidates_;
+  bool blocked_ = false;                   // the socket takes no more
+  std::vector<SocketAddress> candidates_;  // the next one last
+  uint64_t lookup_ = 0;                    // of its name, under way
 };
 
 class TcpListener final : public Listener, public Source {
@@ -102,6 +106,7 @@ class TcpTransport final : public TransportBase {
   /// Keeps a socket whose last bytes are on their way until the peer has read them.
   void linger(Fd fd);
   void remove(TcpListener& listener);
+  NameLookups& lookups() { return lookups_; }
 
  private:
   /// A connection that another transport has accepted for this one.
@@ -119,6 +124,7 @@ class TcpTransport final : public TransportBase {
   void sweep();
 
   Waiter waiter_;
+  NameLookups lookups_{[this] { wake(); }};
   Source bell_source_{Source::Kind::kBell};
   std::array<epoll_event, kMaxEvents> events_{};
   std::vector<std::unique_ptr<TcpListener>> listeners_;
