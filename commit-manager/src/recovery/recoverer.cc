@@ -4,6 +4,7 @@
 
 #include "commit-manager/src/recovery/recovery_engine.h"
 #include "common/base/assert.h"
+#include "common/base/thread.h"
 
 namespace loam::commit {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 /// Besides those that undo index changes, one for each transaction: one sweeps, one closes.
 constexpr size_t kOwnFibers = 5;
 constexpr size_t kStackBytes = 64 * 1024;
+constexpr uint64_t kCallAgainNs = 1'000'000;
 
 }  // namespace
 
@@ -22,7 +24,7 @@ Result<std::unique_ptr<Recoverer>> Recoverer::start(RecovererOptions options) {
   rpc::WorkerOptions worker;
   worker.thread_name = "loam-recovery";
   worker.scheme = options.scheme;
-  worker.max_fibers = options.parallel + kOwnFibers;
+  worker.max_fibers = options.parallel + kOwnFibers + kMaxUndoHelpers;
   worker.stack_bytes = kStackBytes;
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Worker> thread, rpc::Worker::start(worker));
   std::unique_ptr<Recoverer> recoverer(new Recoverer(std::move(thread)));
@@ -44,7 +46,8 @@ void Recoverer::stop() {
     const std::lock_guard lock(mutex_);
     if (std::exchange(stopped_, true)) return;
   }
-  if (engine_ != nullptr) worker_->call([this] { engine_->close(); });
+  // Every fiber may be at work on an undo; one ends soon.
+  while (engine_ != nullptr && !worker_->call([this] { engine_->close(); })) sleep_ns(kCallAgainNs);
   worker_->stop();
 }
 

@@ -68,6 +68,8 @@ class RecoveryEngine final : private rpc::RoundHook {
   Result<bdtree::TreeNodeId> new_tree_node();
   void sleep_for(uint64_t duration_ns) { worker_.scheduler().sleep_for(duration_ns); }
   fiber::FiberScheduler& scheduler() { return worker_.scheduler(); }
+  /// Fibers that help others with their undo, now.
+  size_t& undo_helpers() { return undo_helpers_; }
   void count_index_changes(size_t count) { counted_.index_changes += count; }
 
  private:
@@ -113,6 +115,7 @@ class RecoveryEngine final : private rpc::RoundHook {
 
   fiber::WaitGroup index_work_;  // fibers that work on indexes
   uint64_t tree_nodes_ = 0;      // numbers given
+  size_t undo_helpers_ = 0;
   bool sweeping_ = false;
   Status failed_;
   bool closed_ = false;

@@ -153,7 +153,18 @@ Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction,
     }
   };
   fiber::FiberGroup others(engine.scheduler());
-  for (size_t i = 1; i < std::min(groups.size(), kUndoFibers) && others.spawn(work); ++i) {
+  struct Helper {
+    explicit Helper(size_t& helpers) : count(&helpers) { ++*count; }
+    Helper(Helper&& other) noexcept : count(std::exchange(other.count, nullptr)) {}
+    Helper& operator=(Helper&&) = delete;
+    ~Helper() {
+      if (count != nullptr) --*count;
+    }
+    size_t* count;
+  };
+  size_t& helpers = engine.undo_helpers();
+  for (size_t i = 1; i < std::min(groups.size(), kUndoFibers) && helpers < kMaxUndoHelpers; ++i) {
+    if (!others.spawn([&work, helper = Helper(helpers)] { work(); })) break;
   }
   work();
   others.wait();

@@ -47,6 +47,8 @@ inline constexpr bdtree::TreeOptions kRecoveryTree{.node_bytes = 16'384, .cache_
 
 /// Fibers that undo the index changes of one transaction, at most: changes of one leaf travel together.
 inline constexpr size_t kUndoFibers = 64;
+/// Such fibers of all transactions, beside the one that each transaction has.
+inline constexpr size_t kMaxUndoHelpers = 512;
 
 /// In a fiber: undoes what a transaction did to indexes, all of it, or tells why not. [R27]
 Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction,
