@@ -12,6 +12,7 @@
 #include <dirent.h>
 
 #include "benchmarks/answers.h"
+#include "benchmarks/lone_calls.h"
 #include "benchmarks/suite.h"
 #include "benchmarks/tpcb.h"
 #include "benchmarks/transfers.h"
@@ -70,17 +71,25 @@ class TxSuite final : public Suite {
     command::add_whole(app, "--accounts", transfers_.accounts, {2, 10'000'000}, "between which money moves");
     command::add_whole(app, "--fibers", transfers_.fibers, {1, 4'000}, "transfers at once");
     command::add_whole(app, "--memory-mib", memory_mib_, {128, 1 << 20}, "of the storage node");
-    app.add_option("--only", only_, "transfers, or tpcb: the TPC-B-like transactions beside PostgreSQL")
-        ->check(CLI::IsMember({"transfers", "tpcb"}));
+    app.add_option("--only", only_, "transfers, lone (calls of one thread), or tpcb (TPC-B-like, beside PostgreSQL)")
+        ->check(CLI::IsMember({"transfers", "lone", "tpcb"}));
     tpcb_.add_options(app);
   }
 
   void run(Run& run) override {
-    if (only_ != "tpcb") transfers(run);
-    if (only_ != "transfers") tpcb_.run(run);
+    if (only_.empty() || only_ == "transfers") transfers(run);
+    if (only_.empty() || only_ == "lone") lone(run);
+    if (only_.empty() || only_ == "tpcb") tpcb_.run(run);
   }
 
  private:
+  void lone(Run& run) {
+    cli::OneProcessOptions options = cli::OneProcessOptions::on_free_ports();
+    options.node.memory_bytes = uint64_t{memory_mib_} << 20;
+    const auto cluster = ready(cli::OneProcessCluster::start(options));
+    lone_calls(run, cluster->address());
+  }
+
   void transfers(Run& run) {
     transfers_.seed = run.seed;
     transfers_.duration_ns = run.quick ? 2'000'000'000 : 10'000'000'000;

@@ -256,9 +256,10 @@ class Call final : private Caller {
     channel_ = &channel;
     sequence_ = *sequence;
   }
-  /// In a fiber: until the outcome is there. The status is ok if the server has executed the request.
+  /// In a fiber: until the outcome is there, or a limit of the fiber ends; the request is then forgotten. The status is
+  /// ok if the server has executed the request.
   const Status& wait() {
-    ended_.wait();
+    if (!ended_.wait_until(fiber::kForever)) give_up();
     return status_;
   }
   // After wait().
@@ -280,6 +281,12 @@ class Call final : private Caller {
     return ok_status();
   }
   void on_failure(uint64_t, const Status& status, Executed executed) override { end(status, executed); }
+  void give_up() {
+    const bool sent = channel_->has_sent(sequence_);
+    channel_->forget(sequence_);
+    end({StatusCode::kTimeout, channel_->name() + " did not answer before the end of the call"},
+        sent ? Executed::kUnknown : Executed::kNotSent);
+  }
   void end(Status status, Executed executed) {
     channel_ = nullptr;
     status_ = std::move(status);

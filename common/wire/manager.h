@@ -102,36 +102,41 @@ struct Outcomes {
   }
 };
 
-/// Begins `read_write` transactions, and one shared read-only snapshot if `read_only`. A client gathers the begins of
-/// its fibers into one Begin; none joins after it was sent (R12).
+/// Begins `read_write` transactions, registers one shared snapshot if `read_only`, and one more if `upgradable`, and
+/// draws an id for each number in `upgrades`: a registered upgradable snapshot, whose transaction writes from now on. A
+/// client gathers the begins of its fibers into one Begin; none joins after it was sent (R12).
 struct Begin {
   static constexpr Opcode kOpcode = Opcode::kBegin;
   uint32_t read_write = 0;
   bool read_only = false;
+  bool upgradable = false;
+  std::vector<uint64_t> upgrades{};
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.read_write), v(m.read_only);
+    v(m.read_write), v(m.read_only), v(m.upgradable), v(m.upgrades);
   }
 };
 
-/// Most transactions one Begin may ask for.
+/// Most ids one Begin may ask for.
 inline constexpr uint32_t kMaxBegins = 4096;
 
-/// The ids are first_id … first_id + read_write − 1, all higher than every version that the snapshot sees.
-/// The snapshot stays open for each id until it is completed, and under `snapshot_number` (0 unless asked for) until
-/// it is released.
+/// The ids are first_id … first_id + read_write + upgrades − 1, those of `upgrades` last and in their order; all are
+/// higher than every version that their snapshot sees. The snapshot stays open for each id until it is completed, and
+/// under `snapshot_number` and `upgradable_number` (0 unless asked for) until they are released. An upgradable snapshot
+/// counts as that of a read-write transaction from its beginning (R20).
 struct Begun {
   static constexpr Opcode kOpcode = Opcode::kBegun;
   TransactionId first_id;
   uint64_t snapshot_number = 0;
+  uint64_t upgradable_number = 0;
   Snapshot snapshot;
   Version seen_by_all;  ///< every open and later snapshot sees versions up to here (R13, R27)
   CatalogVersion catalog_version = 0;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.first_id), v(m.snapshot_number), v(m.snapshot), v(m.seen_by_all), v(m.catalog_version);
+    v(m.first_id), v(m.snapshot_number), v(m.upgradable_number), v(m.snapshot), v(m.seen_by_all), v(m.catalog_version);
   }
 };
 
@@ -174,7 +179,7 @@ struct Cleared {
   }
 };
 
-/// Read-only snapshots that nobody uses any more. One way.
+/// Registered snapshots, read-only or upgradable, that are not used any more. One way.
 struct ReleaseSnapshots {
   static constexpr Opcode kOpcode = Opcode::kReleaseSnapshots;
   std::vector<uint64_t> numbers;

@@ -8,7 +8,7 @@ namespace loam::wire {
 
 /// Version of everything in common/wire and of the record layout. Peers of another version are refused at connection
 /// set-up with kUnsupportedVersion.
-inline constexpr uint16_t kProtocolVersion = 6;
+inline constexpr uint16_t kProtocolVersion = 7;
 
 /// Numbers are never reused. Odd numbers answer the even number before them; pushes and one-way messages are even.
 enum class Opcode : uint8_t {

@@ -125,7 +125,7 @@ void to_manager(const ExampleIds& ids, const TakeExample& take) {
   give(take, OpenSession{"loam import", ids.session, ids.manager_epoch, ids.cluster});
   give(take, RenewSession{17, {3, 9, 17}});
   give(take, AskOutcomes{{ids.transaction, TransactionId(1ull << 40)}});
-  give(take, Begin{3, true});
+  give(take, Begin{3, true, true, {18}});
   give(take, Complete{{{ids.transaction, true}, {TransactionId(1007), false}}});
   give(take, Cleared{{ids.transaction}});
   give(take, ReleaseSnapshots{{17, 18}});
@@ -160,7 +160,7 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
        SessionOpened{ids.session, ids.manager_epoch, "127.0.0.1:7410", example_catalog(), 1'000'000, ids.cluster});
   give(take, SessionRenewed{12});
   give(take, Outcomes{{Outcome::kPending, Outcome::kCommitted}});
-  give(take, Begun{ids.transaction, 17, example_snapshot(), Version(900), 12});
+  give(take, Begun{ids.transaction, 17, 18, example_snapshot(), Version(900), 12});
   give(take, Completed{});
   give(take, CatalogReply{example_catalog()});
   give(take, TableCreated{example_table(ids), true, 13});

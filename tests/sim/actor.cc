@@ -146,6 +146,17 @@ Tracked::Tracked(Process& process, Transaction& transaction, TransactionNumber n
   process_.oracle.transactions().begun(number, transaction.id());
 }
 
+Tracked::FirstWrite::FirstWrite(Tracked& tracked)
+    : tracked_(tracked), first_(tracked.transaction_.id() == TransactionId()), asked_ns_(Env::now_ns()) {
+  if (first_) tracked_.process_.oracle.transactions().id_asked(tracked_.number_);
+}
+
+Tracked::FirstWrite::~FirstWrite() {
+  if (!first_ || tracked_.transaction_.id() == TransactionId()) return;
+  tracked_.process_.oracle.transactions().id_drawn(tracked_.number_, tracked_.transaction_.id());
+  tracked_.begun_ns_ = asked_ns_;
+}
+
 void Tracked::failed(const Table& table, const Status& status, Moment asked) {
   process_.expected("a read", status);
   if (failure_.ok()) failure_ = status;
@@ -201,7 +212,11 @@ std::vector<std::optional<Seen>> Tracked::get_at_once(const Table& table, std::s
 std::optional<Seen> Tracked::get_for_update(const Table& table, Key key) {
   const Moment asked = process_.oracle.now();
   const Table part = for_read(table, asked);
-  std::optional<Seen> seen = told(table, key, transaction_.get_for_update(part, key), asked);
+  const auto read = [&] {
+    const FirstWrite drawing(*this);
+    return transaction_.get_for_update(part, key);
+  };
+  std::optional<Seen> seen = told(table, key, read(), asked);
   if (seen && seen->present()) {
     written_.insert(table.id());
     process_.oracle.transactions().wrote(
@@ -216,6 +231,7 @@ bool Tracked::write(WriteKind kind, const Table& table, Key key, int64_t value, 
   const uint32_t longest = table.name() == "wide" ? process_.wide_note_bytes : process_.note_bytes;
   bool of_fields = false;
   Status status;
+  std::optional<FirstWrite> drawing(*this);
   if (kind == WriteKind::kRemove) {
     status = transaction_.remove(table, key);
   } else {
@@ -228,6 +244,7 @@ bool Tracked::write(WriteKind kind, const Table& table, Key key, int64_t value, 
       status = transaction_.update(table, key, record);
     }
   }
+  drawing.reset();
   if (!status.ok()) {
     process_.expected("a write", status);
     if (failure_.ok()) failure_ = status;
@@ -341,25 +358,30 @@ void Tracked::abort(bool by_call) {
 Status run_tracked(Process& process, const std::function<bool(Tracked&)>& body) {
   TransactionModel& model = process.oracle.transactions();
   // The next attempt's begin is asked for inside of run_transaction(), at some time after this.
-  TransactionNumber next = model.begin_called(process.number, false);
+  std::optional<client::CallScope> scope;
+  process.bound(scope);
+  const bool upgradable = process.draws_id_late();
+  TransactionNumber next = model.begin_called(process.number, false, upgradable);
   std::optional<TransactionNumber> committing;
   std::pair<std::set<TableId>, Moment> last;  // what it wrote, and its begin
-  const Status status = process.client.run_transaction([&](Transaction& transaction) -> Status {
-    // Another attempt: the one before took no effect. It may have been recovered; nobody says.
-    if (committing) model.commit_returned(*committing, StatusCode::kFenced);
-    committing.reset();
-    Tracked tracked(process, transaction, next);
-    if (!body(tracked)) {
-      model.aborted(tracked.number());
-      next = model.begin_called(process.number, false);
-      return tracked.failure().ok() ? Status(StatusCode::kCancelled, "given up") : tracked.failure();
-    }
-    tracked.commit_called();
-    committing = tracked.number();
-    last = {tracked.written(), tracked.begun()};
-    next = model.begin_called(process.number, false);
-    return ok_status();
-  });
+  const Status status = process.client.run_transaction(
+      [&](Transaction& transaction) -> Status {
+        // Another attempt: the one before took no effect. It may have been recovered; nobody says.
+        if (committing) model.commit_returned(*committing, StatusCode::kFenced);
+        committing.reset();
+        Tracked tracked(process, transaction, next);
+        if (!body(tracked)) {
+          model.aborted(tracked.number());
+          next = model.begin_called(process.number, false, upgradable);
+          return tracked.failure().ok() ? Status(StatusCode::kCancelled, "given up") : tracked.failure();
+        }
+        tracked.commit_called();
+        committing = tracked.number();
+        last = {tracked.written(), tracked.begun()};
+        next = model.begin_called(process.number, false, upgradable);
+        return ok_status();
+      },
+      {.read_only = false, .upgradable = upgradable, .retry = {}});
   // A read by an index that is damaged has been judged.
   if (committing || status != StatusCode::kMalformed) process.expected_commit(status, last.first, last.second);
   if (committing) model.commit_returned(*committing, status.code());
@@ -369,8 +391,11 @@ Status run_tracked(Process& process, const std::function<bool(Tracked&)>& body) 
 
 Status begin_tracked(Process& process, bool read_only, const std::function<bool(Tracked&)>& body) {
   TransactionModel& model = process.oracle.transactions();
-  const TransactionNumber number = model.begin_called(process.number, read_only);
-  auto transaction = process.client.begin({.read_only = read_only, .retry = {}});
+  std::optional<client::CallScope> scope;
+  process.bound(scope);
+  const bool upgradable = !read_only && process.draws_id_late();
+  const TransactionNumber number = model.begin_called(process.number, read_only, upgradable);
+  auto transaction = process.client.begin({.read_only = read_only, .upgradable = upgradable, .retry = {}});
   if (!transaction.ok()) {
     process.expected("begin", transaction.status());
     model.begin_failed(number);

@@ -43,12 +43,21 @@ struct Process {
   uint64_t max_age_ns = 0;  // of transactions; 0: not judged
   uint32_t tags = 0;        // given out
   uint32_t objects = 0;     // counters made
+  uint32_t begins = 0;      // of transactions that may write
+  uint32_t scopes = 0;      // asked for
   /// Indexes as they were opened, and those that a fiber creates just now (index_actor.h).
   std::map<std::string, client::Index, std::less<>> indexes{};
   std::set<std::string, std::less<>> creating{};
   bool met_damage = false;  // of some index
   bool mending = false;
 
+  /// One in three transactions that may write is upgradable.
+  bool draws_id_late() { return ++begins % 3 == 0; }
+  /// One in four transactions has a time, 20 us to 10 ms, after which its calls are cut short.
+  void bound(std::optional<client::CallScope>& scope) {
+    if (++scopes % 4 != 0) return;
+    scope.emplace(client::CallOptions{.timeout_ns = uint64_t{20'000} << scopes / 4 % 10});
+  }
   uint64_t next_tag() { return uint64_t{number} << 32 | ++tags; }
   /// An answer that this call may have in a cluster with faults; anything else is a violation.
   bool expected(std::string_view call, const Status& status);
@@ -105,6 +114,20 @@ class Tracked {
   const Status& failure() const { return failure_; }
 
  private:
+  /// Lives during a call that may draw the id of an upgradable transaction.
+  class FirstWrite {
+   public:
+    explicit FirstWrite(Tracked& tracked);
+    ~FirstWrite();
+    FirstWrite(const FirstWrite&) = delete;
+    FirstWrite& operator=(const FirstWrite&) = delete;
+
+   private:
+    Tracked& tracked_;
+    const bool first_;
+    const uint64_t asked_ns_;
+  };
+
   std::optional<Seen> told(const client::Table& table, Key key, const Result<client::Record>& record, Moment asked);
   bool write(WriteKind kind, const client::Table& table, Key key, int64_t value, testing::Random* random,
              const Seen* seen);
@@ -120,8 +143,8 @@ class Tracked {
   std::set<TableId> written_;
   const uint64_t session_;  // how many of the client's had been fenced before
   const Moment begun_;      // before that the begin was asked for
-  const uint64_t begun_ns_;
-  Moment asked_ = 0;  // for the commit
+  uint64_t begun_ns_;       // before that its id was asked for
+  Moment asked_ = 0;        // for the commit
   uint64_t asked_ns_ = 0;
   Status failure_;
 };

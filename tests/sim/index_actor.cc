@@ -202,8 +202,12 @@ bool Tracked::range_from(const Index& index, int64_t least) {
 bool Tracked::find(const Index& index, Key key, const Seen& seen, bool for_update) {
   const Moment asked = process_.oracle.now();
   const Place place{index.table().id(), key};
-  const auto record =
-      for_update ? transaction_.get_for_update(index, tag_of(seen)) : transaction_.get(index, tag_of(seen));
+  const auto read = [&] {
+    if (!for_update) return transaction_.get(index, tag_of(seen));
+    const FirstWrite drawing(*this);
+    return transaction_.get_for_update(index, tag_of(seen));
+  };
+  const Result<Record> record = read();
   if (!record.ok() && record.code() != StatusCode::kNotFound) {
     failed(index, record.status(), asked);
     return false;
@@ -226,8 +230,12 @@ bool Tracked::change(const Index& index, const IndexRange& range, std::span<cons
                      std::optional<int64_t> value) {
   const Moment asked = process_.oracle.now();
   const TableId table = index.table().id();
-  const auto count =
-      value ? transaction_.update(index, range, {{"value", Value::int64(*value)}}) : transaction_.remove(index, range);
+  const auto write = [&] {
+    const FirstWrite drawing(*this);
+    return value ? transaction_.update(index, range, {{"value", Value::int64(*value)}})
+                 : transaction_.remove(index, range);
+  };
+  const Result<size_t> count = write();
   if (!count.ok()) {
     failed(index, count.status(), asked);
     return false;

@@ -60,12 +60,13 @@ bool ModelTransaction::has_seen(const ModelTransaction& writer) const {
 
 // ---- one transaction -----------------------------------------------------------------------------------------------
 
-TransactionNumber TransactionModel::begin_called(uint32_t process, bool read_only) {
+TransactionNumber TransactionModel::begin_called(uint32_t process, bool read_only, bool upgradable) {
   const std::lock_guard lock(verdict_.mutex());
   ModelTransaction transaction;
   transaction.number = static_cast<TransactionNumber>(transactions_.size());
   transaction.process = process;
   transaction.read_only = read_only;
+  transaction.upgradable = upgradable;
   transaction.requested = verdict_.next();
   transaction.id_floor = highest_id_;
   transactions_.push_back(std::move(transaction));
@@ -80,15 +81,33 @@ void TransactionModel::begun(TransactionNumber number, TransactionId id) {
   transaction.id = id;
   ++begun_;
   if (id.value == 0) {
-    if (!transaction.read_only) violate("unexpected-answer", name(transaction) + " writes and has got no id");
+    const bool writes = !transaction.read_only && !transaction.upgradable;
+    if (writes) violate("unexpected-answer", name(transaction) + " writes and has got no id");
     return;
   }
-  const auto [other, fresh] = by_id_.emplace(id.value, number);
+  if (transaction.upgradable) violate("unexpected-answer", name(transaction) + " has an id before its first write");
+  take_id(transaction, id);
+}
+
+void TransactionModel::id_asked(TransactionNumber number) {
+  const std::lock_guard lock(verdict_.mutex());
+  at(number).id_floor = highest_id_;
+}
+
+void TransactionModel::id_drawn(TransactionNumber number, TransactionId id) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  at(number).id = id;
+  take_id(at(number), id);
+}
+
+void TransactionModel::take_id(const ModelTransaction& transaction, TransactionId id) {
+  const auto [other, fresh] = by_id_.emplace(id.value, transaction.number);
   if (!fresh) {
     violate("id-twice", name(transaction) + " and " + name(at(other->second)));
   } else if (id.value <= transaction.id_floor) {
-    violate("id-order",
-            name(transaction) + " began after id " + std::to_string(transaction.id_floor) + " had been given out");
+    violate("id-order", name(transaction) + " asked for its id after id " + std::to_string(transaction.id_floor) +
+                            " had been given out");
   }
   highest_id_ = std::max(highest_id_, id.value);
 }
@@ -101,6 +120,7 @@ void TransactionModel::begin_failed(TransactionNumber number) {
 void TransactionModel::wrote(TransactionNumber number, const Write& write) {
   const std::lock_guard lock(verdict_.mutex());
   ModelTransaction& transaction = at(number);
+  if (transaction.id == TransactionId()) violate("unexpected-answer", name(transaction) + " writes without an id");
   // An update by an index leaves the tag as it is.
   if (write.kind != WriteKind::kTouch && write.tag != 0) by_tag_.try_emplace(write.tag, number);
   if (Write* before = transaction.write_of(write.place); before != nullptr) {

@@ -62,6 +62,7 @@ struct ModelTransaction {
   TransactionNumber number = 0;
   uint32_t process = 0;
   bool read_only = false;
+  bool upgradable = false;  ///< its id is drawn at its first write
   bool begun = false;
   bool fenced = false;     ///< a call of it was answered kFenced
   bool seen = false;       ///< somebody saw a write of it
@@ -75,7 +76,7 @@ struct ModelTransaction {
   Moment asked = kNever;              ///< commit was called
   Moment ended = kNever;              ///< commit returned, abort, crash
   Moment visible_by = kNever;         ///< whoever asks for a begin after it must see the writes
-  uint64_t id_floor = 0;              ///< the highest id that was given out when it asked for its begin
+  uint64_t id_floor = 0;              ///< the highest id that was given out when it asked for its own
   TransactionNumber begins_then = 0;  ///< transactions begun at that moment
   std::vector<Write> writes;
   std::unordered_map<Place, Seen, PlaceHash> reads;  ///< of other transactions' writes, the first of each record
@@ -101,9 +102,12 @@ class TransactionModel {
   // ---- one transaction ------------------------------------------------------------------------------------------
 
   /// Before Client::begin(), or before a scan outside of transactions.
-  TransactionNumber begin_called(uint32_t process, bool read_only);
-  /// It returned. Id 0 for read-only ones.
+  TransactionNumber begin_called(uint32_t process, bool read_only, bool upgradable = false);
+  /// It returned. Id 0 for read-only and upgradable ones.
   void begun(TransactionNumber number, TransactionId id);
+  /// Before and after the call of an upgradable transaction that draws its id.
+  void id_asked(TransactionNumber number);
+  void id_drawn(TransactionNumber number, TransactionId id);
   void begin_failed(TransactionNumber number);
 
   /// The transaction has buffered a write (the client took it). kTouch: get_for_update, which writes `seen` again.
@@ -158,6 +162,7 @@ class TransactionModel {
   const std::deque<ModelTransaction>& all() const { return transactions_; }
 
  private:
+  void take_id(const ModelTransaction& transaction, TransactionId id);
   friend class OrderCheck;
   /// Writes of one record whose commit was asked for and not known to have failed, by id: the order of versions.
   using Chain = std::map<uint64_t, TransactionNumber>;

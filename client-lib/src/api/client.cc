@@ -7,6 +7,7 @@
 
 #include <loam/client/client.h>
 
+#include "client-lib/src/api/call_scope.h"
 #include "client-lib/src/api/client_impl.h"
 #include "client-lib/src/api/fiber_call.h"
 #include "client-lib/src/api/plain_table_impl.h"
@@ -14,6 +15,7 @@
 #include "client-lib/src/api/transaction_impl.h"
 #include "client-lib/src/core/backoff.h"
 #include "client-lib/src/driver/counter_impl.h"
+#include "client-lib/src/driver/limit_status.h"
 #include "common/base/env.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
@@ -30,9 +32,9 @@ constexpr size_t kMaxCounterNameBytes = 1'024;
 constexpr uint64_t kSpawnAgainNs = 1'000'000;
 
 Status check(const ClientOptions& options) {
-  if (options.max_fibers == 0 || options.max_fibers > fiber::kMaxFibers - kReservedFibers) {
+  if (options.max_fibers == 0 || options.max_fibers > fiber::kMaxFibers - 2 * kReservedFibers) {
     return {StatusCode::kInvalidArgument,
-            "max_fibers must be 1 to " + std::to_string(fiber::kMaxFibers - kReservedFibers)};
+            "max_fibers must be 1 to " + std::to_string(fiber::kMaxFibers - 2 * kReservedFibers)};
   }
   if (options.fiber_stack_bytes < fiber::kMinStackBytes) {
     return {StatusCode::kInvalidArgument,
@@ -67,6 +69,18 @@ void Task::Impl::end() {
   waiting_.clear();
   done_.store(true, std::memory_order_release);  // what the fiber did is seen by who finds it done
   ended_.happen();
+  call_back();
+}
+
+void Task::Impl::call_back() {
+  if (on_end_) call_logged(std::exchange(on_end_, nullptr), "on_ready");
+}
+
+void Task::Impl::on_end(std::function<void()> callback) {
+  worker_.call_without_fiber([&] {
+    on_end_ = std::move(callback);
+    if (done()) call_back();
+  });
 }
 
 Task::Impl::~Impl() {
@@ -90,26 +104,70 @@ void Task::Impl::run(const std::function<void()>& function) {
   }
 }
 
-void Task::Impl::join() {
-  wait();
+Status Task::Impl::join() {
+  LOAM_RETURN_IF_ERROR(wait());
+  rethrow();
+  return ok_status();
+}
+
+void Task::Impl::join_in_thread() {
+  ended_.wait();
+  rethrow();
+}
+
+void Task::Impl::rethrow() {
   if (!thrown_) return;
   told_.store(true, std::memory_order_relaxed);  // relaxed: read by the destructor only
   std::rethrow_exception(thrown_);
 }
 
-void Task::Impl::wait() {
-  if (done()) return;
-  if (!worker_.on_worker() || !fiber::FiberScheduler::in_fiber()) {
+Status Task::Impl::wait() {
+  if (done()) return ok_status();
+  const CallScope::Impl* const scope = CallScope::Impl::of_thread();
+  if (worker_.on_worker() && fiber::FiberScheduler::in_fiber()) return wait_in_fiber();
+  if (scope == nullptr) {
     ended_.wait();
-    return;
+    return ok_status();
   }
-  fiber::Event ended;
-  waiting_.push_back(&ended);
-  ended.wait();
+  std::optional<Status> waited;
+  const auto wait = [&] {
+    std::optional<BoundFiber> bound;
+    scope->bind(bound);
+    waited = wait_in_fiber();
+  };
+  while (!worker_.call(wait)) {  // no fiber is free
+    if (Status end = scope->status(); !end.ok()) return end;
+    if (done()) return ok_status();
+    sleep_ns(kSpawnAgainNs);
+  }
+  return *waited;
 }
 
-void Task::join() { impl_->join(); }
+bool Task::Impl::wait_for(uint64_t timeout_ns) {
+  const CallScope scope({.timeout_ns = std::max<uint64_t>(timeout_ns, 1)});
+  return wait().ok();
+}
+
+Status Task::Impl::wait_in_fiber() {
+  if (done()) return ok_status();
+  fiber::Event ended;
+  waiting_.push_back(&ended);
+  if (ended.wait_until(fiber::kForever)) return ok_status();
+  std::erase(waiting_, &ended);
+  return limit_status();
+}
+
+void Task::join() { static_cast<void>(impl_->join()); }
+bool Task::wait_for(uint64_t timeout_ns) { return impl_->wait_for(timeout_ns); }
 bool Task::done() const { return impl_->done(); }
+
+void call_logged(const std::function<void()>& callback, std::string_view what) {
+  try {
+    callback();
+  } catch (...) {
+    log_warning("client: " + std::string(what) + " threw an exception");
+  }
+}
 
 // ---- Client::Impl --------------------------------------------------------------------------------------------------
 
@@ -153,11 +211,11 @@ void Client::Impl::start_fiber(const std::shared_ptr<Task::Impl>& task, std::fun
   while (!worker_->scheduler().spawn(run).ok()) worker_->scheduler().sleep_for(kSpawnAgainNs);
 }
 
-Task Client::Impl::spawn(std::function<void()> function) {
+std::shared_ptr<Task::Impl> Client::Impl::spawn(std::function<void()> function) {
   auto task = std::make_shared<Task::Impl>(*worker_);
   // The library's own fibers have room kept for them, so that this one cannot be refused but for want of memory.
   while (!worker_->call([&] { start_fiber(task, std::move(function)); })) sleep_ns(kSpawnAgainNs);
-  return Task(std::move(task));
+  return task;
 }
 
 // ---- Client --------------------------------------------------------------------------------------------------------
@@ -176,19 +234,17 @@ Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const 
   } else {
     // The scheduler calls it between two fibers: an exception has no caller to arrive at.
     effective.on_warning = [given = options.on_warning](std::string_view text) {
-      try {
-        given(text);
-      } catch (...) {
-        log_warning("client: on_warning threw an exception; it was told: " + std::string(text));
-      }
+      call_logged([&] { given(text); }, "on_warning, told '" + std::string(text) + "',");
     };
   }
   rpc::WorkerOptions worker;
   worker.thread_name = "loam-client";
   worker.scheme = parsed.scheme;
-  worker.max_fibers = effective.max_fibers + kReservedFibers;
+  // A commit that may be cut short has a fiber of its own.
+  worker.max_fibers = effective.max_fibers + kReservedFibers + std::min(effective.max_transactions, kReservedFibers);
   worker.stack_bytes = effective.fiber_stack_bytes;
   worker.spin_ns = effective.spin_ns;
+  worker.call_spin_ns = effective.call_spin_ns;
   worker.on_warning = effective.on_warning;
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Worker> started, rpc::Worker::start(worker));
   auto impl = std::make_unique<Impl>(std::move(started), effective.max_fibers);
@@ -196,15 +252,30 @@ Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const 
   return std::unique_ptr<Client>(new Client(std::move(impl)));
 }
 
-Task Client::spawn(std::function<void()> function) { return impl_->spawn(std::move(function)); }
+Task Client::spawn(std::function<void()> function) { return Task(impl_->spawn(std::move(function))); }
+
+std::shared_ptr<PendingCall> Client::start_call(std::function<void()> function, const CallOptions& options) {
+  const CancelToken own;
+  const auto bounded = [function = std::move(function), options, own] {
+    const CallScope cancellable({.cancel = own});
+    const CallScope scope(options);
+    function();
+  };
+  return std::make_shared<AsyncCall>(impl_->spawn(bounded), own);
+}
 
 void Client::run_and_wait(const std::function<void()>& function) {
-  if (!impl_->worker().call(function)) spawn(function).join();  // no place at once: wait for one
+  const CallScope::Impl* const scope = CallScope::Impl::of_thread();
+  const auto bounded = [&] {
+    std::optional<BoundFiber> bound;
+    if (scope != nullptr) scope->bind(bound);
+    function();
+  };
+  if (!impl_->worker().call(bounded)) impl_->spawn(bounded)->join_in_thread();  // no place at once: wait for one
 }
 
 void Client::sleep_for(uint64_t duration_ns) {
-  const auto sleep = [&] { impl_->worker().scheduler().sleep_for(duration_ns); };
-  if (!impl_->worker().call(sleep)) sleep_ns(duration_ns);
+  run_and_wait([&] { impl_->worker().scheduler().sleep_for(duration_ns); });
 }
 
 void Client::yield() {
@@ -260,7 +331,7 @@ Result<std::vector<Table>> Client::list_tables() {
 // ---- transactions --------------------------------------------------------------------------------------------------
 
 Result<Transaction> Client::begin(const TransactionOptions& options) {
-  return in_fiber(impl_->engine(), [&] { return Transaction::Impl::begin(*impl_, options.read_only); });
+  return in_fiber(impl_->engine(), [&] { return Transaction::Impl::begin(*impl_, options); });
 }
 
 Status Client::run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options) {
@@ -269,7 +340,7 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
   std::optional<wire::RecordId> lost_at;  // likewise
   std::exception_ptr thrown;              // by the body
   const auto attempt = [&]() -> Status {
-    LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(*impl_, options.read_only));
+    LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(*impl_, options));
     id = transaction.id();
     Status status;
     try {
@@ -283,11 +354,13 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
     }
     if (!transaction.finished()) {
       if (!status.ok()) {
+        id = transaction.id();
         LOAM_RETURN_IF_ERROR(transaction.abort());
         return status;
       }
       status = transaction.commit();
     }
+    id = transaction.id();  // an upgradable one has drawn it meanwhile
     lost_at = Transaction::Impl::of(transaction).lost_at();
     return status;
   };
@@ -304,7 +377,7 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
       if (status.ok() || !worth_retrying(status.code()) || tried >= options.retry.max_attempts) return status;
       if (status == StatusCode::kUnavailable && engine.records_lost() &&
           !engine.catalog().undo_record_out_of_reach(id)) {
-        return status;  // time does not mend that, nor does another id
+        return status;  // neither time nor another id helps
       }
       if (status == StatusCode::kUnavailable && engine.records_lost()) Env::probe("client.transaction.undo_was_away");
       const uint64_t wait_ns = std::max(retry_wait_ns(options.retry, status.code(), tried - 1, engine.random()),
@@ -313,10 +386,10 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
       engine.counters().retries.add(1);
       const auto there = std::exchange(lost_at, std::nullopt);
       if (there && std::ranges::find(contended, *there) == contended.end()) {
-        contended.push_back(*there);  // whoever stands in line there begins at the right moment
+        contended.push_back(*there);  // in the queue there it begins at the right moment
         continue;
       }
-      engine.worker().scheduler().sleep_for(wait_ns);
+      if (!engine.pause(wait_ns)) return status;
     }
   });
   if (thrown) std::rethrow_exception(std::move(thrown));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <loam/client/client.h>
@@ -28,21 +29,50 @@ class Task::Impl {
 
   /// In the fiber: keeps what `function` throws.
   void run(const std::function<void()>& function);
-  void join();
+  /// Throws what the fiber threw. Not ok: a CallScope of the caller has ended before the fiber.
+  Status join();
+  /// join() for an ordinary thread that must wait for the end.
+  void join_in_thread();
+  bool wait_for(uint64_t timeout_ns);
   bool done() const { return done_.load(std::memory_order_acquire); }  // pairs with end()
   /// On the worker's thread.
   void end();
+  void on_end(std::function<void()> callback);
 
  private:
-  void wait();
+  Status wait();
+  Status wait_in_fiber();
+  void rethrow();
+  void call_back();
 
   rpc::Worker& worker_;
-  std::exception_ptr thrown_;           // by the function; written before done_
-  std::atomic<bool> told_{false};       // join() has thrown it
-  std::atomic<bool> done_{false};       // written once by the worker's thread
-  Happening ended_;                     // for other threads
-  std::vector<fiber::Event*> waiting_;  // the worker's thread only; in the frames of the waiting fibers
+  std::exception_ptr thrown_;      // by the function; written before done_
+  std::atomic<bool> told_{false};  // join() has thrown it
+  std::atomic<bool> done_{false};  // written once by the worker's thread
+  Happening ended_;                // for other threads
+  // The worker's thread only.
+  std::vector<fiber::Event*> waiting_;  // in the frames of the waiting fibers
+  std::function<void()> on_end_;
 };
+
+/// A call in a fiber of its own, for futures.
+class AsyncCall final : public PendingCall {
+ public:
+  AsyncCall(std::shared_ptr<Task::Impl> task, CancelToken token) : task_(std::move(task)), token_(std::move(token)) {}
+
+  bool ready() const override { return task_->done(); }
+  Status wait() override { return task_->join(); }
+  bool wait_for(uint64_t timeout_ns) override { return task_->wait_for(timeout_ns); }
+  void on_ready(std::function<void()> callback) override { task_->on_end(std::move(callback)); }
+  void cancel() override { token_.cancel(); }
+
+ private:
+  const std::shared_ptr<Task::Impl> task_;
+  const CancelToken token_;
+};
+
+/// Calls a callback of the application that cannot throw to anybody: an exception is logged.
+void call_logged(const std::function<void()>& callback, std::string_view what);
 
 class Client::Impl {
  public:
@@ -54,7 +84,7 @@ class Client::Impl {
   rpc::Worker& worker() { return *worker_; }
   Engine& engine() { return *engine_; }
   Trees& trees() { return *trees_; }
-  Task spawn(std::function<void()> function);
+  std::shared_ptr<Task::Impl> spawn(std::function<void()> function);
 
  private:
   void start_fiber(const std::shared_ptr<Task::Impl>& task, std::function<void()> function);

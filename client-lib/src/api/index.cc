@@ -142,6 +142,7 @@ std::vector<Result<Record>> Transaction::get_many(const Index& index, std::span<
 Result<Record> Transaction::get_for_update(const Index& index, const std::vector<Value>& values) {
   LOAM_RETURN_IF_ERROR(impl_->check_write(index.table()));
   LOAM_ASSIGN_OR_RETURN(Record record, get(index, values));
+  LOAM_RETURN_IF_ERROR(impl_->draw_id());
   LOAM_RETURN_IF_ERROR(impl_->writes().touch(record.table(), record.key(), record.bytes()));
   return record;
 }

@@ -9,10 +9,12 @@
 #include <loam/bdtree/index_entries.h>
 
 #include "client-lib/src/api/scan_impl.h"
+#include "client-lib/src/driver/limit_status.h"
 #include "client-lib/src/driver/point_reads.h"
 #include "common/base/env.h"
 #include "common/base/unfinished.h"
 #include "common/fiber/fiber_group.h"
+#include "common/fiber/limit.h"
 #include "common/schema/row.h"
 
 namespace loam::client {
@@ -40,7 +42,7 @@ Status IndexBuild::run() {
 
 Status IndexBuild::wait_for_older() {
   Engine& engine = client_.engine();
-  LOAM_ASSIGN_OR_RETURN(const Engine::Begun mark, engine.begin(false));
+  LOAM_ASSIGN_OR_RETURN(const Engine::Begun mark, engine.begin(BeginKind::kReadWrite));
   mark.session->manager().give_back(mark.answer.id);
   engine.admission().leave();
   for (;;) {
@@ -89,12 +91,14 @@ Status IndexBuild::scan(const std::shared_ptr<SnapshotLease>& lease) {
       }
     };
     fiber::FiberGroup others(engine.worker().scheduler());
-    for (size_t first = 1; first < std::min(kFibers, view.rows()); ++first) {
-      if (!others.spawn([&enter_some, first] { enter_some(first); })) enter_some(first);
+    // In fibers without limits: a change that is cut short would leave those that it was combined with in doubt.
+    for (size_t first = 0; first < std::min(kFibers, view.rows()) && failed.ok(); ++first) {
+      if (others.spawn([&enter_some, first] { enter_some(first); })) continue;
+      failed = {StatusCode::kOverloaded, "the client has no fiber left for the build of an index"};
     }
-    enter_some(0);
     others.wait();
     LOAM_RETURN_IF_ERROR(failed);
+    if (fiber::Limit::ended()) return limit_status();
     LOAM_RETURN_IF_ERROR(tell(done_, std::max(done_, total_)));
   }
 }

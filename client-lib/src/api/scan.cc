@@ -6,6 +6,7 @@
 
 #include "client-lib/src/api/fiber_call.h"
 #include "client-lib/src/api/scan_impl.h"
+#include "client-lib/src/driver/limit_status.h"
 #include "common/wire/storage.h"
 
 namespace loam::client {
@@ -249,8 +250,10 @@ Result<std::shared_ptr<const Chunk>> ScanRun::next() {
       if (Status status = merger_.finish(); !status.ok()) {
         status_ = {status.code(), "scan of table " + table_.name() + ": " + std::string(status.message())};
       }
-    } else {
-      changed_.wait();
+    } else if (!changed_.wait_until(fiber::kForever)) {
+      const Status status = limit_status();
+      if (status == StatusCode::kTimeout) return status;  // the stream lives on
+      cancel();
     }
   }
 }
@@ -294,9 +297,13 @@ Result<std::vector<std::shared_ptr<const Chunk>>> ScanStream::collect() {
   return in_fiber(impl_->engine(), [&]() -> Result<Chunks> {
     Chunks chunks;
     for (;;) {
-      LOAM_ASSIGN_OR_RETURN(std::shared_ptr<const Chunk> chunk, impl_->run().next());
-      if (chunk == nullptr) return chunks;
-      chunks.push_back(std::move(chunk));
+      auto chunk = impl_->run().next();
+      if (!chunk.ok()) {
+        impl_->run().cancel();  // the chunks so far are dropped: what is left is no whole result
+        return chunk.status();
+      }
+      if (*chunk == nullptr) return chunks;
+      chunks.push_back(std::move(*chunk));
     }
   });
 }

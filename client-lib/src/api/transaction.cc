@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <exception>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include <loam/client/transaction.h>
@@ -8,58 +11,118 @@
 #include "client-lib/src/api/transaction_impl.h"
 #include "client-lib/src/core/describe.h"
 #include "client-lib/src/driver/commit_run.h"
+#include "client-lib/src/driver/limit_status.h"
 #include "client-lib/src/driver/point_reads.h"
+#include "common/fiber/limit.h"
+#include "common/fiber/wait.h"
 
 namespace loam::client {
 namespace {
 
-/// An answer that is known already, or comes.
-class PendingRecord final : public Pending<Record> {
+/// A call whose answer is known.
+class KnownCall final : public PendingCall {
  public:
-  explicit PendingRecord(Result<Record> known) : known_(std::move(known)) {}
-  /// What is read is shown with the transaction's own write of some fields, if there is one.
-  PendingRecord(Engine& engine, std::shared_ptr<PointReads> reads, std::optional<WriteBuffer::Write> own)
-      : engine_(&engine), reads_(std::move(reads)), own_(std::move(own)) {}
-  ~PendingRecord() override {
+  bool ready() const override { return true; }
+  Status wait() override { return ok_status(); }
+  bool wait_for(uint64_t) override { return true; }
+  void on_ready(std::function<void()> callback) override { call_logged(callback, "on_ready"); }
+  void cancel() override {}
+};
+
+Future<Record> known_record(Result<Record> record) {
+  return {std::make_shared<KnownCall>(), std::make_shared<Future<Record>::Slot>(std::move(record))};
+}
+
+/// The read of one record. It needs no fiber until somebody waits for it.
+class RecordCall final : public PendingCall {
+ public:
+  /// The record that was read is shown with the transaction's `own` write of some fields, if there is one.
+  RecordCall(Engine& engine, std::shared_ptr<PointReads> reads, std::optional<WriteBuffer::Write> own,
+             std::shared_ptr<Future<Record>::Slot> slot)
+      : engine_(engine), reads_(std::move(reads)), own_(std::move(own)), slot_(std::move(slot)) {}
+  ~RecordCall() override {
     // The reads live and die on the worker's thread.
-    if (reads_ != nullptr) engine_->worker().call_without_fiber([this] { reads_.reset(); });
+    engine_.worker().call_without_fiber([this] { reads_.reset(); });
   }
 
   bool ready() const override {
-    bool done = known_.has_value();
-    if (!done) engine_->worker().call_without_fiber([&] { done = reads_->done(); });
+    bool done = false;
+    engine_.worker().call_without_fiber([&] { done = reads_->done(); });
     return done;
   }
-  Result<Record> take() override {
-    if (known_) return std::move(*known_);
-    return in_fiber(*engine_, [&] {
+  Status wait() override {
+    if (slot_->has_value()) return ok_status();
+    return in_fiber(engine_, [&]() -> Status {
+      // Other attempts go on in a fiber without limits, so that the end of this wait is not the end of the read.
+      if (watcher_ == nullptr && !reads_->await_answers()) return limit_status();
+      if (watcher_ == nullptr && !reads_->done() && fiber::Limit::any()) watch({});
+      if (watcher_ != nullptr && !watcher_->wait_until(fiber::kForever)) return limit_status();
       reads_->wait();
-      return Transaction::Impl::with_own(own_, reads_->take(0));
+      slot_->emplace(Transaction::Impl::with_own(own_, reads_->take(0)));
+      return ok_status();
     });
+  }
+  bool wait_for(uint64_t timeout_ns) override {
+    const CallScope scope({.timeout_ns = std::max<uint64_t>(timeout_ns, 1)});
+    return wait().ok();
+  }
+  void on_ready(std::function<void()> callback) override {
+    engine_.worker().call_without_fiber([&] { watch(std::move(callback)); });
+  }
+  void cancel() override {
+    engine_.worker().call_without_fiber([&] { reads_->give_up({StatusCode::kCancelled, "the read was cancelled"}); });
   }
 
  private:
-  std::optional<Result<Record>> known_;
-  Engine* engine_ = nullptr;
+  struct Ended {
+    fiber::Event& event;
+    ~Ended() { event.notify(); }
+  };
+  static void tell(const std::function<void()>& callback) {
+    if (callback) call_logged(callback, "on_ready");
+  }
+  void watch(const std::function<void()>& callback) {
+    if (reads_->done()) return tell(callback);
+    watcher_ = std::make_shared<fiber::Event>();
+    const auto wait = [reads = reads_, ended = watcher_, callback] {
+      const Ended end{*ended};
+      reads->wait();
+      tell(callback);
+    };
+    engine_.spawn_own(wait, [&] {  // no fiber: get() waits itself
+      watcher_.reset();
+      tell(callback);
+    });
+  }
+
+  Engine& engine_;
   std::shared_ptr<PointReads> reads_;
-  std::optional<WriteBuffer::Write> own_;
+  const std::optional<WriteBuffer::Write> own_;
+  const std::shared_ptr<Future<Record>::Slot> slot_;
+  std::shared_ptr<fiber::Event> watcher_;  // notified when a fiber of on_ready() has the answer
 };
 
 }  // namespace
 
 // ---- Transaction::Impl ---------------------------------------------------------------------------------------------
 
-Result<Transaction> Transaction::Impl::begin(Client::Impl& client, bool read_only) {
+Result<Transaction> Transaction::Impl::begin(Client::Impl& client, const TransactionOptions& options) {
+  if (options.read_only && options.upgradable) {
+    return Status(StatusCode::kInvalidArgument, "a transaction is read-only or upgradable, not both");
+  }
   Engine& engine = client.engine();
   engine.counters().round_trips.add(1);
-  if (read_only) {
+  if (options.read_only) {
     LOAM_ASSIGN_OR_RETURN(std::shared_ptr<SnapshotLease> lease, engine.lease_snapshot());
     engine.counters().read_only.add(1);
-    return Transaction(std::make_unique<Impl>(client, lease->session(), lease->begun(), lease));
+    return Transaction(std::make_shared<Impl>(client, BeginKind::kReadOnly, lease->session(), lease->begun(), lease));
   }
-  LOAM_ASSIGN_OR_RETURN(Engine::Begun begun, engine.begin(false));
+  const BeginKind kind = options.upgradable ? BeginKind::kUpgradable : BeginKind::kReadWrite;
+  LOAM_ASSIGN_OR_RETURN(Engine::Begun begun, engine.begin(kind));
   engine.counters().begun.add(1);
-  return Transaction(std::make_unique<Impl>(client, std::move(begun.session), begun.answer, nullptr));
+  std::shared_ptr<SnapshotLease> lease;
+  if (options.upgradable) lease = std::make_shared<SnapshotLease>(engine.worker(), begun.session, begun.answer);
+  return Transaction(std::make_shared<Impl>(client, kind, std::move(begun.session), begun.answer, std::move(lease)));
 }
 
 Transaction::Impl::~Impl() {
@@ -105,8 +168,22 @@ Result<Record> Transaction::Impl::with_own(const std::optional<WriteBuffer::Writ
   return Record(read->table(), read->key(), Version(), std::move(row).value());
 }
 
+Status Transaction::Impl::draw_id() {
+  if (id_ != TransactionId()) return ok_status();
+  return in_fiber(engine_, [&]() -> Status {
+    engine_.counters().round_trips.add(1);
+    LOAM_ASSIGN_OR_RETURN(const BeginAnswer drawn, engine_.upgrade(*session_, lease_->begun().snapshot_number));
+    id_ = drawn.id;
+    if (apart_ != nullptr) apart_->belongs_to(id_, apart_);
+    // It maintains every index that was there before its id was given (R29).
+    write_indexes_ = engine_.catalog().indexes();
+    return ok_status();
+  });
+}
+
 Status Transaction::Impl::write(wire::WriteKind kind, const Table& table, Key key, const Record* record) {
   LOAM_RETURN_IF_ERROR(check_write(table));
+  LOAM_RETURN_IF_ERROR(draw_id());
   if (record != nullptr && record->table().id() != table.id()) {
     return {StatusCode::kInvalidArgument,
             describe(table, key) + ": the record given belongs to table " + record->table().name()};
@@ -123,16 +200,23 @@ Status Transaction::Impl::write(wire::WriteKind kind, const Table& table, Key ke
 }
 
 Status Transaction::Impl::commit() {
-  if (finished_) return {StatusCode::kInvalidArgument, "the transaction is finished; begin a new one"};
-  finished_ = true;
+  if (std::exchange(finished_, true)) {
+    return {StatusCode::kInvalidArgument, "the transaction is finished; begin a new one"};
+  }
+  return finish();
+}
+
+Status Transaction::Impl::finish() {
   if (read_only()) {
     lease_.reset();
     return ok_status();
   }
   if (writes_.empty()) {
     // Nothing to be seen by anybody: the commit manager is told, nobody waits for its word.
-    session_->manager().complete(id_, true, nullptr);
-    session_->manager().cleared(id_);
+    if (id_ != TransactionId()) {
+      session_->manager().complete(id_, true, nullptr);
+      session_->manager().cleared(id_);
+    }
     engine_.counters().committed.add(1);
     leave();
     return ok_status();
@@ -151,7 +235,7 @@ Status Transaction::Impl::commit() {
     give_back();
     return foreseen;
   }
-  auto changes = index_changes(index_user(), writes_);
+  auto changes = index_changes(index_user(write_indexes_ ? *write_indexes_ : *indexes_), writes_);
   if (!changes.ok()) {
     give_back();
     return changes.status();
@@ -164,8 +248,52 @@ Status Transaction::Impl::commit() {
   return status;
 }
 
+Status Transaction::Impl::commit_bounded(const std::shared_ptr<Impl>& transaction) {
+  // Without writes there is nothing to wait for.
+  if (transaction->finished_ || transaction->writes_.empty()) return transaction->commit();
+  if (fiber::Limit::ended()) {
+    transaction->abort();
+    return {limit_status().code(), "the transaction was aborted: the call ended before its commit began"};
+  }
+  struct Outcome {
+    fiber::Event known;
+    Status status;
+    std::exception_ptr thrown;
+  };
+  /// The client's end waits for the commit before it ends the session.
+  struct Running {
+    Engine& engine;
+    ~Running() { engine.run_ended(); }
+  };
+  const auto outcome = std::make_shared<Outcome>();
+  const auto commit = [transaction, outcome] {
+    const Running running{transaction->engine_};
+    try {
+      outcome->status = transaction->finish();
+    } catch (...) {
+      outcome->thrown = std::current_exception();
+    }
+    outcome->known.notify();
+  };
+  transaction->finished_ = true;
+  bool refused = false;
+  transaction->engine_.run_started();
+  transaction->engine_.spawn_own(commit, [&] { refused = true; });
+  if (refused) transaction->engine_.run_ended();
+  if (refused) {
+    transaction->give_back();
+    return {StatusCode::kOverloaded, "the transaction was aborted: the client has no fiber left for its commit"};
+  }
+  if (!outcome->known.wait_until(fiber::kForever)) {
+    return {StatusCode::kUnknownOutcome, "the call ended before the commit, which goes on (" +
+                                             std::string(limit_status().message()) + "): look at the data"};
+  }
+  if (outcome->thrown) std::rethrow_exception(outcome->thrown);
+  return outcome->status;
+}
+
 void Transaction::Impl::give_back() {
-  session_->manager().give_back(id_);
+  if (id_ != TransactionId()) session_->manager().give_back(id_);
   engine_.counters().aborted.add(1);
   leave();
 }
@@ -177,11 +305,14 @@ void Transaction::Impl::abort() {
   give_back();
 }
 
-void Transaction::Impl::leave() { engine_.admission().leave(); }
+void Transaction::Impl::leave() {
+  lease_.reset();
+  engine_.admission().leave();
+}
 
 // ---- Transaction ---------------------------------------------------------------------------------------------------
 
-Transaction::Transaction(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Transaction::Transaction(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Transaction::~Transaction() = default;
 Transaction::Transaction(Transaction&&) noexcept = default;
 Transaction& Transaction::operator=(Transaction&&) noexcept = default;
@@ -208,9 +339,9 @@ Result<Record> Transaction::get(const Table& table, Key key, std::initializer_li
 
 Future<Record> Transaction::get_async(const Table& table, Key key) {
   if (Status status = impl_->check_read(table); !status.ok()) {
-    return Future<Record>(std::make_shared<PendingRecord>(std::move(status)));
+    return known_record(std::move(status));
   }
-  if (auto known = impl_->own(table, key)) return Future<Record>(std::make_shared<PendingRecord>(std::move(*known)));
+  if (auto known = impl_->own(table, key)) return known_record(std::move(*known));
   std::optional<WriteBuffer::Write> own = impl_->own_fields(table, key);
   std::shared_ptr<PointReads> reads;
   const Status started = in_fiber(impl_->engine(), [&] {
@@ -218,8 +349,9 @@ Future<Record> Transaction::get_async(const Table& table, Key key) {
     reads->start(std::span(&key, 1));
     return ok_status();
   });
-  if (!started.ok()) return Future<Record>(std::make_shared<PendingRecord>(started));
-  return Future<Record>(std::make_shared<PendingRecord>(impl_->engine(), std::move(reads), std::move(own)));
+  if (!started.ok()) return known_record(started);
+  auto slot = std::make_shared<Future<Record>::Slot>();
+  return {std::make_shared<RecordCall>(impl_->engine(), std::move(reads), std::move(own), slot), slot};
 }
 
 std::vector<Result<Record>> Transaction::get_many(const Table& table, std::span<const Key> keys) {
@@ -251,6 +383,7 @@ std::vector<Result<Record>> Transaction::get_many(const Table& table, std::span<
 Result<Record> Transaction::get_for_update(const Table& table, Key key) {
   LOAM_RETURN_IF_ERROR(impl_->check_write(table));
   LOAM_ASSIGN_OR_RETURN(Record record, get(table, key));
+  LOAM_RETURN_IF_ERROR(impl_->draw_id());
   LOAM_RETURN_IF_ERROR(impl_->writes().touch(record.table(), key, record.bytes()));
   return record;
 }
@@ -298,7 +431,7 @@ Result<ScanStream> Transaction::scan(const Table& table, const Query& query, con
 }
 
 Status Transaction::commit() {
-  return in_fiber(impl_->engine(), [&] { return impl_->commit(); });
+  return in_fiber(impl_->engine(), [&] { return fiber::Limit::any() ? Impl::commit_bounded(impl_) : impl_->commit(); });
 }
 
 Status Transaction::abort() {

@@ -4,48 +4,86 @@
 #include <utility>
 
 namespace loam::client {
+namespace {
 
-wire::Begin BeginGroup::message() const { return {static_cast<uint32_t>(read_write.size()), !read_only.empty()}; }
+/// Moves what is over `limit` from the end of `all` to `rest`.
+template <class T>
+void cut(std::vector<T>& all, size_t limit, std::vector<T>& rest) {
+  if (all.size() <= limit) return;
+  const auto from = all.begin() + static_cast<std::ptrdiff_t>(limit);
+  rest.assign(from, all.end());
+  all.erase(from, all.end());
+}
+
+}  // namespace
+
+wire::Begin BeginGroup::message() const {
+  wire::Begin message{static_cast<uint32_t>(read_write.size()), !read_only.empty(), !upgradable.empty(), {}};
+  for (const Upgrade& upgrade : upgrades) message.upgrades.push_back(upgrade.snapshot_number);
+  return message;
+}
+
+void BeginGroup::tell_all(const std::vector<BeginWaiter*>& waiters, const BeginAnswer& answer) const {
+  for (BeginWaiter* waiter : waiters) waiter->on_begun(answer);
+}
 
 void BeginGroup::answer(const wire::Begun& begun) const {
-  const uint64_t count = read_write.size();
+  const uint64_t count = read_write.size() + upgrades.size();
   const uint64_t first = begun.first_id.value;
-  // Ids must be new to the snapshot (R12), and a read-only snapshot must have a number to be released by.
+  // Ids must be new to the snapshot (R12), and a registered snapshot must have a number to be released by.
   const bool ids_fit = count == 0 || (first > begun.snapshot.high().value && first + count > first);
-  if (!ids_fit || (!read_only.empty() && begun.snapshot_number == 0)) {
+  if (!ids_fit || (!read_only.empty() && begun.snapshot_number == 0) ||
+      (!upgradable.empty() && begun.upgradable_number == 0)) {
     return fail({StatusCode::kMalformed, "the commit manager's answer to a begin does not fit the request"});
   }
   BeginAnswer answer;
   answer.snapshot = std::make_shared<const Snapshot>(begun.snapshot);
   answer.catalog_version = begun.catalog_version;
   answer.seen_by_all = begun.seen_by_all;
-  for (uint64_t i = 0; i < count; ++i) {
-    answer.id = TransactionId(first + i);
-    read_write[i]->on_begun(answer);
+  uint64_t next = first;
+  for (BeginWaiter* waiter : read_write) {
+    answer.id = TransactionId(next++);
+    waiter->on_begun(answer);
+  }
+  for (const Upgrade& upgrade : upgrades) {
+    answer.id = TransactionId(next++);
+    upgrade.waiter->on_begun(answer);
   }
   answer.id = TransactionId();
   answer.snapshot_number = begun.snapshot_number;
-  for (BeginWaiter* waiter : read_only) waiter->on_begun(answer);
+  tell_all(read_only, answer);
+  answer.snapshot_number = begun.upgradable_number;
+  tell_all(upgradable, answer);
 }
 
 void BeginGroup::fail(const Status& status) const {
   BeginAnswer answer;
   answer.status = status;
-  for (BeginWaiter* waiter : read_write) waiter->on_begun(answer);
-  for (BeginWaiter* waiter : read_only) waiter->on_begun(answer);
+  tell_all(read_write, answer);
+  tell_all(read_only, answer);
+  tell_all(upgradable, answer);
+  for (const Upgrade& upgrade : upgrades) upgrade.waiter->on_begun(answer);
 }
 
-void BeginBatcher::add(BeginWaiter* waiter, bool read_only) {
-  (read_only ? pending_.read_only : pending_.read_write).push_back(waiter);
+void BeginBatcher::add(BeginWaiter* waiter, BeginKind kind) {
+  switch (kind) {
+    case BeginKind::kReadWrite:
+      return pending_.read_write.push_back(waiter);
+    case BeginKind::kReadOnly:
+      return pending_.read_only.push_back(waiter);
+    case BeginKind::kUpgradable:
+      return pending_.upgradable.push_back(waiter);
+  }
+}
+
+void BeginBatcher::add_upgrade(BeginWaiter* waiter, uint64_t snapshot_number) {
+  pending_.upgrades.push_back({waiter, snapshot_number});
 }
 
 BeginGroup BeginBatcher::take() {
   BeginGroup group = std::exchange(pending_, {});
-  if (group.read_write.size() > wire::kMaxBegins) {
-    const auto rest = group.read_write.begin() + wire::kMaxBegins;
-    pending_.read_write.assign(rest, group.read_write.end());
-    group.read_write.erase(rest, group.read_write.end());
-  }
+  cut(group.read_write, wire::kMaxBegins, pending_.read_write);
+  cut(group.upgrades, wire::kMaxBegins - group.read_write.size(), pending_.upgrades);
   return group;
 }
 

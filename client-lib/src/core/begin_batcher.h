@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -12,12 +13,15 @@
 
 namespace loam::client {
 
+/// What a begin asks for. kUpgradable: a registered snapshot that can get an id later.
+enum class BeginKind : uint8_t { kReadWrite, kReadOnly, kUpgradable };
+
 /// What one begin gets.
 struct BeginAnswer {
   Status status;
-  TransactionId id;  ///< 0 for a read-only one
+  TransactionId id;  ///< 0 for kReadOnly and kUpgradable
   std::shared_ptr<const Snapshot> snapshot;
-  uint64_t snapshot_number = 0;  ///< of read-only ones: what is released in the end
+  uint64_t snapshot_number = 0;  ///< the number of the registered snapshot, which is released in the end; 0: none
   wire::CatalogVersion catalog_version = 0;
   Version seen_by_all{};  ///< every open and later snapshot sees versions up to here (R13)
 };
@@ -33,22 +37,37 @@ class BeginWaiter {
 
 /// The begins of one message, in the order in which they came.
 struct BeginGroup {
+  /// A waiter for the id of an upgradable snapshot.
+  struct Upgrade {
+    BeginWaiter* waiter = nullptr;
+    uint64_t snapshot_number = 0;
+  };
   std::vector<BeginWaiter*> read_write;
-  std::vector<BeginWaiter*> read_only;  ///< all share one registered snapshot
+  std::vector<BeginWaiter*> read_only;   ///< all share one registered snapshot
+  std::vector<BeginWaiter*> upgradable;  ///< all share another one
+  std::vector<Upgrade> upgrades;
 
   wire::Begin message() const;
   /// Hands out ids and the snapshot. An answer that does not fit what was asked for fails the waiters with kMalformed.
   void answer(const wire::Begun& begun) const;
   void fail(const Status& status) const;
+
+ private:
+  void tell_all(const std::vector<BeginWaiter*>& waiters, const BeginAnswer& answer) const;
 };
 
 /// Begins that have not been sent yet. One thread; no I/O. A begin may join a group only as long as the group has not
 /// been taken: so no snapshot is older than the begin that it serves.
 class BeginBatcher {
  public:
-  void add(BeginWaiter* waiter, bool read_only);
-  bool empty() const { return pending_.read_write.empty() && pending_.read_only.empty(); }
-  /// Everything that waits, at most wire::kMaxBegins read-write begins; what is taken is about to be sent.
+  void add(BeginWaiter* waiter, BeginKind kind);
+  /// The waiter wants an id for its upgradable snapshot.
+  void add_upgrade(BeginWaiter* waiter, uint64_t snapshot_number);
+  bool empty() const {
+    return pending_.read_write.empty() && pending_.read_only.empty() && pending_.upgradable.empty() &&
+           pending_.upgrades.empty();
+  }
+  /// Everything that waits, but at most wire::kMaxBegins ids; the group is about to be sent.
   BeginGroup take();
 
  private:

@@ -28,14 +28,14 @@ wire::Begun begun(uint64_t first, uint64_t base, uint64_t number) {
 TEST(BeginBatcher, SharesOneMessageAndOneSnapshot) {
   BeginBatcher batcher;
   std::vector<Waiter> waiters(4);
-  batcher.add(&waiters[0], false);
-  batcher.add(&waiters[1], true);
-  batcher.add(&waiters[2], false);
+  batcher.add(&waiters[0], BeginKind::kReadWrite);
+  batcher.add(&waiters[1], BeginKind::kReadOnly);
+  batcher.add(&waiters[2], BeginKind::kReadWrite);
   const BeginGroup group = batcher.take();
   EXPECT_TRUE(batcher.empty());
   EXPECT_EQ(group.message().read_write, 2u);
   EXPECT_TRUE(group.message().read_only);
-  batcher.add(&waiters[3], false);  // too late for the message that was taken (R12)
+  batcher.add(&waiters[3], BeginKind::kReadWrite);  // too late for the message that was taken (R12)
   group.answer(begun(100, 99, 5));
   EXPECT_EQ(waiters[0].answer.id, TransactionId(100));
   EXPECT_EQ(waiters[2].answer.id, TransactionId(101));
@@ -51,7 +51,7 @@ TEST(BeginBatcher, SharesOneMessageAndOneSnapshot) {
 TEST(BeginBatcher, SplitsAtTheLimit) {
   BeginBatcher batcher;
   std::vector<Waiter> waiters(wire::kMaxBegins + 3);
-  for (Waiter& waiter : waiters) batcher.add(&waiter, false);
+  for (Waiter& waiter : waiters) batcher.add(&waiter, BeginKind::kReadWrite);
   const BeginGroup first = batcher.take();
   EXPECT_EQ(first.read_write.size(), wire::kMaxBegins);
   EXPECT_FALSE(batcher.empty());
@@ -62,12 +62,17 @@ TEST(BeginBatcher, SplitsAtTheLimit) {
 }
 
 TEST(BeginBatcher, RefusesAnswersThatDoNotFit) {
-  for (const auto& [first, base, number, read_only] : std::vector<std::tuple<uint64_t, uint64_t, uint64_t, bool>>{
-           {0, 0, 0, false}, {50, 50, 0, false}, {UINT64_MAX, 5, 0, false}, {100, 99, 0, true}}) {
+  using enum BeginKind;
+  for (const auto& [first, base, number, kind] :
+       std::vector<std::tuple<uint64_t, uint64_t, uint64_t, BeginKind>>{{0, 0, 0, kReadWrite},
+                                                                        {50, 50, 0, kReadWrite},
+                                                                        {UINT64_MAX, 5, 0, kReadWrite},
+                                                                        {100, 99, 0, kReadOnly},
+                                                                        {100, 99, 5, kUpgradable}}) {
     BeginBatcher batcher;
     std::vector<Waiter> waiters(2);
-    batcher.add(&waiters[0], false);
-    batcher.add(&waiters[1], read_only);
+    batcher.add(&waiters[0], BeginKind::kReadWrite);
+    batcher.add(&waiters[1], kind);
     batcher.take().answer(begun(first, base, number));
     EXPECT_EQ(waiters[0].answer.status.code(), StatusCode::kMalformed);
     EXPECT_EQ(waiters[1].answers, 1);
@@ -77,12 +82,58 @@ TEST(BeginBatcher, RefusesAnswersThatDoNotFit) {
 TEST(BeginBatcher, FailsEveryWaiter) {
   BeginBatcher batcher;
   std::vector<Waiter> waiters(3);
-  for (Waiter& waiter : waiters) batcher.add(&waiter, &waiter == &waiters[1]);
+  for (Waiter& waiter : waiters) {
+    batcher.add(&waiter, &waiter == &waiters[1] ? BeginKind::kReadOnly : BeginKind::kUpgradable);
+  }
+  Waiter upgrade;
+  batcher.add_upgrade(&upgrade, 7);
   batcher.take().fail({StatusCode::kUnavailable, "gone"});
   for (const Waiter& waiter : waiters) {
     EXPECT_EQ(waiter.answers, 1);
     EXPECT_EQ(waiter.answer.status.code(), StatusCode::kUnavailable);
   }
+  EXPECT_EQ(upgrade.answer.status.code(), StatusCode::kUnavailable);
+}
+
+TEST(BeginBatcher, UpgradesGetTheLastIds) {
+  BeginBatcher batcher;
+  std::vector<Waiter> waiters(5);
+  batcher.add_upgrade(&waiters[0], 7);
+  batcher.add(&waiters[1], BeginKind::kReadWrite);
+  batcher.add(&waiters[2], BeginKind::kUpgradable);
+  batcher.add(&waiters[3], BeginKind::kReadOnly);
+  batcher.add_upgrade(&waiters[4], 9);
+  const BeginGroup group = batcher.take();
+  EXPECT_TRUE(batcher.empty());
+  EXPECT_EQ(group.message().upgrades, (std::vector<uint64_t>{7, 9}));
+  EXPECT_TRUE(group.message().upgradable);
+  wire::Begun answer = begun(100, 99, 5);
+  answer.upgradable_number = 6;
+  group.answer(answer);
+  EXPECT_EQ(waiters[1].answer.id, TransactionId(100));
+  EXPECT_EQ(waiters[0].answer.id, TransactionId(101));
+  EXPECT_EQ(waiters[4].answer.id, TransactionId(102));
+  EXPECT_EQ(waiters[2].answer.id, TransactionId());
+  EXPECT_EQ(waiters[2].answer.snapshot_number, 6u);
+  EXPECT_EQ(waiters[3].answer.snapshot_number, 5u);
+  EXPECT_EQ(waiters[4].answer.snapshot_number, 0u);
+}
+
+TEST(BeginBatcher, UpgradesCountAsIdsAtTheLimit) {
+  BeginBatcher batcher;
+  std::vector<Waiter> waiters(wire::kMaxBegins + 3);
+  for (size_t i = 0; i < waiters.size(); ++i) {
+    if (i < 10) {
+      batcher.add(&waiters[i], BeginKind::kReadWrite);
+    } else {
+      batcher.add_upgrade(&waiters[i], i);
+    }
+  }
+  const BeginGroup first = batcher.take();
+  EXPECT_EQ(first.read_write.size() + first.upgrades.size(), wire::kMaxBegins);
+  const BeginGroup second = batcher.take();
+  EXPECT_EQ(second.upgrades.size(), 3u);
+  EXPECT_TRUE(batcher.empty());
 }
 
 TEST(Backoff, GrowsToItsBound) {

@@ -1,13 +1,13 @@
 #include "client-lib/src/driver/counter_impl.h"
 
 #define XXH_INLINE_ALL
-#include <mutex>
 #include <utility>
 
 #include <xxhash.h>
 
 #include "client-lib/src/core/backoff.h"
 #include "client-lib/src/core/catalog_cache.h"
+#include "client-lib/src/driver/limit_status.h"
 #include "client-lib/src/driver/plain_write.h"
 #include "client-lib/src/driver/point_reads.h"
 #include "common/wire/system_tables.h"
@@ -87,23 +87,43 @@ Status Counter::Impl::draw_block() {
     Status status = try_draw();
     const bool last = attempt + 1 == kMaxDraws || engine_.worker().now_ns() >= deadline_ns;
     if (status.ok() || last || !worth_retrying(status.code())) return status;
-    engine_.worker().scheduler().sleep_for(backoff_ns(kDrawRetry, attempt, engine_.random()));
+    if (!engine_.pause(backoff_ns(kDrawRetry, attempt, engine_.random()))) return status;
   }
 }
 
+Status Counter::Impl::named(const Status& status) const {
+  return {status.code(), "counter " + name_ + ": " + std::string(status.message())};
+}
+
+Status Counter::Impl::draw() {
+  struct End {
+    Impl& counter;
+    ~End() {
+      counter.drawing_ = false;
+      for (fiber::Event* waiting : std::exchange(counter.awaiting_draw_, {})) waiting->notify();
+    }
+  } end{*this};
+  drawing_ = true;
+  Status drawn = draw_block();
+  // A draw that this fiber's limit has ended says nothing to the fibers that wait for it: one of them draws next.
+  last_draw_ = !drawn.ok() && fiber::Limit::ended() ? ok_status() : drawn;
+  return !drawn.ok() && fiber::Limit::ended() ? limit_status() : drawn;
+}
+
 Result<uint64_t> Counter::Impl::next() {
-  const uint64_t draws = draws_;
   while (next_ == end_) {
-    const std::lock_guard lock(drawing_);
-    if (next_ != end_) break;
-    if (draws_ == draws || last_draw_.ok()) {
-      last_draw_ = draw_block();
-      ++draws_;
+    if (!drawing_) {
+      if (Status drawn = draw(); !drawn.ok()) return named(drawn);
+      continue;
     }
-    // Whoever has waited for a draw that failed fails with it: one after the other would each wait as long.
-    if (!last_draw_.ok()) {
-      return Status(last_draw_.code(), "counter " + name_ + ": " + std::string(last_draw_.message()));
+    fiber::Event drawn;
+    awaiting_draw_.push_back(&drawn);
+    if (!drawn.wait_until(fiber::kForever)) {
+      std::erase(awaiting_draw_, &drawn);
+      return named(limit_status());
     }
+    // All fibers that waited for a draw that failed fail with it: one after the other would each wait as long.
+    if (!last_draw_.ok()) return named(last_draw_);
   }
   return next_++;
 }

@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <loam/client/counter.h>
 
 #include "client-lib/src/driver/engine.h"
-#include "common/fiber/mutex.h"
+#include "common/fiber/wait.h"
 #include "common/wire/storage.h"
 
 namespace loam::client {
@@ -32,7 +33,10 @@ class Counter::Impl {
   Engine& engine() { return engine_; }
 
  private:
+  /// Draws for this fiber and those that wait; the status is for all of them.
+  Status draw();
   Status draw_block();
+  Status named(const Status& status) const;
   /// Tries once; kConflict: another client was faster.
   Status try_draw();
   Result<Version> write(wire::WriteKind kind, Version expected, uint64_t next);
@@ -45,8 +49,8 @@ class Counter::Impl {
   Key key_;
   uint64_t next_ = 0;  // of the block; next_ == end_: used up
   uint64_t end_ = 0;
-  fiber::FiberMutex drawing_;
-  uint64_t draws_ = 0;  // that have ended
+  bool drawing_ = false;
+  std::vector<fiber::Event*> awaiting_draw_;  // in the frames of the waiting fibers
   Status last_draw_;
 };
 

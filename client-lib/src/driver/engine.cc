@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client-lib/src/driver/limit_status.h"
 #include "common/base/env.h"
 #include "common/base/thread.h"
 #include "common/fiber/fiber_group.h"
@@ -123,11 +124,12 @@ Status Engine::admit(uint64_t deadline_ns) {
   return {StatusCode::kOverloaded, open + ", the limit, and none ended in time; finish some, or use fewer fibers"};
 }
 
-Result<Engine::Begun> Engine::begin(bool read_only) {
+Result<Engine::Begun> Engine::begin(BeginKind kind) {
   const uint64_t deadline_ns = request_deadline();
-  if (!read_only) LOAM_RETURN_IF_ERROR(admit(deadline_ns));
+  const bool writes = kind != BeginKind::kReadOnly;
+  if (writes) LOAM_RETURN_IF_ERROR(admit(deadline_ns));
   const auto refused = [&](Status status) {
-    if (!read_only) admission_.leave();
+    if (writes) admission_.leave();
     return status;
   };
   for (uint32_t drawn = 1;;) {
@@ -135,16 +137,20 @@ Result<Engine::Begun> Engine::begin(bool read_only) {
     if (!session.ok()) return refused(session.status());
     Begun begun{std::move(session).value(), {}};
     ManagerSession& manager = begun.session->manager();
-    begun.answer = manager.begin(read_only);
+    begun.answer = manager.begin(kind);
     if (begun.answer.status.ok()) {
       const TransactionId id = begun.answer.id;
-      if (Status known = know_catalog(begun); !known.ok()) {
-        if (!read_only) manager.give_back(id);
-        if (read_only) manager.release(begun.answer.snapshot_number);
+      if (Status known = know_catalog(*begun.session, begun.answer); !known.ok()) {
+        if (kind == BeginKind::kReadWrite) {
+          manager.give_back(id);
+        } else {
+          manager.release(begun.answer.snapshot_number);
+        }
         if (begun.session->status().ok() || worker_.now_ns() >= deadline_ns) return refused(known);
         continue;
       }
-      if (read_only || !catalog_.undo_record_out_of_reach(id) || drawn++ == kMaxDrawnIds) return begun;
+      const bool fits = kind != BeginKind::kReadWrite || !catalog_.undo_record_out_of_reach(id);
+      if (fits || drawn++ == kMaxDrawnIds) return begun;
       Env::probe("client.begin.drawn_again");
       manager.give_back(id);
       continue;
@@ -153,26 +159,45 @@ Result<Engine::Begun> Engine::begin(bool read_only) {
   }
 }
 
-Status Engine::know_catalog(const Begun& begun) {
-  while (catalog_.catalog()->version < begun.answer.catalog_version) {
+Result<BeginAnswer> Engine::upgrade(Session& session, uint64_t snapshot_number) {
+  for (uint32_t drawn = 1;; ++drawn) {
+    BeginAnswer answer = session.manager().upgrade(snapshot_number);
+    LOAM_RETURN_IF_ERROR(answer.status);
+    if (Status known = know_catalog(session, answer); !known.ok()) {
+      session.manager().give_back(answer.id);
+      return known;
+    }
+    if (!catalog_.undo_record_out_of_reach(answer.id) || drawn == kMaxDrawnIds) return answer;
+    Env::probe("client.begin.drawn_again");
+    session.manager().give_back(answer.id);
+  }
+}
+
+Status Engine::know_catalog(Session& session, const BeginAnswer& answer) {
+  while (catalog_.catalog()->version < answer.catalog_version) {
     if (asking_catalog_) {  // one of all that begin now is enough
       fiber::Event asked;
       awaiting_catalog_.push_back(&asked);
-      asked.wait();
-      continue;
+      if (asked.wait_until(fiber::kForever)) continue;
+      std::erase(awaiting_catalog_, &asked);
+      return limit_status();
     }
     Env::probe("client.begin.older_catalog");
+    struct End {
+      Engine& engine;
+      ~End() {
+        engine.asking_catalog_ = false;
+        for (fiber::Event* waiting : std::exchange(engine.awaiting_catalog_, {})) waiting->notify();
+      }
+    } end{*this};
     asking_catalog_ = true;
-    const Status known = begun.session->manager().refresh_catalog();
-    asking_catalog_ = false;
-    for (fiber::Event* waiting : std::exchange(awaiting_catalog_, {})) waiting->notify();
-    return known;
+    return session.manager().refresh_catalog();
   }
   return ok_status();
 }
 
 Result<std::shared_ptr<SnapshotLease>> Engine::lease_snapshot() {
-  LOAM_ASSIGN_OR_RETURN(Begun begun, begin(true));
+  LOAM_ASSIGN_OR_RETURN(Begun begun, begin(BeginKind::kReadOnly));
   return std::make_shared<SnapshotLease>(worker_, std::move(begun.session), std::move(begun.answer));
 }
 

@@ -22,6 +22,7 @@
 #include "client-lib/src/driver/session.h"
 #include "client-lib/src/driver/turns.h"
 #include "common/base/status.h"
+#include "common/fiber/limit.h"
 #include "common/rpc/worker.h"
 
 namespace loam::client {
@@ -68,8 +69,7 @@ class Engine final : private rpc::RoundHook {
       LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<Session> asked, session(deadline_ns));
       auto reply = asked->manager().ask<Reply>(message, deadline_ns);
       const bool lost = !reply.ok() && (reply.code() == StatusCode::kFenced || !asked->manager().connected());
-      if (!lost || worker_.now_ns() + kAskAgainNs >= deadline_ns) return reply;
-      worker_.scheduler().sleep_for(kAskAgainNs);
+      if (!lost || worker_.now_ns() + kAskAgainNs >= deadline_ns || !pause(kAskAgainNs)) return reply;
     }
   }
   Status refresh_catalog();
@@ -86,15 +86,25 @@ class Engine final : private rpc::RoundHook {
   /// In a fiber. A session that ends meanwhile is replaced: nothing has happened under it. An id whose undo record
   /// belongs on a node that is away, as far as the catalog tells, is given back and another drawn: the caller has read
   /// nothing yet, so the later snapshot is as good.
-  Result<Begun> begin(bool read_only);
+  Result<Begun> begin(BeginKind kind);
+  /// In a fiber: the id of an upgradable transaction that begins to write, and its answer's catalog is known. An id is
+  /// drawn again as by begin().
+  Result<BeginAnswer> upgrade(Session& session, uint64_t snapshot_number);
   /// A snapshot that lasts as long as the result. In a fiber.
   Result<std::shared_ptr<SnapshotLease>> lease_snapshot();
 
-  uint64_t request_deadline() const { return worker_.now_ns() + options_.request_timeout_ns; }
+  /// Of a request of the running fiber: the client's time-out, or an earlier end of the fiber's limits.
+  uint64_t request_deadline() const { return fiber::Limit::deadline(worker_.now_ns() + options_.request_timeout_ns); }
+  /// Not bounded by limits: a commit that has begun goes on.
   uint64_t commit_deadline() const { return worker_.now_ns() + options_.commit_timeout_ns; }
+  /// In a fiber: sleeps between two attempts. False if a limit of the fiber has ended: there is to be no other attempt.
+  bool pause(uint64_t duration_ns) {
+    worker_.scheduler().sleep_for(duration_ns);
+    return !fiber::Limit::ended();
+  }
   /// A server has refused something because it has too much to do; 0: it gave no advice.
   void on_overload(uint64_t retry_after_ns);
-  /// Servers that said kOverloaded want no new attempts for so long.
+  /// Servers that said kOverloaded want no new attempts before this time has passed.
   uint64_t overload_wait_ns() const;
   /// Some shards answer nothing until an operator has acted: waiting is of no use.
   bool records_lost() const;
@@ -134,7 +144,7 @@ class Engine final : private rpc::RoundHook {
   void on_session_end(const Session& session);
 
   /// The transaction knows every table and index that was there before its id was given (R29).
-  Status know_catalog(const Begun& begun);
+  Status know_catalog(Session& session, const BeginAnswer& answer);
 
   rpc::Worker& worker_;
   const std::string manager_address_;

@@ -22,10 +22,14 @@ Gate::Entry Gate::enter_by(uint64_t deadline_ns) {
 }
 
 void Gate::enter() {
-  // A caller without a deadline is refused only by the limit on waiting callers, and the library's own code sets none
-  // here.
-  const Entry entry = enter_by(fiber::kForever);
-  LOAM_CHECK(entry == Entry::kEntered, "a gate where only so many may wait is entered by enter_by()");
+  LOAM_CHECK(most_waiting_ == SIZE_MAX, "a gate where only so many may wait is entered by enter_by()");
+  if (free_ > 0) {
+    --free_;
+    return;
+  }
+  fiber::Event turn;
+  waiting_.push_back(&turn);
+  turn.wait();  // no limit of the fiber ends it
 }
 
 void Gate::leave() {

@@ -109,6 +109,8 @@ void ManagerSession::on_lost(const Status& status, bool refused) {
 
 void ManagerSession::on_error(const wire::Error& error) {
   if (error.status == StatusCode::kFenced) end(error.status);
+  // The answer is forgotten: ids may be open that this session does not know (R3).
+  if (error.status == StatusCode::kUnknownOutcome) give_up(error.status);
   if (error.status == StatusCode::kOverloaded && options_.on_overload) options_.on_overload(error.retry_after_ns);
 }
 
@@ -186,6 +188,7 @@ uint64_t ManagerSession::earliest_deadline_ns() const {
 
 void ManagerSession::Ticket::on_begun(const BeginAnswer& got) {
   answer = got;
+  if (upgrades != 0) session.release(upgrades);
   if (got.status.ok() && got.snapshot_number != 0) ++session.snapshot_holders_[got.snapshot_number];
   if (!abandoned) return answered.notify();
   if (got.status.ok()) {
@@ -198,10 +201,23 @@ void ManagerSession::Ticket::on_begun(const BeginAnswer& got) {
   delete this;
 }
 
-BeginAnswer ManagerSession::begin(bool read_only) {
+BeginAnswer ManagerSession::begin(BeginKind kind) {
   if (!end_.ok()) return {end_, {}, {}, 0, 0};
   auto ticket = std::make_unique<Ticket>(*this);
-  begins_.add(ticket.get(), read_only);
+  begins_.add(ticket.get(), kind);
+  return await(std::move(ticket));
+}
+
+BeginAnswer ManagerSession::upgrade(uint64_t snapshot_number) {
+  if (!end_.ok()) return {end_, {}, {}, 0, 0};
+  auto ticket = std::make_unique<Ticket>(*this, snapshot_number);
+  // The commit manager must not hear of a release before the upgrade, also if the caller gives up.
+  ++snapshot_holders_[snapshot_number];
+  begins_.add_upgrade(ticket.get(), snapshot_number);
+  return await(std::move(ticket));
+}
+
+BeginAnswer ManagerSession::await(std::unique_ptr<Ticket> ticket) {
   if (!ticket->answered.wait_until(worker_.now_ns() + options_.request_timeout_ns)) {
     // The answer may still come and bring an id, which must not stay open: the ticket waits for it on its own.
     ticket.release()->abandoned = true;
@@ -228,7 +244,7 @@ void ManagerSession::flush_begins() {
 Status ManagerSession::on_begun(uint64_t token, wire::Opcode opcode, ByteReader& body) {
   if (opcode != wire::Opcode::kBegun) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, begun_));
-  newest_snapshot_ = std::max(newest_snapshot_, begun_.snapshot_number);
+  newest_snapshot_ = std::max({newest_snapshot_, begun_.snapshot_number, begun_.upgradable_number});
   open_begins_.extract(token).mapped().answer(begun_);
   return ok_status();
 }

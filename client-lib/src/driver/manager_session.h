@@ -14,6 +14,7 @@
 #include "client-lib/src/driver/counters.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
+#include "common/fiber/limit.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/worker.h"
 #include "common/wire/manager.h"
@@ -65,8 +66,10 @@ class ManagerSession final : private rpc::Caller {
   void give_up(const Status& status);
 
   /// In a fiber. kUnavailable, kTimeout, kOverloaded; the session's end.
-  BeginAnswer begin(bool read_only);
-  /// A read-only snapshot is not needed any more. Snapshots of one Begin are shared: the last one tells the CM.
+  BeginAnswer begin(BeginKind kind);
+  /// In a fiber: draws an id for a transaction with this upgradable snapshot. Errors as begin().
+  BeginAnswer upgrade(uint64_t snapshot_number);
+  /// A registered snapshot is not needed any more. Snapshots of one Begin are shared: the last one tells the CM.
   void release(uint64_t snapshot_number);
   /// `waiter` may be null: nobody waits.
   void complete(TransactionId id, bool committed, CompletionWaiter* waiter, uint64_t delay_ns = 0);
@@ -85,7 +88,7 @@ class ManagerSession final : private rpc::Caller {
   }
   template <wire::Message Reply, wire::Message M>
   Result<Reply> ask(const M& message) {
-    return ask<Reply>(message, worker_.now_ns() + options_.request_timeout_ns);
+    return ask<Reply>(message, fiber::Limit::deadline(worker_.now_ns() + options_.request_timeout_ns));
   }
   /// In a fiber: the catalog as it is now.
   Status refresh_catalog();
@@ -116,9 +119,10 @@ class ManagerSession final : private rpc::Caller {
  private:
   /// One fiber's begin. If the fiber has gone, what comes is given back.
   struct Ticket final : BeginWaiter {
-    explicit Ticket(ManagerSession& owner) : session(owner) {}
+    explicit Ticket(ManagerSession& owner, uint64_t snapshot = 0) : session(owner), upgrades(snapshot) {}
     void on_begun(const BeginAnswer& got) override;
     ManagerSession& session;
+    const uint64_t upgrades;  // the upgradable snapshot, which is held until the answer; 0: none
     BeginAnswer answer;
     fiber::Event answered;
     bool abandoned = false;
@@ -130,6 +134,7 @@ class ManagerSession final : private rpc::Caller {
     void tell_failure(const Status& status, rpc::Executed executed) const;
   };
 
+  BeginAnswer await(std::unique_ptr<Ticket> ticket);
   rpc::Channel::Options channel_options();
   Status on_greeted(wire::Opcode opcode, ByteReader& body);
   void on_lost(const Status& status, bool refused);

@@ -70,7 +70,7 @@ Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& sess
   for (uint32_t retry = 0; !result.ok() && again(result.code()); ++retry) {
     const uint64_t wait_ns = backoff_ns(kWriteRetry, retry, engine.random());
     if (engine.worker().now_ns() + wait_ns >= deadline_ns) break;
-    engine.worker().scheduler().sleep_for(wait_ns);
+    if (!engine.pause(wait_ns)) break;
     const std::shared_ptr<Session> present = engine.present();
     static_cast<void>(present->manager().refresh_catalog());  // if it does not come, the old one has to do
     result = attempt(engine, session, message, deadline_ns);

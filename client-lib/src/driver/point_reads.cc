@@ -7,6 +7,7 @@
 
 #include "client-lib/src/core/backoff.h"
 #include "client-lib/src/core/describe.h"
+#include "client-lib/src/driver/limit_status.h"
 
 namespace loam::client {
 namespace {
@@ -43,6 +44,7 @@ PointReads::PointReads(Engine& engine, std::shared_ptr<Session> session, Table t
       deadline_ns_(engine.request_deadline()) {}
 
 bool PointReads::done() const {
+  if (given_up_) return true;
   return open_ == 0 && std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.settled; });
 }
 
@@ -127,6 +129,10 @@ Status PointReads::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& bod
     return rpc::unexpected_reply(opcode);
   }
   const Batch& batch = batches_[token];
+  if (given_up_) {
+    ended();
+    return ok_status();
+  }
   wire::ReadReply reply;  // both replies are alike but for the number
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, reply));
   if (reply.results.size() != batch.size()) {
@@ -147,7 +153,7 @@ Status PointReads::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& bod
 }
 
 void PointReads::on_failure(uint64_t token, const Status& status, rpc::Executed) {
-  fail(batches_[token], status);
+  if (!given_up_) fail(batches_[token], status);
   ended();
 }
 
@@ -160,7 +166,7 @@ void PointReads::ended() {
 bool PointReads::prepare_retry() {
   const uint64_t wait_ns = backoff_ns(kReadRetry, retries_++, engine_.random());
   if (engine_.worker().now_ns() + wait_ns >= deadline_ns_) return false;
-  engine_.worker().scheduler().sleep_for(wait_ns);
+  if (!engine_.pause(wait_ns)) return false;
   if (under_ == UnderSession::kAny && !session_->status().ok()) {
     auto session = engine_.session(deadline_ns_);
     if (!session.ok()) return false;
@@ -171,10 +177,28 @@ bool PointReads::prepare_retry() {
   return session_->status().ok();
 }
 
+void PointReads::give_up(const Status& status) {
+  given_up_ = true;
+  for (Slot& slot : slots_) {
+    if (!slot.settled) slot.status = {status.code(), describe(table_, slot.key) + ": " + std::string(status.message())};
+    slot.settled = true;
+  }
+  changed_.notify();
+}
+
+bool PointReads::await_answers() {
+  while (!answered()) {
+    if (!changed_.wait_until(fiber::kForever)) return false;
+  }
+  return true;
+}
+
 void PointReads::wait() {
   for (;;) {
-    if (open_ > 0) engine_.counters().round_trips.add(1);
-    while (open_ > 0) changed_.wait();
+    if (!answered()) engine_.counters().round_trips.add(1);
+    while (!answered()) {
+      if (!changed_.wait_until(fiber::kForever)) return give_up(limit_status());
+    }
     if (done()) return;
     if (std::exchange(retrying_, false) && !prepare_retry()) {
       for (Slot& slot : slots_) {

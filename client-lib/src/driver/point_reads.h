@@ -35,9 +35,14 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
   /// Sends. Once.
   void start(std::span<const Key> keys);
   bool done() const;
-  /// In a fiber: until all answers are in. Asks again for what did not fit into a node's answer, or may be answered
-  /// now.
+  /// In a fiber: until all answers are in, or a limit of the fiber ends. Asks again for what did not fit into a node's
+  /// answer, or may be answered now.
   void wait();
+  /// In a fiber: until the requests under way are answered; false if a limit of the fiber ends before. wait() may still
+  /// have to ask again.
+  bool await_answers();
+  /// Ends the records without an answer with `status`, and a wait() of another fiber; later answers are dropped.
+  void give_up(const Status& status);
   /// After wait().
   Result<Record> take(size_t index);
 
@@ -55,6 +60,8 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
   void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
 
+  /// No answer is waited for.
+  bool answered() const { return open_ == 0 || given_up_; }
   void send_unsettled();
   void send(NodeId node, Batch batch);
   void settle(uint32_t index, const wire::ReadResult& result);
@@ -78,6 +85,7 @@ class PointReads final : public std::enable_shared_from_this<PointReads>, privat
   uint64_t deadline_ns_ = 0;
   uint32_t retries_ = 0;
   bool retrying_ = false;  // an answer was worth a new attempt
+  bool given_up_ = false;
   fiber::WaitPoint changed_;
   std::shared_ptr<PointReads> self_;
 };

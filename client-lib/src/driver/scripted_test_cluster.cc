@@ -172,7 +172,8 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
   }
   const Fate fate = greeting || !script_ ? Fate::kAnswer : script_(envelope.opcode, kind);
   const bool apply = fate == Fate::kAnswer || fate == Fate::kApplyAndDrop || fate == Fate::kHold ||
-                     fate == Fate::kApplyAndClose || fate == Fate::kLoseManager || fate == Fate::kFence;
+                     fate == Fate::kApplyAndClose || fate == Fate::kLoseManager || fate == Fate::kFence ||
+                     fate == Fate::kForget;
   if (fate == Fate::kFence) fenced_ = true;
   if (fate == Fate::kLoseManager) drop_[0] = true;
   Buffer answer;
@@ -187,8 +188,11 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
       held_.push_back({&connection, std::move(answer)});
       return true;
     case Fate::kError:
+      static_cast<void>(connection.send(refuse_once(connection, envelope)));
+      return true;
+    case Fate::kForget:
       static_cast<void>(connection.send(
-          rpc::encoded(wire::Error{{StatusCode::kOverloaded, "the script says so"}}, envelope.sequence)));
+          rpc::encoded(wire::Error{{StatusCode::kUnknownOutcome, "the answer is forgotten"}}, envelope.sequence)));
       return true;
     case Fate::kGarbage:
       static_cast<void>(connection.send(as_bytes("\xff nonsense")));
@@ -205,17 +209,29 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
   }
 }
 
+bool ScriptedCluster::repeatable(Opcode opcode) {
+  return opcode == Opcode::kRead || opcode == Opcode::kPlainRead || opcode == Opcode::kRenewSession ||
+         opcode == Opcode::kGetCatalog || opcode == Opcode::kCleared || opcode == Opcode::kReleaseSnapshots;
+}
+
+Buffer ScriptedCluster::refuse_once(const net::Connection& connection, const wire::Envelope& envelope) {
+  const Buffer error = rpc::encoded(wire::Error{{StatusCode::kOverloaded, "the script says so"}}, envelope.sequence);
+  if (envelope.sequence == 0 || repeatable(envelope.opcode)) return error;
+  wire::ReplyWindow& window = connection.context<void>() != nullptr ? *manager_window_ : *node_window_;
+  Buffer first;
+  const auto found = window.look_up(envelope.sequence, first);
+  if (found == wire::ReplyWindow::Found::kNew) window.keep(envelope.sequence, error);
+  return found == wire::ReplyWindow::Found::kAnswered ? first : error;
+}
+
 Buffer ScriptedCluster::execute_once(const net::Connection& connection, const wire::Envelope& envelope,
                                      ByteReader& reader) {
   const bool manager = connection.context<void>() != nullptr;
-  const bool repeatable = envelope.opcode == Opcode::kRead || envelope.opcode == Opcode::kPlainRead ||
-                          envelope.opcode == Opcode::kRenewSession || envelope.opcode == Opcode::kGetCatalog ||
-                          envelope.opcode == Opcode::kCleared || envelope.opcode == Opcode::kReleaseSnapshots;
   if (envelope.opcode != Opcode::kOpenSession && fenced_) {
     return rpc::encoded(wire::Error{{StatusCode::kFenced, "session " + std::to_string(session_.value) + " is fenced"}},
                         envelope.sequence);
   }
-  if (envelope.sequence == 0 || repeatable)
+  if (envelope.sequence == 0 || repeatable(envelope.opcode))
     return manager ? execute_manager(envelope, reader) : execute(envelope, reader);
   wire::ReplyWindow& window = manager ? *manager_window_ : *node_window_;
   Buffer answer;
@@ -372,6 +388,10 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
       return rpc::encoded(wire::CatalogReply{catalog()}, envelope.sequence);
     case Opcode::kBegin: {
       const auto message = rpc::decoded<wire::Begin>(reader);
+      for (const uint64_t number : message.upgrades) {
+        if (upgradable_.contains(number)) continue;
+        return rpc::encoded(wire::Error{{StatusCode::kInvalidArgument, "no upgradable snapshot"}}, envelope.sequence);
+      }
       wire::Begun begun;
       std::vector<Version> open;
       open.reserve(open_ids_.size());
@@ -381,8 +401,11 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
       begun.first_id = TransactionId(next_id_);
       begun.snapshot_number = message.read_only ? next_number_++ : 0;
       begun.catalog_version = catalog_version_;
-      for (uint32_t i = 0; i < message.read_write; ++i) open_ids_.insert(next_id_++);
-      seen_.begun += message.read_write;
+      begun.upgradable_number = message.upgradable ? next_number_++ : 0;
+      if (message.upgradable) upgradable_.insert(begun.upgradable_number);
+      const size_t ids = message.read_write + message.upgrades.size();
+      for (size_t i = 0; i < ids; ++i) open_ids_.insert(next_id_++);
+      seen_.begun += ids;
       return rpc::encoded(begun, envelope.sequence);
     }
     case Opcode::kComplete:
@@ -395,7 +418,10 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
       for (TransactionId id : rpc::decoded<wire::Cleared>(reader).ids) seen_.cleared.insert(id.value);
       return {};
     case Opcode::kReleaseSnapshots:
-      for (uint64_t number : rpc::decoded<wire::ReleaseSnapshots>(reader).numbers) seen_.released.insert(number);
+      for (uint64_t number : rpc::decoded<wire::ReleaseSnapshots>(reader).numbers) {
+        seen_.released.insert(number);
+        upgradable_.erase(number);
+      }
       return {};
     case Opcode::kCloseSession:
       fenced_ = true;  // what is left open is recovered

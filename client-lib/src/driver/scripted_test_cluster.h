@@ -35,6 +35,7 @@ enum class Fate : uint8_t {
   kWrongStream,    ///< answered with a piece of a stream that nobody asked for
   kLoseManager,    ///< answered; all connections to the commit manager are closed
   kFence,          ///< not executed: the session is fenced
+  kForget,         ///< executed; answered as if the answer were not known any more
 };
 
 /// One thread that serves both on loopback, with a small model behind. The script and the state belong to the lock.
@@ -111,6 +112,9 @@ class ScriptedCluster final : private net::Handler {
   void on_closed(net::Connection& connection, const Status& status) override;
 
   bool serve(net::Connection& connection, Bytes message);
+  static bool repeatable(wire::Opcode opcode);
+  /// The first answer of a request that is repeated, else a refusal, which is its answer from then on (R3).
+  Buffer refuse_once(const net::Connection& connection, const wire::Envelope& envelope);
   /// Looks into the window of answers; the answer to send, empty for none.
   Buffer execute_once(const net::Connection& connection, const wire::Envelope& envelope, ByteReader& reader);
   Buffer open_session(const wire::Envelope& envelope, ByteReader& reader);
@@ -128,6 +132,7 @@ class ScriptedCluster final : private net::Handler {
   std::map<wire::RecordId, std::vector<std::pair<uint64_t, Buffer>>> versions_;  // oldest first; empty row: removed
   rpc::PlainRecords plain_;
   std::set<uint64_t> open_ids_;
+  std::set<uint64_t> upgradable_;  // snapshots that are held
   uint64_t next_id_ = 100;
   uint64_t next_number_ = 1;
   std::optional<wire::ReplyWindow> manager_window_, node_window_;  // of the session

@@ -52,6 +52,8 @@ void Session::on_error(const wire::Error& error) {
   switch (error.status.code()) {
     case StatusCode::kFenced:
       return fenced(error.status);
+    case StatusCode::kUnknownOutcome:  // the answer is forgotten (R3)
+      return give_up(error.status);
     case StatusCode::kOverloaded:
       return events_.on_overload(error.retry_after_ns);
     case StatusCode::kUnavailable:

@@ -54,6 +54,8 @@ class Trees final : public IndexWriter {
   /// With a cache of its own, that lives as long as what is given and serves the commit of `id` too; TransactionId()
   /// for a transaction that only reads. Nothing if ClientOptions::index_cache_shared.
   std::shared_ptr<Trees> of_transaction(TransactionId id);
+  /// These trees, `self`, are of a transaction that had no id when they were made.
+  void belongs_to(TransactionId id, const std::shared_ptr<Trees>& self) { all_->apart_[id] = self; }
 
   /// kNoSuchTable: the index was dropped.
   Result<std::shared_ptr<IndexTree>> open(const std::shared_ptr<Session>& session, TableId index);

@@ -80,6 +80,7 @@ struct AnswerWindowTest : ::testing::Test {
   PeerId connection;
   SessionId session;
   uint64_t epoch = 0;
+  uint64_t next_sequence = 1'000'000;
 };
 
 TEST_F(AnswerWindowTest, ARoundOfTheLargestClientIsAnsweredAsTheFirstTime) {
@@ -121,6 +122,30 @@ TEST_F(AnswerWindowTest, AReadOnlyBeginIsAnsweredAgainUntilItsSnapshotIsReleased
   h->deliver(connection, request);
   EXPECT_EQ(h->take<Begun>(connection).error.code(), StatusCode::kUnknownOutcome);
   EXPECT_EQ(h->core.statistics().sessions_lost, 1u) << "the session ends";
+  h->core.check_invariants();
+}
+
+/// An upgrade has the first id, and an older snapshot than the one that the same message registers.
+TEST_F(AnswerWindowTest, ABeginWithAnUpgradeIsAnsweredAgainWithTheSnapshotThatItRegistered) {
+  start();
+  fill(5'000);
+  const auto upgradable = h->call<Begun>(connection, Begin{0, false, true, {}});
+  ASSERT_TRUE(upgradable.ok()) << upgradable.error.to_string();
+  fill(5'000);  // later snapshots see more
+  received();
+  for (const Begin& begin :
+       {Begin{0, true, false, {upgradable->upgradable_number}}, Begin{0, false, true, {upgradable->upgradable_number}},
+        Begin{0, false, false, {upgradable->upgradable_number}}}) {
+    const uint64_t sequence = next_sequence++;
+    const Buffer request = CoreHarness::encoded(begin, sequence);
+    h->deliver(connection, request);
+    const std::vector<Buffer> first = received();
+    ASSERT_EQ(first.size(), 1u);
+    reconnect();
+    h->deliver(connection, request);
+    EXPECT_TRUE(received() == first) << "byte by byte";
+  }
+  EXPECT_EQ(h->core.statistics().upgrades, 3u) << "each is executed once";
   h->core.check_invariants();
 }
 

@@ -31,13 +31,11 @@ Status Core::Impl::begin(Session& session, ByteReader& reader, uint64_t sequence
             "waits for the storage nodes; try again"});
     return ok_status();
   }
-  const uint32_t count = begin_.read_write;
+  const uint64_t count = uint64_t{begin_.read_write} + begin_.upgrades.size();
   reserve_transactions(count);
   if (transactions_reserved(count) && (waiting_begins_.empty() || count == 0)) {
-    execute_begin(session, sequence, count, begin_.read_only, now_ns);
-  } else if (waiting_begins_.size() < options_.max_waiting_begins) {
-    wait_for_ids(session.id, sequence, count, begin_.read_only);
-  } else {
+    execute_begin(session, sequence, begin_, now_ns);
+  } else if (!wait_for_ids(session.id, sequence, begin_)) {
     refuse(session, sequence,
            {StatusCode::kOverloaded,
             "begin: the disk of the commit manager does not answer, every id that was reserved "
@@ -47,13 +45,14 @@ Status Core::Impl::begin(Session& session, ByteReader& reader, uint64_t sequence
   return ok_status();
 }
 
-void Core::Impl::execute_begin(Session& session, uint64_t sequence, uint32_t count, bool read_only, uint64_t now_ns) {
+void Core::Impl::execute_begin(Session& session, uint64_t sequence, const wire::Begin& asked, uint64_t now_ns) {
   Transactions::Begun begun;
-  Status status = transactions_.begin(session.id, session.load, count, read_only, now_ns, begun);
+  Status status = transactions_.begin(session.id, session.load, asked, now_ns, begun);
   if (!status.ok()) return refuse(session, sequence, std::move(status));
   Env::pause_point("manager.begin.executed");
   begun_.first_id = begun.first;
   begun_.snapshot_number = begun.snapshot_number;
+  begun_.upgradable_number = begun.upgradable_number;
   begun_.snapshot = *begun.snapshot;
   begun_.seen_by_all = begun.seen_by_all;
   begun_.catalog_version = shown_version();
@@ -67,8 +66,8 @@ void Core::Impl::answer_begun(Session& session, uint64_t sequence) {
   if (out_.size() <= wire::kManagerReplyWindow.small_bytes()) {
     session.window.keep(sequence, out_);
   } else {
-    const BegunReference reference{begun_.first_id.value, begun_.snapshot_number, begun_.seen_by_all.value,
-                                   begun_.catalog_version};
+    const BegunReference reference{begun_.first_id.value, begun_.snapshot_number, begun_.upgradable_number,
+                                   begun_.seen_by_all.value, begun_.catalog_version};
     session.window.keep_reference(sequence, std::as_bytes(std::span(&reference, 1)));
   }
   if (session.peer.value != 0) send_encoded(peers_.at(session.peer), out_);
@@ -78,11 +77,13 @@ bool Core::Impl::begun_again(const Session& session, uint64_t sequence, Bytes by
   BegunReference reference;
   LOAM_CHECK(bytes.size() == sizeof(reference), "the window gives back the bytes that it kept");
   std::memcpy(&reference, bytes.data(), sizeof(reference));
-  const Snapshot* snapshot =
-      transactions_.held_snapshot(session.id, TransactionId(reference.first_id), reference.snapshot_number);
+  const Snapshot* snapshot = transactions_.held_snapshot(
+      session.id, TransactionId(reference.first_id),
+      reference.snapshot_number != 0 ? reference.snapshot_number : reference.upgradable_number);
   if (snapshot == nullptr) return false;
   begun_.first_id = TransactionId(reference.first_id);
   begun_.snapshot_number = reference.snapshot_number;
+  begun_.upgradable_number = reference.upgradable_number;
   begun_.snapshot = *snapshot;
   begun_.seen_by_all = Version(reference.seen_by_all);
   begun_.catalog_version = reference.catalog_version;

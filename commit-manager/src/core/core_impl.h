@@ -87,8 +87,7 @@ class Core::Impl final : public NodeChannel {
   struct WaitingBegin {
     SessionId session;
     uint64_t sequence = 0;
-    uint32_t count = 0;
-    bool read_only = false;
+    wire::Begin asked;
   };
   struct LossAcceptance {
     uint64_t sequence = 0;
@@ -131,7 +130,7 @@ class Core::Impl final : public NodeChannel {
   // client_requests.cc
   Status get_catalog(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status begin(Session& session, ByteReader& reader, uint64_t sequence, uint64_t now_ns);
-  void execute_begin(Session& session, uint64_t sequence, uint32_t count, bool read_only, uint64_t now_ns);
+  void execute_begin(Session& session, uint64_t sequence, const wire::Begin& asked, uint64_t now_ns);
   /// Answers with begun_, of which the window keeps a reference if it is large.
   void answer_begun(Session& session, uint64_t sequence);
   /// Makes an answer again into out_. False: the client has had it, since it has ended what it names.
@@ -205,13 +204,14 @@ class Core::Impl final : public NodeChannel {
   void tell_stored_registrations();
   void finish_store(const Status& outcome);
   void watch_store(uint64_t now_ns);
-  void reserve_transactions(uint32_t count);
-  bool transactions_reserved(uint32_t count) const;
+  void reserve_transactions(uint64_t count);
+  bool transactions_reserved(uint64_t count) const;
   /// SessionId(0): none is reserved on the disk.
   SessionId next_session();
   bool dealing_stored() const { return durable_ == nullptr || stored_.catalog.shards.version != 0; }
   wire::CatalogVersion shown_version() const;
-  void wait_for_ids(SessionId session, uint64_t sequence, uint32_t count, bool read_only);
+  /// False: too many wait already.
+  bool wait_for_ids(SessionId session, uint64_t sequence, const wire::Begin& asked);
   void begin_waiting();
 
   const CoreOptions options_;
@@ -282,6 +282,7 @@ class Core::Impl final : public NodeChannel {
   std::deque<Waiting> waiting_;  ///< numbers do not fall
   size_t waiting_bytes_ = 0;
   std::deque<WaitingBegin> waiting_begins_;
+  size_t waiting_upgrades_ = 0;  ///< of waiting_begins_
   // watch_store() compares: the number of the state that was being stored at its last call, and since when it is.
   uint64_t watched_store_ = 0;
   uint64_t watched_since_ns_ = 0;

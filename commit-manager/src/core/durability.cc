@@ -133,7 +133,7 @@ void Core::Impl::watch_store(uint64_t now_ns) {
 }
 
 /// Half of the ids that are reserved at a time are left when the next ones are asked for.
-void Core::Impl::reserve_transactions(uint32_t count) {
+void Core::Impl::reserve_transactions(uint64_t count) {
   if (durable_ == nullptr || count > wire::kMaxBegins) return;
   const uint64_t wanted = transactions_.last_id().value + count;
   if (wanted + options_.ids_ahead / 2 <= transaction_bound_) return;
@@ -141,7 +141,7 @@ void Core::Impl::reserve_transactions(uint32_t count) {
   unsaved_ = true;
 }
 
-bool Core::Impl::transactions_reserved(uint32_t count) const {
+bool Core::Impl::transactions_reserved(uint64_t count) const {
   return durable_ == nullptr || count > wire::kMaxBegins ||
          transactions_.last_id().value + count <= stored_.transactions;
 }
@@ -168,22 +168,33 @@ wire::Catalog Core::Impl::shown_catalog(bool with_pending) const {
 }
 
 /// Begins wait in the order in which they came; their answers are late, but no ids are given that are not reserved.
-void Core::Impl::wait_for_ids(SessionId session, uint64_t sequence, uint32_t count, bool read_only) {
+bool Core::Impl::wait_for_ids(SessionId session, uint64_t sequence, const wire::Begin& asked) {
+  const size_t upgrades = asked.upgrades.size();
+  if (waiting_begins_.size() >= options_.max_waiting_begins) return false;
+  if (waiting_upgrades_ + upgrades > options_.max_waiting_begins) return false;
   Env::probe("manager.begin.waits_for_disk");
-  waiting_begins_.push_back({session, sequence, count, read_only});
+  waiting_begins_.push_back({session, sequence, asked});
+  waiting_upgrades_ += upgrades;
+  return true;
 }
 
 void Core::Impl::begin_waiting() {
-  if (!stale_.ok()) waiting_begins_.clear();  // ids may have been given out before (R10)
+  if (!stale_.ok()) {  // ids may have been given out before (R10)
+    waiting_begins_.clear();
+    waiting_upgrades_ = 0;
+  }
   while (!waiting_begins_.empty()) {
-    const WaitingBegin next = waiting_begins_.front();
+    const WaitingBegin& next = waiting_begins_.front();
     const auto at = sessions_.find(next.session);
     if (at != sessions_.end()) {
-      reserve_transactions(next.count);
-      if (!transactions_reserved(next.count)) return;
+      const uint64_t count = uint64_t{next.asked.read_write} + next.asked.upgrades.size();
+      reserve_transactions(count);
+      if (!transactions_reserved(count)) return;
     }
+    const WaitingBegin due = std::move(waiting_begins_.front());
     waiting_begins_.pop_front();
-    if (at != sessions_.end()) execute_begin(at->second, next.sequence, next.count, next.read_only, now_ns_);
+    waiting_upgrades_ -= due.asked.upgrades.size();
+    if (at != sessions_.end()) execute_begin(at->second, due.sequence, due.asked, now_ns_);
   }
 }
 

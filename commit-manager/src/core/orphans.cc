@@ -41,8 +41,7 @@ void Transactions::drop_snapshots(std::span<const SessionId> sessions) {
   });
   for (const uint64_t number : numbers) {
     Registered* registered = registered_.find(number);
-    let_go(registered->snapshot, 0, 1);
-    registered_.erase(registered);
+    end_registered(registered);
     changed_ = true;
   }
 }

@@ -32,8 +32,9 @@ struct Session {
 /// snapshot, which is held as long as the client can ask for the answer, since only this client completes or releases
 /// what it names.
 struct BegunReference {
-  uint64_t first_id = 0;  ///< 0: read-only
+  uint64_t first_id = 0;  ///< 0: no id
   uint64_t snapshot_number = 0;
+  uint64_t upgradable_number = 0;
   uint64_t seen_by_all = 0;
   uint64_t catalog_version = 0;
 };

@@ -39,16 +39,25 @@ Transactions::VisibleNow Transactions::visible_now() const {
   return {below.empty() ? Version(finished_) : Version(below.front().value - 1), below};
 }
 
-Status Transactions::admit(const SessionLoad& load, uint32_t count, bool read_only) const {
-  if (count == 0 && !read_only) {
+Status Transactions::admit(SessionId session, const SessionLoad& load, const wire::Begin& asked) {
+  const size_t count = asked.read_write + asked.upgrades.size();
+  const size_t snapshots = (asked.read_only ? 1 : 0) + (asked.upgradable ? 1 : 0);
+  if (count + snapshots == 0) {
     return {StatusCode::kInvalidArgument, "begin: asks for no transaction and no snapshot"};
   }
-  if (count > wire::kMaxBegins) {
+  if (asked.read_write > wire::kMaxBegins || asked.upgrades.size() > wire::kMaxBegins - asked.read_write) {
     return {StatusCode::kInvalidArgument, "begin: " + std::to_string(count) + " transactions in one message, at most " +
                                               std::to_string(wire::kMaxBegins) + " are allowed"};
   }
-  if (read_only && load.snapshots >= options_.max_snapshots_per_session) {
-    return overloaded("too many read-only snapshots of this session", options_.max_snapshots_per_session,
+  for (const uint64_t number : asked.upgrades) {
+    const Registered* registered = number == 0 ? nullptr : registered_.find(number);
+    if (registered == nullptr || registered->session != session || !registered->upgradable) {
+      return {StatusCode::kInvalidArgument,
+              "begin: this session holds no upgradable snapshot of number " + std::to_string(number)};
+    }
+  }
+  if (snapshots != 0 && load.snapshots + snapshots > options_.max_snapshots_per_session) {
+    return overloaded("too many registered snapshots of this session", options_.max_snapshots_per_session,
                       "release some first");
   }
   if (count == 0) return ok_status();
@@ -70,33 +79,53 @@ Status Transactions::admit(const SessionLoad& load, uint32_t count, bool read_on
   return ok_status();
 }
 
-Status Transactions::begin(SessionId session, SessionLoad& load, uint32_t count, bool read_only, uint64_t now_ns,
+Status Transactions::take_newest(uint64_t now_ns) {
+  if (newest_ != OpenSnapshots::kNone) return ok_status();
+  const VisibleNow now = visible_now();
+  newest_ = snapshots_.take(now.base, Version(finished_), now.open, now_ns);
+  if (newest_ != OpenSnapshots::kNone) return ok_status();
+  return overloaded("the open snapshots hold too many bytes", options_.max_snapshot_bytes, "try again later");
+}
+
+void Transactions::draw_id(SessionId session, OpenSnapshots::Slot snapshot) {
+  transactions_.insert({++last_id_, session, snapshot, State::kOpen, false});
+  open_.push_back(Version(last_id_));
+}
+
+uint64_t Transactions::add_registered(SessionId session, SessionLoad& load, bool upgradable) {
+  registered_.insert({++last_number_, session, newest_, upgradable});
+  ++load.snapshots;
+  ++(upgradable ? upgradable_begins_ : read_only_begins_);
+  upgradable_open_ += upgradable ? 1 : 0;
+  return last_number_;
+}
+
+Status Transactions::begin(SessionId session, SessionLoad& load, const wire::Begin& asked, uint64_t now_ns,
                            Begun& begun) {
-  LOAM_RETURN_IF_ERROR(admit(load, count, read_only));
-  if (newest_ == OpenSnapshots::kNone) {
-    const VisibleNow now = visible_now();
-    newest_ = snapshots_.take(now.base, Version(finished_), now.open, now_ns);
-    if (newest_ == OpenSnapshots::kNone) {
-      return overloaded("the open snapshots hold too many bytes", options_.max_snapshot_bytes, "try again later");
-    }
+  LOAM_RETURN_IF_ERROR(admit(session, load, asked));
+  OpenSnapshots::Slot shown = OpenSnapshots::kNone;
+  if (asked.read_write != 0 || asked.read_only || asked.upgradable) {
+    LOAM_RETURN_IF_ERROR(take_newest(now_ns));
+    snapshots_.hold(newest_, asked.read_write + (asked.upgradable ? 1 : 0), asked.read_only ? 1 : 0);
+    shown = newest_;
+  } else {
+    shown = registered_.find(asked.upgrades.front())->snapshot;
   }
-  snapshots_.hold(newest_, count, read_only ? 1 : 0);
+  const size_t count = asked.read_write + asked.upgrades.size();
   begun.first = TransactionId(count == 0 ? 0 : last_id_ + 1);
-  for (uint32_t i = 0; i < count; ++i) {
-    transactions_.insert({++last_id_, session, newest_, State::kOpen, false});
-    open_.push_back(Version(last_id_));
+  for (uint32_t i = 0; i < asked.read_write; ++i) draw_id(session, newest_);
+  for (const uint64_t number : asked.upgrades) {
+    const OpenSnapshots::Slot snapshot = registered_.find(number)->snapshot;
+    snapshots_.hold(snapshot, 1, 0);
+    draw_id(session, snapshot);
   }
-  begun.snapshot_number = 0;
-  if (read_only) {
-    begun.snapshot_number = ++last_number_;
-    registered_.insert({last_number_, session, newest_});
-    ++load.snapshots;
-    ++read_only_begins_;
-  }
+  begun.snapshot_number = asked.read_only ? add_registered(session, load, false) : 0;
+  begun.upgradable_number = asked.upgradable ? add_registered(session, load, true) : 0;
   load.open += count;
-  begins_ += count;
+  begins_ += asked.read_write;
+  upgrades_ += asked.upgrades.size();
   changed_ = true;
-  begun.snapshot = &snapshots_.entry(newest_).snapshot;
+  begun.snapshot = &snapshots_.entry(shown).snapshot;
   begun.seen_by_all = seen_by_all();
   return ok_status();
 }
@@ -174,6 +203,13 @@ void Transactions::let_go(OpenSnapshots::Slot slot, uint32_t writers, uint32_t r
   if (snapshots_.release(slot, writers, readers) && slot == newest_) newest_ = OpenSnapshots::kNone;
 }
 
+void Transactions::end_registered(Registered* registered) {
+  const bool upgradable = registered->upgradable;
+  let_go(registered->snapshot, upgradable ? 1 : 0, upgradable ? 0 : 1);
+  upgradable_open_ -= upgradable ? 1 : 0;
+  registered_.erase(registered);
+}
+
 void Transactions::clear(SessionId session, SessionLoad& load, std::span<const TransactionId> ids) {
   for (const TransactionId id : ids) {
     Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
@@ -187,8 +223,7 @@ void Transactions::release(SessionId session, SessionLoad& load, std::span<const
   for (const uint64_t number : numbers) {
     Registered* registered = number == 0 ? nullptr : registered_.find(number);
     if (registered == nullptr || registered->session != session) continue;
-    let_go(registered->snapshot, 0, 1);
-    registered_.erase(registered);
+    end_registered(registered);
     --load.snapshots;
     changed_ = true;
   }
@@ -196,12 +231,13 @@ void Transactions::release(SessionId session, SessionLoad& load, std::span<const
 
 const Snapshot* Transactions::held_snapshot(SessionId session, TransactionId id, uint64_t number) const {
   OpenSnapshots::Slot slot = OpenSnapshots::kNone;
-  if (id.value != 0) {
+  // The number first: the first id may be that of an upgrade, which has an older snapshot.
+  if (number != 0) {
+    const Registered* registered = registered_.find(number);
+    if (registered != nullptr && registered->session == session) slot = registered->snapshot;
+  } else if (id.value != 0) {
     const Transaction* transaction = transactions_.find(id.value);
     if (transaction != nullptr && transaction->session == session) slot = transaction->snapshot;
-  } else {
-    const Registered* registered = number == 0 ? nullptr : registered_.find(number);
-    if (registered != nullptr && registered->session == session) slot = registered->snapshot;
   }
   return slot == OpenSnapshots::kNone ? nullptr : &snapshots_.entry(slot).snapshot;
 }
@@ -223,7 +259,10 @@ void Transactions::report(Statistics& statistics) const {
   statistics.commits = commits_;
   statistics.aborts = aborts_;
   statistics.read_only_begins = read_only_begins_;
-  statistics.read_only_snapshots = registered_.size();
+  statistics.upgradable_begins = upgradable_begins_;
+  statistics.upgrades = upgrades_;
+  statistics.read_only_snapshots = registered_.size() - upgradable_open_;
+  statistics.upgradable_snapshots = upgradable_open_;
   statistics.open_snapshots = snapshots_.size();
   statistics.snapshot_memory_bytes = snapshots_.memory_bytes();
   const VisibleNow now = visible_now();
@@ -264,7 +303,8 @@ void Transactions::check_invariants() const {
       LOAM_CHECK(transaction.state == State::kCommitted || transaction.state == State::kAborted, "complete for good");
     }
   });
-  registered_.for_each([&](const Registered& registered) { held(readers, registered.snapshot); });
+  registered_.for_each(
+      [&](const Registered& registered) { held(registered.upgradable ? writers : readers, registered.snapshot); });
   LOAM_CHECK(open == open_.size(), "each listed id is open");
   LOAM_CHECK(orphaned_open == orphaned_open_ && orphaned_uncleared == orphaned_uncleared_, "orphans are counted");
   writers.resize(std::max(writers.size(), readers.size()));

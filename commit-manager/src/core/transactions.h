@@ -24,7 +24,7 @@ namespace loam::commit {
 struct SessionLoad {
   size_t open = 0;       ///< transactions begun and not complete
   size_t uncleared = 0;  ///< complete, undo record not reported cleared
-  size_t snapshots = 0;  ///< registered read-only snapshots
+  size_t snapshots = 0;  ///< registered snapshots
 
   bool empty() const { return open + uncleared + snapshots == 0; }
 };
@@ -40,8 +40,8 @@ struct SessionLoad {
 /// Invariants (check_invariants()):
 /// 1. `open_` lists the ids of all open transactions, ascending; last_id_ is not below any.
 /// 2. A new snapshot sees the ids up to `finished_` (the highest finished one) that are not in `open_`.
-/// 3. Every open transaction holds one entry of `snapshots_` as writer; every registered read-only snapshot, one as
-///    reader; nobody else does.
+/// 3. Every open transaction and every upgradable snapshot holds one entry of `snapshots_` as writer; every registered
+///    read-only snapshot, one as reader; there are no other holders.
 /// 4. `newest_` is kNone, or an entry that sees exactly what a new snapshot would see.
 class Transactions {
  public:
@@ -50,14 +50,15 @@ class Transactions {
   struct Begun {
     TransactionId first;
     uint64_t snapshot_number = 0;
+    uint64_t upgradable_number = 0;
     /// Lives until the next call.
     const Snapshot* snapshot = nullptr;
     Version seen_by_all;
   };
 
-  /// Begins `count` transactions with consecutive ids, and a registered snapshot if `read_only`, all on one snapshot
-  /// (R12). All or nothing: kInvalidArgument, kOverloaded.
-  Status begin(SessionId session, SessionLoad& load, uint32_t count, bool read_only, uint64_t now_ns, Begun& begun);
+  /// Begins transactions with consecutive ids and registers snapshots, all on one snapshot, and draws ids for
+  /// upgradable snapshots that the session holds (R12). All or nothing: kInvalidArgument, kOverloaded.
+  Status begin(SessionId session, SessionLoad& load, const wire::Begin& asked, uint64_t now_ns, Begun& begun);
 
   /// Completes transactions of this session, all or none (R8). An outcome that was reported before is accepted again.
   /// kInvalidArgument: not this session's, not open, another outcome than before, an id twice.
@@ -66,10 +67,10 @@ class Transactions {
   /// Forgets completed transactions (R5). Ids that are not this session's, or not complete, are passed over.
   void clear(SessionId session, SessionLoad& load, std::span<const TransactionId> ids);
 
-  /// Lets go of read-only snapshots. Unknown numbers are passed over: releasing is idempotent.
+  /// Lets go of registered snapshots. Unknown numbers are passed over: releasing is idempotent.
   void release(SessionId session, SessionLoad& load, std::span<const uint64_t> numbers);
 
-  /// Lets go of the session's read-only snapshots with numbers up to `newest` that are not in `held`, which ascends.
+  /// Lets go of the session's registered snapshots with numbers up to `newest` that are not in `held`, which ascends.
   void keep_only(SessionId session, SessionLoad& load, uint64_t newest, std::span<const uint64_t> held);
 
   /// These sessions (ascending) have ended: their transactions stay as they are, as orphans, and are named to `orphan`.
@@ -80,8 +81,8 @@ class Transactions {
   /// them, and it cannot tell for the entries of an index, which are in no version order, that their snapshot is gone.
   void drop_snapshots(std::span<const SessionId> sessions);
 
-  /// The snapshot that this session's open transaction holds, or, if `id` is 0, its registered snapshot of this number;
-  /// null if it does not hold it any more. Lives until the next call.
+  /// This session's registered snapshot of this number, or, if `number` is 0, the snapshot that its open transaction
+  /// holds; null if it does not hold it any more. Lives until the next call.
   const Snapshot* held_snapshot(SessionId session, TransactionId id, uint64_t number) const;
   /// What is known of an id: open, one of the outcomes, or kForgotten.
   wire::Outcome outcome(TransactionId id) const;
@@ -136,6 +137,7 @@ class Transactions {
     uint64_t id = 0;  ///< the snapshot's number
     SessionId session;
     OpenSnapshots::Slot snapshot = OpenSnapshots::kNone;
+    bool upgradable = false;
   };
   struct VisibleNow {
     Version base;
@@ -143,7 +145,11 @@ class Transactions {
   };
 
   VisibleNow visible_now() const;
-  Status admit(const SessionLoad& load, uint32_t count, bool read_only) const;
+  Status admit(SessionId session, const SessionLoad& load, const wire::Begin& asked);
+  void draw_id(SessionId session, OpenSnapshots::Slot snapshot);
+  uint64_t add_registered(SessionId session, SessionLoad& load, bool upgradable);
+  void end_registered(Registered* registered);
+  Status take_newest(uint64_t now_ns);
   Status check_outcome(SessionId session, const wire::Complete::Outcome& outcome);
   void apply_outcomes(SessionLoad& load);
   void let_go(OpenSnapshots::Slot slot, uint32_t writers, uint32_t readers);
@@ -186,6 +192,9 @@ class Transactions {
   uint64_t commits_ = 0;
   uint64_t aborts_ = 0;
   uint64_t read_only_begins_ = 0;
+  uint64_t upgradable_begins_ = 0;
+  uint64_t upgrades_ = 0;
+  size_t upgradable_open_ = 0;  ///< of registered_
   uint64_t orphaned_open_ = 0;
   uint64_t orphaned_uncleared_ = 0;
 };

@@ -28,7 +28,7 @@ struct Model {
     SessionId id;
     SessionLoad load;
     std::map<uint64_t, OpenSnapshot> transactions;  // open ones
-    std::map<uint64_t, OpenSnapshot> readers;       // by number
+    std::map<uint64_t, OpenSnapshot> readers;       // registered, by number; read_write: upgradable
     std::map<uint64_t, bool> complete;              // not cleared
   };
 
@@ -69,19 +69,35 @@ class TransactionsModelTest : public ::testing::TestWithParam<int> {
   void begin(Random& random) {
     Model::Client& client = model.clients[random.below(model.clients.size())];
     const auto count = static_cast<uint32_t>(random.below(5));
-    const bool read_only = count == 0 || random.one_in(4);
+    wire::Begin asked{count, random.one_in(4), random.one_in(4), {}};
+    for (const auto& [number, snapshot] : client.readers) {
+      if (snapshot.read_write && random.one_in(3)) asked.upgrades.push_back(number);
+    }
+    const bool upgrades_only = count == 0 && !asked.read_only && !asked.upgradable;
+    if (upgrades_only && asked.upgrades.empty()) asked.read_only = true;
     Transactions::Begun begun;
-    ASSERT_TRUE(transactions->begin(client.id, client.load, count, read_only, now_ns, begun).ok());
-    expect_sees(*begun.snapshot, model.finished, model.last_id);
-    const Model::OpenSnapshot open{model.finished, *begun.snapshot, count > 0};
-    if (count > 0) {
+    ASSERT_TRUE(transactions->begin(client.id, client.load, asked, now_ns, begun).ok());
+    if (!upgrades_only || asked.read_only) expect_sees(*begun.snapshot, model.finished, model.last_id);
+    const Model::OpenSnapshot open{model.finished, *begun.snapshot, true};
+    if (count + asked.upgrades.size() > 0) {
       ASSERT_EQ(begun.first.value, model.last_id + 1) << "ids are dense (R12)";
       ASSERT_GT(begun.first.value, begun.snapshot->high().value);
-      for (uint32_t i = 0; i < count; ++i) client.transactions.emplace(++model.last_id, open);
     }
-    if (read_only) {
+    for (uint32_t i = 0; i < count; ++i) client.transactions.emplace(++model.last_id, open);
+    for (const uint64_t number : asked.upgrades) {
+      const Model::OpenSnapshot& begun_with = client.readers.at(number);
+      ASSERT_GT(model.last_id + 1, begun_with.given.high().value);
+      client.transactions.emplace(++model.last_id, begun_with);
+    }
+    ASSERT_EQ(begun.snapshot_number != 0, asked.read_only);
+    ASSERT_EQ(begun.upgradable_number != 0, asked.upgradable);
+    if (asked.read_only) {
       ASSERT_TRUE(numbers.insert(begun.snapshot_number).second);
       client.readers.emplace(begun.snapshot_number, Model::OpenSnapshot{model.finished, *begun.snapshot, false});
+    }
+    if (asked.upgradable) {
+      ASSERT_TRUE(numbers.insert(begun.upgradable_number).second);
+      client.readers.emplace(begun.upgradable_number, Model::OpenSnapshot{model.finished, *begun.snapshot, true});
     }
     if (published) {
       ASSERT_TRUE(publication.covers(*begun.snapshot)) << "what begins after a publication is covered by it (R13)";
@@ -274,13 +290,13 @@ INSTANTIATE_TEST_SUITE_P(Seeds, TransactionsModelTest, ::testing::Range(1, 61));
 struct TransactionsTest : ::testing::Test {
   Transactions::Begun begin(uint32_t count, bool read_only = false, uint64_t now_ns = 0) {
     Transactions::Begun begun;
-    const Status status = transactions().begin(session, load, count, read_only, now_ns, begun);
+    const Status status = transactions().begin(session, load, {count, read_only}, now_ns, begun);
     EXPECT_TRUE(status.ok()) << status.to_string();
     return begun;
   }
   StatusCode begin_code(uint32_t count, bool read_only = false) {
     Transactions::Begun begun;
-    return transactions().begin(session, load, count, read_only, 0, begun).code();
+    return transactions().begin(session, load, {count, read_only}, 0, begun).code();
   }
   Status complete(std::vector<Outcome> outcomes) { return transactions().complete(session, load, outcomes); }
   Transactions& transactions() {
@@ -293,6 +309,51 @@ struct TransactionsTest : ::testing::Test {
   SessionLoad load;
   std::optional<Transactions> made;
 };
+
+TEST_F(TransactionsTest, AnUpgradableSnapshotGetsAnIdAboveAllThatItSees) {
+  const Transactions::Begun other = begin(1);
+  Transactions::Begun upgradable;
+  ASSERT_TRUE(transactions().begin(session, load, {0, false, true, {}}, 0, upgradable).ok());
+  EXPECT_EQ(upgradable.first, TransactionId()) << "no id yet";
+  const Snapshot snapshot = *upgradable.snapshot;
+  ASSERT_TRUE(complete({{other.first, true}}).ok());
+  Transactions::Begun upgraded;
+  ASSERT_TRUE(transactions().begin(session, load, {0, false, false, {upgradable.upgradable_number}}, 0, upgraded).ok());
+  EXPECT_EQ(*upgraded.snapshot, snapshot) << "the transaction keeps its snapshot";
+  EXPECT_FALSE(upgraded.snapshot->visible(Version(other.first.value))) << "so it conflicts with what came between";
+  EXPECT_GT(upgraded.first, other.first);
+  EXPECT_EQ(load.open, 1u);
+  // The snapshot is held by both: a publication covers it until both have let go.
+  Publication publication;
+  transactions().release(session, load, std::vector<uint64_t>{upgradable.upgradable_number});
+  transactions().publish(0, publication);
+  EXPECT_TRUE(publication.covers(snapshot));
+  ASSERT_TRUE(complete({{upgraded.first, false}}).ok());
+  transactions().publish(0, publication);
+  EXPECT_FALSE(publication.covers(snapshot));
+  transactions().check_invariants();
+}
+
+TEST_F(TransactionsTest, OnlyUpgradableSnapshotsOfTheSessionAreUpgraded) {
+  const Transactions::Begun reader = begin(0, true);
+  Transactions::Begun begun;
+  const auto code = [&](SessionId by, uint64_t number) {
+    SessionLoad other;
+    return transactions().begin(by, other, {1, false, false, {number}}, 0, begun).code();
+  };
+  EXPECT_EQ(code(session, reader.snapshot_number), StatusCode::kInvalidArgument) << "a read-only one";
+  ASSERT_TRUE(transactions().begin(session, load, {0, false, true, {}}, 0, begun).ok());
+  const uint64_t number = begun.upgradable_number;
+  EXPECT_EQ(code(SessionId(8), number), StatusCode::kInvalidArgument) << "another session's";
+  EXPECT_EQ(code(session, 0), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(session, number + 1), StatusCode::kInvalidArgument);
+  transactions().release(session, load, std::vector<uint64_t>{number});
+  EXPECT_EQ(code(session, number), StatusCode::kInvalidArgument) << "a released one";
+  EXPECT_EQ(transactions().last_id(), TransactionId()) << "all or nothing: no id was drawn";
+  const std::vector<uint64_t> many(wire::kMaxBegins, 1);
+  EXPECT_EQ(transactions().begin(session, load, {1, false, false, many}, 0, begun).code(),
+            StatusCode::kInvalidArgument);
+}
 
 TEST_F(TransactionsTest, StartsAboveTheIdsOfEarlierEpochs) {
   options.first_transaction = TransactionId(1'000);

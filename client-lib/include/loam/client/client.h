@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include <loam/client/call.h>
 #include <loam/client/counter.h>
+#include <loam/client/future.h>
 #include <loam/client/index.h>
 #include <loam/client/options.h>
 #include <loam/client/plain_table.h>
@@ -31,6 +33,8 @@ class Task {
   /// Waits for the fiber's end, from a fiber of the same client or an ordinary thread. Throws what the fiber's function
   /// threw. An exception that no join() has thrown is logged when the last handle is gone.
   void join();
+  /// Waits for the fiber's end at most `timeout_ns` nanoseconds; true if it has ended. Throws nothing.
+  bool wait_for(uint64_t timeout_ns);
   bool done() const;
 
   class Impl;
@@ -91,7 +95,8 @@ class Client {
 
   // ---- fibers ---------------------------------------------------------------------------------------------------
 
-  /// Runs `function` in a new fiber. What it throws arrives at Task::join().
+  /// Runs `function` in a new fiber. What it throws arrives at Task::join(). Waits while ClientOptions::max_fibers
+  /// live, which no CallScope ends.
   Task spawn(std::function<void()> function);
   /// Runs `function` once, in a fiber (or at once, if this is one), waits, and returns what it returned or throws what
   /// it threw.
@@ -104,6 +109,20 @@ class Client {
       run_and_wait([&] { result.emplace(function()); });
       return std::move(*result);
     }
+  }
+  /// Runs `function`, which returns a Status or a Result<T>, in a new fiber and gives its answer as a Future<void> or
+  /// Future<T>: the asynchronous form of every call of this library. `options` bound the calls in it.
+  ///
+  ///     Future<Record> record = client->async([&] { return tx.get(accounts, Key(1)); }, {.timeout_ns = 50'000'000});
+  ///
+  /// What the function refers to must live until the answer is there.
+  template <class Function>
+  auto async(Function function, const CallOptions& options = {}) {
+    using Answer = std::invoke_result_t<Function>;
+    using Call = Future<typename ValueOf<Answer>::Type>;
+    auto slot = std::make_shared<typename Call::Slot>();
+    auto run = [slot, function = std::make_shared<Function>(std::move(function))] { slot->emplace((*function)()); };
+    return Call(start_call(std::move(run), options), std::move(slot));
   }
   /// Lets other fibers run for at least so long.
   void sleep_for(uint64_t duration_ns);
@@ -187,10 +206,21 @@ class Client {
   Impl& impl() { return *impl_; }
 
  private:
+  template <class Answer>
+  struct ValueOf {
+    using Type = std::decay_t<decltype(*std::declval<Answer>())>;
+  };
+
   explicit Client(std::unique_ptr<Impl> impl);
+  std::shared_ptr<PendingCall> start_call(std::function<void()> function, const CallOptions& options);
   void run_and_wait(const std::function<void()>& function);
 
   std::unique_ptr<Impl> impl_;
+};
+
+template <>
+struct Client::ValueOf<Status> {
+  using Type = void;
 };
 
 }  // namespace loam::client

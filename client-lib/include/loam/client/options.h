@@ -49,6 +49,9 @@ struct ClientOptions {
   size_t fiber_stack_bytes = 128 * 1024;
   /// The worker looks for events so long before it sleeps (TransportOptions::spin_ns).
   uint64_t spin_ns = 100'000;
+  /// Time that an ordinary thread, when it calls the library, looks for the answer before it sleeps. For programs with
+  /// a thread that makes one call after the other and a processor to spare: it saves the thread's sleep and wake-up.
+  uint64_t call_spin_ns = 0;
   /// Of a node of an index's tree, 128 to 16,384: an insert reads one, and sends a part of one. The storage nodes'
   /// pages must be larger.
   size_t index_node_bytes = 4'096;
@@ -81,6 +84,11 @@ struct RecordRef {
 struct TransactionOptions {
   /// A registered snapshot and no id: writes are refused, nothing is logged, commit() costs no round trip.
   bool read_only = false;
+  /// For callers that do not know whether the transaction will write: it begins as a read-only one, and its first write
+  /// draws the id, which costs that write a round trip. Without a write commit() costs no round trip. Like a read-write
+  /// transaction it keeps the storage nodes from collecting tombstones (R20) and takes a place of
+  /// ClientOptions::max_transactions.
+  bool upgradable = false;
 
   // Of run_transaction() only.
   RetryOptions retry{};

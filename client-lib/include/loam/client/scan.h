@@ -55,7 +55,8 @@ class ScanStream {
   /// meanwhile), kSnapshotTooOld, kFenced (the session has ended), kOverflow, kUnavailable (a connection was lost:
   /// scans are not repeated), kCancelled.
   Result<std::shared_ptr<const Chunk>> next();
-  /// All chunks that are left. For results that fit into memory.
+  /// All chunks that are left. For results that fit into memory. If it fails, also by the end of a CallScope, the
+  /// stream has ended.
   Result<std::vector<std::shared_ptr<const Chunk>>> collect();
   /// Ends the query at the nodes; next() then gives kCancelled.
   void cancel();

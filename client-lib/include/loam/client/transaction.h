@@ -44,7 +44,7 @@ class Transaction {
   Transaction(Transaction&&) noexcept;
   Transaction& operator=(Transaction&&) noexcept;
 
-  /// 0 for a read-only transaction.
+  /// 0 for a read-only transaction, and for an upgradable one before its first write.
   TransactionId id() const;
   bool read_only() const;
 
@@ -56,7 +56,7 @@ class Transaction {
   /// These fields of it: a record of the projection to them. `get(projection, key)` with a Table::project() that is
   /// kept is the same, and saves making it each time; so it is with all that follows.
   Result<Record> get(const Table& table, Key key, std::initializer_list<std::string_view> fields);
-  /// The same without waiting. Own writes made after this call are not seen by it.
+  /// The same without waiting, and without a fiber. Own writes made after this call are not seen by it.
   Future<Record> get_async(const Table& table, Key key);
   /// Many at once, in one message to each storage node; answers in the order of the keys.
   std::vector<Result<Record>> get_many(const Table& table, std::span<const Key> keys);
@@ -83,7 +83,8 @@ class Transaction {
 
   /// Buffered writes. kInvalidArgument names the table, key and field: wrong type, NULL in a field that has none, row
   /// over the limit, another table's record; also for a read-only or finished transaction, or beyond
-  /// kMaxTransactionWrites. kAlreadyExists and kNotFound where the transaction's own writes already tell.
+  /// kMaxTransactionWrites. kAlreadyExists and kNotFound where the transaction's own writes already tell. The first
+  /// write of an upgradable transaction draws its id: kFenced, kUnavailable, kTimeout, kOverloaded; it may be repeated.
   Status insert(const Table& table, Key key, const Record& record);
   Status insert(const Table& table, Key key, std::initializer_list<Value> values);
   Status insert(const Table& table, Key key, std::span<const Value> values);
@@ -109,17 +110,18 @@ class Transaction {
   ///   * kFenced: the session ended, and the transaction was rolled back (or will be, if recovery takes longer than
   ///     ClientOptions::commit_timeout_ns): run it again.
   ///   * kUnknownOutcome: the session ended, and what became of the transaction could not be found out (R4): recovery
-  ///     had not decided it in time, or its outcome was forgotten. Look at the data before running it again.
+  ///     had not decided it in time, or its outcome was forgotten; or a CallScope of the caller ended before the
+  ///     outcome was known, and the commit goes on. Look at the data before running it again.
   Status commit();
   /// Gives up. Ok also if it was finished already.
   Status abort();
   bool finished() const;
 
   class Impl;
-  explicit Transaction(std::unique_ptr<Impl> impl);
+  explicit Transaction(std::shared_ptr<Impl> impl);
 
  private:
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // a commit that the caller has left holds it, too
 };
 
 }  // namespace loam::client

@@ -64,8 +64,9 @@ struct Statistics : CoreCounts {
   uint64_t sessions = 0, sessions_fencing = 0, sessions_recovering = 0;
   uint64_t last_transaction = 0;
   uint64_t open = 0, orphaned_open = 0, uncleared = 0, orphaned_uncleared = 0;
-  uint64_t begins = 0, commits = 0, aborts = 0, read_only_begins = 0;
-  uint64_t read_only_snapshots = 0, open_snapshots = 0, snapshot_bytes = 0, snapshot_memory_bytes = 0;
+  uint64_t begins = 0, commits = 0, aborts = 0, read_only_begins = 0, upgradable_begins = 0, upgrades = 0;
+  uint64_t read_only_snapshots = 0, upgradable_snapshots = 0, open_snapshots = 0, snapshot_bytes = 0,
+           snapshot_memory_bytes = 0;
   uint64_t base = 0, seen_by_all = 0;
   uint64_t publications = 0, publication_exact = 0;
   uint64_t catalog_version = 0, tables = 0, pending_changes = 0;
@@ -107,7 +108,10 @@ struct Statistics : CoreCounts {
             counter("commits", &S::commits, "transactions completed as committed"),
             counter("aborts", &S::aborts, "transactions completed as aborted"),
             counter("read_only_begins", &S::read_only_begins, "read-only transactions begun"),
+            counter("upgradable_begins", &S::upgradable_begins, "transactions begun without an id"),
+            counter("upgrades", &S::upgrades, "ids drawn by such transactions at their first write"),
             level("read_only_snapshots", &S::read_only_snapshots, "read-only snapshots that are held"),
+            level("upgradable_snapshots", &S::upgradable_snapshots, "upgradable snapshots that are held"),
             level("open_snapshots", &S::open_snapshots, "different snapshots that transactions hold"),
             level("snapshot_bytes", &S::snapshot_bytes, "encoded size of the newest snapshot"),
             level("snapshot_memory_bytes", &S::snapshot_memory_bytes, "memory of the open snapshots"),

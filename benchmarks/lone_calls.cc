@@ -1,0 +1,121 @@
+#include "benchmarks/lone_calls.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include <loam/client/client.h>
+
+#include "benchmarks/answers.h"
+#include "benchmarks/transfers.h"
+#include "common/base/assert.h"
+#include "common/base/env.h"
+
+namespace loam::bench {
+namespace {
+
+/// Longer than a call takes on loopback.
+constexpr uint64_t kSpinNs = 200'000;
+
+/// The times that a thread of this process gave its processor up, to wait.
+uint64_t sleeps() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_nvcsw);
+}
+
+/// A client whose only user is the calling thread.
+class LoneCaller {
+ public:
+  LoneCaller(const std::string& manager, uint64_t spin_ns, const std::string& suffix) {
+    client::ClientOptions options;
+    options.call_spin_ns = spin_ns;
+    client_ = ready(client::Client::connect(manager, options));
+    transfers_.table = "lone_accounts" + suffix;
+    transfers_.accounts = 1'000;
+    table_.emplace(ready(open_accounts(*client_, transfers_)));
+    balances_.assign(transfers_.accounts, kOpeningBalance);
+  }
+
+  void gets(size_t count) {
+    client::Transaction tx = ready(client_->begin({.read_only = true}));
+    measure("get", count, [&](size_t number) {
+      const client::Record record = ready(tx.get(*table_, Key(number % transfers_.accounts)));
+      LOAM_CHECK(record.int64("balance") == balances_[number % transfers_.accounts], "an account has another balance");
+    });
+  }
+  void transfers(size_t count) {
+    measure("transfer", count, [&](size_t number) {
+      const Key from(number % transfers_.accounts);
+      const Key to((number * 7 + 1) % transfers_.accounts);
+      if (from != to) transfer(from, to);
+    });
+  }
+  /// In a name, one value a turn.
+  std::map<std::string, Samples>& columns() { return columns_; }
+
+ private:
+  template <class Call>
+  void measure(const std::string& name, size_t count, const Call& call) {
+    std::vector<uint64_t> times_ns;
+    times_ns.reserve(count);
+    const uint64_t sleeps_before = sleeps();
+    for (size_t number = 0; number < count; ++number) {
+      const uint64_t from_ns = Env::now_ns();
+      call(number);
+      times_ns.push_back(Env::now_ns() - from_ns);
+    }
+    const auto slept = static_cast<double>(sleeps() - sleeps_before);
+    columns_[name + "_us"].values.push_back(static_cast<double>(Latencies::of(times_ns).p50_ns) / 1'000);
+    columns_[name + "_sleeps"].values.push_back(slept / static_cast<double>(count));
+  }
+
+  void transfer(Key from, Key to) {
+    const Status moved = client_->run_transaction([&](client::Transaction& tx) -> Status {
+      LOAM_ASSIGN_OR_RETURN(const client::Record source, tx.get(*table_, from));
+      LOAM_ASSIGN_OR_RETURN(const client::Record target, tx.get(*table_, to));
+      LOAM_RETURN_IF_ERROR(tx.update(*table_, from, {{"balance", Value::int64(source.int64("balance") - 1)}}));
+      return tx.update(*table_, to, {{"balance", Value::int64(target.int64("balance") + 1)}});
+    });
+    LOAM_CHECK(moved.ok(), "a transfer that nothing disturbs fails");
+    --balances_[from.value];
+    ++balances_[to.value];
+  }
+
+  std::unique_ptr<client::Client> client_;
+  TransferOptions transfers_;
+  std::optional<client::Table> table_;
+  std::map<std::string, Samples> columns_;
+  std::vector<int64_t> balances_;  // what the transfers have made them
+};
+
+}  // namespace
+
+void lone_calls(Run& run, const std::string& manager) {
+  const size_t gets = run.quick ? 5'000 : 50'000;
+  LoneCaller sleeping(manager, 0, "");
+  LoneCaller spinning(manager, kSpinNs, "_spinning");
+  const auto turn = [&](LoneCaller& caller) {
+    caller.gets(gets);
+    caller.transfers(gets / 5);
+    return caller.columns().at("get_us").values.back();
+  };
+  const std::vector<Variant> variants = {{"sleeping", [&] { return turn(sleeping); }},
+                                         {"spinning", [&] { return turn(spinning); }}};
+  alternate(run.turns, variants);
+  const auto report = [&](LoneCaller& caller, const std::string& suffix, uint64_t spin_ns) {
+    for (auto& [name, samples] : caller.columns()) {
+      samples.values.erase(samples.values.begin());  // the turn that does not count
+      const char* const unit = name.ends_with("_us") ? "us" : "sleeps";
+      run.report.add("tx.lone_" + name + suffix, samples, unit, Better::kLower, {{"call_spin_ns", spin_ns}});
+    }
+  };
+  report(sleeping, "", 0);
+  report(spinning, "_spinning", kSpinNs);
+}
+
+}  // namespace loam::bench

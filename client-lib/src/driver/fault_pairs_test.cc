@@ -1,0 +1,251 @@
+// Every pair of faults of every call: what the caller is told agrees with what the servers have in the end.
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <loam/client/client.h>
+
+#include "client-lib/src/driver/scripted_test_cluster.h"
+#include "common/testing/patience.h"
+
+namespace loam::client {
+namespace {
+
+using testing::eventually;
+using wire::Opcode;
+using wire::WriteKind;
+
+/// What happens to one request. kCut: its answer is held, and the call's scope ends.
+enum class Fault : uint8_t {
+  kNone,
+  kLostBefore,
+  kLostAfter,
+  kLate,
+  kClosedBefore,
+  kClosedAfter,
+  kRefused,
+  kForgotten,
+  kFenced,
+  kCut
+};
+constexpr std::array kFaults = {Fault::kNone,         Fault::kLostBefore,  Fault::kLostAfter, Fault::kLate,
+                                Fault::kClosedBefore, Fault::kClosedAfter, Fault::kRefused,   Fault::kForgotten,
+                                Fault::kFenced,       Fault::kCut};
+
+std::string name_of(Fault fault) {
+  constexpr std::array kNames = {"None",        "LostBefore", "LostAfter", "Late",   "ClosedBefore",
+                                 "ClosedAfter", "Refused",    "Forgotten", "Fenced", "Cut"};
+  return kNames[static_cast<size_t>(fault)];
+}
+
+Fate fate_of(Fault fault) {
+  switch (fault) {
+    case Fault::kNone:
+      return Fate::kAnswer;
+    case Fault::kLostBefore:
+      return Fate::kDrop;
+    case Fault::kLostAfter:
+      return Fate::kApplyAndDrop;
+    case Fault::kLate:
+    case Fault::kCut:
+      return Fate::kHold;
+    case Fault::kClosedBefore:
+      return Fate::kClose;
+    case Fault::kClosedAfter:
+      return Fate::kApplyAndClose;  // sent again on the next connection: it arrives twice
+    case Fault::kRefused:
+      return Fate::kError;
+    case Fault::kForgotten:
+      return Fate::kForget;
+    case Fault::kFenced:
+      return Fate::kFence;
+  }
+  return Fate::kAnswer;
+}
+
+/// A request of one kind: an opcode, and of plain writes the kind.
+struct Step {
+  Opcode opcode;
+  WriteKind kind{};
+};
+constexpr Step kUndoRecord{Opcode::kPlainWrite, WriteKind::kInsert};
+constexpr Step kWrites{Opcode::kWrite};
+constexpr Step kMark{Opcode::kPlainWrite, WriteKind::kMark};
+constexpr Step kCompletion{Opcode::kComplete};
+constexpr Step kClearing{Opcode::kPlainWrite, WriteKind::kRemove};
+
+/// A cluster of its own for each pair.
+class Pair {
+ public:
+  /// Requests of `first` meet `faults[0]`, then requests of `second` meet `faults[1]`, each once.
+  Pair(Step first, Step second, std::array<Fault, 2> faults) : steps_{first, second}, faults_(faults) {
+    ClientOptions options;
+    options.request_timeout_ns = kTimeoutNs;
+    options.commit_timeout_ns = kTimeoutNs;
+    client_ = Client::connect(cluster_.address(), options).value();
+  }
+
+  Client& client() { return *client_; }
+  ScriptedCluster& cluster() { return cluster_; }
+
+  /// Runs `call` with the faults. A cut ends its scope before the request would time out.
+  template <class Call>
+  auto with_faults(Call call) {
+    auto met = std::make_shared<size_t>(0);
+    cluster_.set_script([this, met](Opcode opcode, WriteKind kind) {
+      const size_t at = *met;
+      if (at == steps_.size() || opcode != steps_[at].opcode || kind != steps_[at].kind) return Fate::kAnswer;
+      ++*met;
+      return fate_of(faults_[at]);
+    });
+    const bool cut = faults_[0] == Fault::kCut || faults_[1] == Fault::kCut;
+    const CallScope scope({.timeout_ns = cut ? kTimeoutNs / 2 : 0});
+    return call();
+  }
+  /// Late answers arrive, and the client ends in order.
+  void settle() {
+    cluster_.release_held();
+    cluster_.set_script({});
+    client_.reset();
+  }
+
+ private:
+  static constexpr uint64_t kTimeoutNs = 40'000'000;
+
+  ScriptedCluster cluster_;
+  const std::array<Step, 2> steps_;
+  const std::array<Fault, 2> faults_;
+  std::unique_ptr<Client> client_;
+};
+
+class FaultPairs : public ::testing::TestWithParam<Fault> {
+ protected:
+  /// One run for each second fault.
+  template <class Check>
+  void with_each(Step first, Step second, Check check) {
+    for (const Fault fault : kFaults) {
+      SCOPED_TRACE(name_of(GetParam()) + ", then " + name_of(fault));
+      Pair pair(first, second, {GetParam(), fault});
+      check(pair);
+      EXPECT_EQ(pair.cluster().seen().executed_twice, 0u) << "no request is executed twice (R3)";
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Calls, FaultPairs, ::testing::ValuesIn(kFaults),
+                         [](const auto& test) { return name_of(test.param); });
+
+TEST_P(FaultPairs, OfAPlainWriteTellItsEffect) {
+  constexpr Step kUpdate{Opcode::kPlainWrite, WriteKind::kUpdate};
+  with_each(kUpdate, kUpdate, [](Pair& pair) {
+    PlainTable plain = pair.client().plain(pair.client().open_table("plain").value()).value();
+    const Version version = plain.insert(Key(1), {Value::int64(5)}).value();
+    const auto told = pair.with_faults([&] { return plain.update(Key(1), version, {Value::int64(6)}); });
+    pair.settle();
+    const auto reader = Client::connect(pair.cluster().address()).value();
+    PlainTable now = reader->plain(reader->open_table("plain").value()).value();
+    const int64_t value = now.get(Key(1))->int64(0);
+    if (told.ok()) {
+      EXPECT_EQ(value, 6);
+    } else if (told.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_EQ(value, 5) << told.status().to_string();
+    }
+  });
+}
+
+TEST_P(FaultPairs, OfAReadTellTheTruthOrNothing) {
+  with_each({Opcode::kRead}, {Opcode::kRead}, [](Pair& pair) {
+    const Table table = pair.client().open_table("t").value();
+    const auto insert = [&](Transaction& tx) { return tx.insert(table, Key(1), {Value::int64(5)}); };
+    ASSERT_TRUE(pair.client().run_transaction(insert).ok());
+    auto tx = std::make_optional(pair.client().begin().value());
+    const auto told = pair.with_faults([&] { return tx->get(table, Key(1)); });
+    if (told.ok()) {
+      EXPECT_EQ(told->int64(0), 5);
+    }
+    EXPECT_NE(told.code(), StatusCode::kNotFound) << "the record exists";
+    tx.reset();
+    pair.settle();
+  });
+}
+
+TEST_P(FaultPairs, OfABeginLeaveNoIdOpen) {
+  with_each({Opcode::kBegin}, {Opcode::kBegin}, [](Pair& pair) {
+    {
+      const auto told = pair.with_faults([&] { return pair.client().begin(); });
+      if (told.ok()) {
+        EXPECT_NE(told->id(), TransactionId());
+      }
+    }
+    // An id that comes too late is given back, unless its session has ended: then recovery has it.
+    pair.cluster().release_held();
+    pair.cluster().set_script({});
+    pair.cluster().drop_connections(true);  // an answer is lost with its connection only: it is asked for again
+    EXPECT_TRUE(eventually([&] {
+      const auto seen = pair.cluster().seen();
+      return seen.completed.size() == seen.begun || seen.opened > 1;
+    }));
+    pair.settle();
+  });
+}
+
+/// The steps of a commit, each fault at one step and a second one at the same or the next step.
+class CommitFaultPairs : public FaultPairs {
+ protected:
+  void check(Step first, Step second) {
+    with_each(first, second, [this](Pair& pair) { commit(pair); });
+  }
+
+  void commit(Pair& pair) {
+    const Table table = pair.client().open_table("t").value();
+    const wire::RecordId record{ScriptedCluster::kTable, Key(1)};
+    const auto insert = [&](Transaction& tx) { return tx.insert(table, Key(1), {Value::int64(5)}); };
+    ASSERT_TRUE(pair.client().run_transaction(insert).ok());
+    ASSERT_TRUE(eventually([&] { return pair.cluster().seen().undo_records == 0; }));
+    const uint64_t before = pair.cluster().seen().rows[record];
+    uint64_t id = 0;
+    const Status told = pair.with_faults([&]() -> Status {
+      LOAM_ASSIGN_OR_RETURN(Transaction tx, pair.client().begin());
+      id = tx.id().value;
+      LOAM_RETURN_IF_ERROR(tx.update(table, Key(1), {Value::int64(6)}));
+      return tx.commit();
+    });
+    pair.settle();
+    auto seen = pair.cluster().seen();
+    const bool written = seen.rows[record] == id;
+    const auto completed = seen.completed.find(id);
+    const bool committed = completed != seen.completed.end() && completed->second;
+    const bool aborted = completed != seen.completed.end() && !completed->second;
+    if (told.ok()) {
+      EXPECT_TRUE(committed && written) << "acknowledged";
+    } else if (told.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_FALSE(committed) << told.to_string();
+      EXPECT_TRUE(!written || seen.undo_records > 0) << "what stays is recovery's work: " << told.to_string();
+    }
+    // The parts agree in every case.
+    EXPECT_TRUE(written || !committed) << "a committed id without its write";
+    EXPECT_TRUE(seen.rows[record] == before || !aborted) << "an aborted id whose write stays";
+    if (id != 0 && completed == seen.completed.end()) {
+      EXPECT_TRUE(seen.undo_records > 0 || !written) << "an open id whose write no undo record names";
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Commits, CommitFaultPairs, ::testing::ValuesIn(kFaults),
+                         [](const auto& test) { return name_of(test.param); });
+
+TEST_P(CommitFaultPairs, AtTheUndoRecord) { check(kUndoRecord, kUndoRecord); }
+TEST_P(CommitFaultPairs, AtTheUndoRecordAndTheWrites) { check(kUndoRecord, kWrites); }
+TEST_P(CommitFaultPairs, AtTheWrites) { check(kWrites, kWrites); }
+TEST_P(CommitFaultPairs, AtTheWritesAndTheMark) { check(kWrites, kMark); }
+TEST_P(CommitFaultPairs, AtTheMark) { check(kMark, kMark); }
+TEST_P(CommitFaultPairs, AtTheMarkAndTheCompletion) { check(kMark, kCompletion); }
+TEST_P(CommitFaultPairs, AtTheCompletion) { check(kCompletion, kCompletion); }
+TEST_P(CommitFaultPairs, AtTheCompletionAndTheClearing) { check(kCompletion, kClearing); }
+TEST_P(CommitFaultPairs, AtTheClearing) { check(kClearing, kClearing); }
+
+}  // namespace
+}  // namespace loam::client
