@@ -1,10 +1,12 @@
 #include "common/net/name_lookup.h"
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -82,10 +84,25 @@ TEST_F(NameLookupTest, AnswersComeLaterAndOnTheOwnersThread) {
 TEST_F(NameLookupTest, AForgottenLookupCallsNobody) {
   const auto looking = lookups();
   const uint64_t number = looking->start(host("somewhere"), [](const NameLookups::Found&) { FAIL(); });
+  ASSERT_TRUE(eventually([&] { return resolver_->asked() == 1; }));
   looking->forget(number);
   resolver_->answer_all();
   ASSERT_TRUE(eventually([&] { return wakes() == 1; }));
   EXPECT_EQ(looking->take(), 0u);
+}
+
+TEST_F(NameLookupTest, AForgottenLookupThatWaitsIsNotMade) {
+  auto looking = lookups();
+  std::vector<uint64_t> numbers;
+  for (size_t i = 0; i < 10 * kMaxLookups; ++i) {
+    numbers.push_back(looking->start(host("somewhere"), [](const NameLookups::Found&) { FAIL(); }));
+  }
+  ASSERT_TRUE(eventually([&] { return resolver_->asked() == kMaxLookups; }));
+  for (const uint64_t number : numbers) looking->forget(number);
+  resolver_->answer_all();
+  looking.reset();
+  ASSERT_TRUE(eventually([&] { return resolver_.use_count() == 1; })) << "the threads have ended";
+  EXPECT_EQ(resolver_->asked(), kMaxLookups);
 }
 
 TEST_F(NameLookupTest, AtMostSoManyThreadsLookUp) {

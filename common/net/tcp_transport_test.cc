@@ -206,9 +206,19 @@ TEST_F(TcpTest, NamesAreLookedUp) {
   connect(client, by_name, owner_);
   ASSERT_TRUE(pump_until([&] { return !owner_.connections.empty(); }));
   by_name.host = "no-such-host.invalid";
-  const auto refused = client.connect(by_name, owner_);
-  EXPECT_EQ(refused.code(), StatusCode::kUnavailable);
-  EXPECT_NE(refused.status().message().find("no-such-host.invalid"), std::string_view::npos);
+  connect(client, by_name, owner_);
+  EXPECT_TRUE(owner_.closed.empty()) << "connecting does not wait for the name server";
+  ASSERT_TRUE(pump_until([&] { return !owner_.closed.empty(); }));
+  EXPECT_EQ(owner_.closed[0].code(), StatusCode::kUnavailable);
+  EXPECT_NE(owner_.closed[0].message().find("no-such-host.invalid"), std::string_view::npos);
+}
+
+TEST_F(TcpTest, AConnectionMayEndWhileItsNameIsLookedUp) {
+  Transport& client = add();
+  Address by_name = *Address::parse("tcp://no-such-host.invalid:7400");
+  for (int i = 0; i < 20; ++i) connect(client, by_name, owner_).close({StatusCode::kCancelled, "not needed"});
+  ASSERT_TRUE(pump_until([&] { return owner_.closed.size() == 20; }));
+  for (const Status& closed : owner_.closed) EXPECT_EQ(closed.code(), StatusCode::kCancelled);
 }
 
 TEST_F(TcpTest, AnAddressOfAnotherHostIsAClearError) {
