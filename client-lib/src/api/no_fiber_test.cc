@@ -15,13 +15,16 @@ namespace {
 using NoFiberTest = ClusterTest;
 using testing::eventually;
 
+/// Transactions at once; as many fibers are kept for commits that are cut short.
+constexpr size_t kTransactions = 8;
+
 /// Takes all fibers of a client, and holds them.
 class AllFibers {
  public:
   explicit AllFibers(Client& client) : worker_(client.impl().worker()) {
     // Fibers of the library's own may end meanwhile; what finds no place is destroyed uncalled.
     const auto all_taken = [&] {
-      if (held_.load(std::memory_order_relaxed) == kReservedFibers + 1) return true;  // relaxed: a count
+      if (held_.load(std::memory_order_relaxed) == kReservedFibers + 1 + kTransactions) return true;  // relaxed: a count
       worker_.spawn(hold());
       return false;
     };
@@ -49,6 +52,7 @@ class AllFibers {
 ClientOptions one_fiber() {
   ClientOptions options;
   options.max_fibers = 1;
+  options.max_transactions = kTransactions;
   return options;
 }
 
