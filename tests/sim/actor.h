@@ -44,6 +44,7 @@ struct Process {
   uint32_t tags = 0;        // given out
   uint32_t objects = 0;     // counters made
   uint32_t begins = 0;      // of transactions that may write
+  bool cuts_calls = false;  // some transactions have a time after which their calls end
   uint32_t scopes = 0;      // asked for
   /// Indexes as they were opened, and those that a fiber creates just now (index_actor.h).
   std::map<std::string, client::Index, std::less<>> indexes{};
@@ -53,9 +54,9 @@ struct Process {
 
   /// One in three transactions that may write is upgradable.
   bool draws_id_late() { return ++begins % 3 == 0; }
-  /// One in four transactions has a time, 20 us to 10 ms, after which its calls are cut short.
+  /// With cuts_calls: one in four transactions has a time, 20 us to 10 ms, after which its calls end.
   void bound(std::optional<client::CallScope>& scope) {
-    if (++scopes % 4 != 0) return;
+    if (!cuts_calls || ++scopes % 4 != 0) return;
     scope.emplace(client::CallOptions{.timeout_ns = uint64_t{20'000} << scopes / 4 % 10});
   }
   uint64_t next_tag() { return uint64_t{number} << 32 | ++tags; }

@@ -79,6 +79,7 @@ Role Cluster::role_of(ProcessNumber process) const {
 
 WorkloadShape Cluster::shape() const {
   WorkloadShape shape;
+  shape.cuts_calls = true;
   shape.accounts = plan_.accounts;
   shape.hot_keys = plan_.hot_keys;
   shape.fibers = plan_.fibers;

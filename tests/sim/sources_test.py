@@ -32,6 +32,7 @@ WITHOUT_TWIN = {
 # Sources of a library that only one of the two has.
 REAL_ONLY = {
     "common/net/make_transport_real.cc": "chooses TCP",
+    "common/net/name_lookup.cc": "names of hosts: as tcp_link.cc",
     "common/net/tcp_link.cc": "sockets: streams in memory take their place, below frames, credits and links",
     "common/net/tcp_socket.cc": "as tcp_link.cc",
     "common/net/tcp_transport.cc": "as tcp_link.cc",

@@ -114,6 +114,7 @@ void run_workload(WorkloadContext context) {
   Process process{
       context.client,          context.oracle, context.process, context.shape.note_bytes, context.shape.wide_note_bytes,
       context.shape.max_age_ns};
+  process.cuts_calls = context.shape.cuts_calls;
   const std::optional<WorkloadTables> tables =
       context.client.run([&] { return open_tables(process, context.shape.indexes, context.stop); });
   if (!tables) return;

@@ -23,6 +23,7 @@ struct IndexSet {
 
 /// Sizes of a run; chosen from its seed.
 struct WorkloadShape {
+  bool cuts_calls = false;         ///< Process::cuts_calls
   uint32_t accounts = 24;          ///< records whose balances always add up to accounts * kFirstBalance
   uint32_t hot_keys = 16;          ///< of the table whose records come and go
   uint32_t plain_keys = 6;         ///< of the non-transactional table
