@@ -111,7 +111,9 @@ void lone_calls(Run& run, const std::string& manager) {
     for (auto& [name, samples] : caller.columns()) {
       samples.values.erase(samples.values.begin());  // the turn that does not count
       const char* const unit = name.ends_with("_us") ? "us" : "sleeps";
-      run.report.add("tx.lone_" + name + suffix, samples, unit, Better::kLower, {{"call_spin_ns", spin_ns}});
+      std::string figure("tx.lone_");
+      figure.append(name).append(suffix);
+      run.report.add(figure, samples, unit, Better::kLower, {{"call_spin_ns", spin_ns}});
     }
   };
   report(sleeping, "", 0);

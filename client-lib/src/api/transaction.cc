@@ -67,7 +67,7 @@ class RecordCall final : public PendingCall {
     return wait().ok();
   }
   void on_ready(std::function<void()> callback) override {
-    engine_.worker().call_without_fiber([&] { watch(std::move(callback)); });
+    engine_.worker().call_without_fiber([&] { watch(callback); });
   }
   void cancel() override {
     engine_.worker().call_without_fiber([&] { reads_->give_up({StatusCode::kCancelled, "the read was cancelled"}); });

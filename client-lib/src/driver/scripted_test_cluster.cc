@@ -215,7 +215,7 @@ bool ScriptedCluster::repeatable(Opcode opcode) {
 }
 
 Buffer ScriptedCluster::refuse_once(const net::Connection& connection, const wire::Envelope& envelope) {
-  const Buffer error = rpc::encoded(wire::Error{{StatusCode::kOverloaded, "the script says so"}}, envelope.sequence);
+  Buffer error = rpc::encoded(wire::Error{{StatusCode::kOverloaded, "the script says so"}}, envelope.sequence);
   if (envelope.sequence == 0 || repeatable(envelope.opcode)) return error;
   wire::ReplyWindow& window = connection.context<void>() != nullptr ? *manager_window_ : *node_window_;
   Buffer first;
