@@ -24,7 +24,8 @@ class AllFibers {
   explicit AllFibers(Client& client) : worker_(client.impl().worker()) {
     // Fibers of the library's own may end meanwhile; what finds no place is destroyed uncalled.
     const auto all_taken = [&] {
-      if (held_.load(std::memory_order_relaxed) == kReservedFibers + 1 + kTransactions) return true;  // relaxed: a count
+      if (held_.load(std::memory_order_relaxed) == kReservedFibers + 1 + kTransactions)
+        return true;  // relaxed: a count
       worker_.spawn(hold());
       return false;
     };
