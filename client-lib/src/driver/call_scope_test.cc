@@ -140,6 +140,32 @@ TEST_P(EveryEnd, OfTheFirstWriteOfAnUpgradableTransactionGivesTheIdBack) {
   EXPECT_TRUE(eventually([&] { return cluster_.seen().released.size() == 1; })) << "the snapshot";
 }
 
+/// Begins of one message share a snapshot: one that has given up must not release it for the others.
+TEST_F(CallScopeTest, ABeginThatIsLeftReleasesNoSnapshotOfOthers) {
+  for (const bool upgradable : {false, true}) {
+    const TransactionOptions options{.read_only = !upgradable, .upgradable = upgradable, .retry = {}};
+    const size_t released = cluster_.seen().released.size();
+    hold(Opcode::kBegin);
+    client_->run([&] {
+      // Both run in the next round, so that their begins leave in one message.
+      Task left = client_->spawn([&] {
+        const CallScope scope({.timeout_ns = kShort});
+        EXPECT_EQ(client_->begin(options).code(), StatusCode::kTimeout);
+        cluster_.release_held();
+      });
+      Task reader = client_->spawn([&] {
+        const auto kept = client_->begin(options);
+        ASSERT_TRUE(kept.ok()) << kept.status().to_string();
+        EXPECT_TRUE(client_->list_tables().ok()) << "a round trip, behind releases";
+        EXPECT_EQ(cluster_.seen().released.size(), released) << "the snapshot is still read";
+      });
+      left.join();
+      reader.join();
+    });
+    EXPECT_TRUE(eventually([&] { return cluster_.seen().released.size() == released + 1; }));
+  }
+}
+
 /// The commit manager refuses a Begin as a whole: an upgrade that was left must not name a snapshot that is released.
 TEST_F(CallScopeTest, AnUpgradeThatIsLeftDisturbsNoOtherBegin) {
   const CancelToken token;

@@ -1,6 +1,7 @@
 #include "client-lib/src/driver/manager_session.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace loam::client {
@@ -245,7 +246,11 @@ Status ManagerSession::on_begun(uint64_t token, wire::Opcode opcode, ByteReader&
   if (opcode != wire::Opcode::kBegun) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, begun_));
   newest_snapshot_ = std::max({newest_snapshot_, begun_.snapshot_number, begun_.upgradable_number});
+  // Held until every waiter has its answer: the first may have given up, and lets go at once.
+  const std::array registered = {begun_.snapshot_number, begun_.upgradable_number};
+  for (const uint64_t number : registered) ++snapshot_holders_[number];
   open_begins_.extract(token).mapped().answer(begun_);
+  for (const uint64_t number : registered) release(number);
   return ok_status();
 }
 
@@ -253,7 +258,7 @@ void ManagerSession::release(uint64_t snapshot_number) {
   const auto found = snapshot_holders_.find(snapshot_number);
   if (found == snapshot_holders_.end() || --found->second > 0) return;
   snapshot_holders_.erase(found);
-  released_.push_back(snapshot_number);
+  if (snapshot_number != 0) released_.push_back(snapshot_number);  // 0: none was asked for
 }
 
 // ---- complete ------------------------------------------------------------------------------------------------------
