@@ -66,7 +66,7 @@ class Switcher::Worker final : public boost::fibers::fiber_properties {
   Stack stack;
   Task task;
   uint64_t number = 0;
-  Limit* limit = nullptr;  // of the task
+  Limit* limit = nullptr;  // the innermost limit of the task
   Worker* next_parked = nullptr;
   StackMarks marks;
 

@@ -88,7 +88,7 @@ class Switcher::Worker {
   Stack stack;
   Task task;
   uint64_t number = 0;
-  Limit* limit = nullptr;  // of the task
+  Limit* limit = nullptr;  // the innermost limit of the task
   Worker* next_ready = nullptr;
   Worker* next_parked = nullptr;
   SwitchNote note;

@@ -93,8 +93,8 @@ class Transaction::Impl {
   const wire::CatalogVersion catalog_version_;         // at its begin
   const Version seen_by_all_;                          // at its begin
   const std::shared_ptr<const IndexCatalog> indexes_;  // at its begin
-  std::shared_ptr<const IndexCatalog> write_indexes_;  // of an upgradable one, when its id was drawn
-  std::shared_ptr<SnapshotLease> lease_;               // of read-only and upgradable ones
+  std::shared_ptr<const IndexCatalog> write_indexes_;  // upgradable transactions: the indexes when the id was drawn
+  std::shared_ptr<SnapshotLease> lease_;               // held by read-only and upgradable transactions
   WriteBuffer writes_;
   std::optional<wire::RecordId> lost_at_;
   bool finished_ = false;

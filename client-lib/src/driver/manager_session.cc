@@ -176,7 +176,7 @@ Status ManagerSession::on_renewed(wire::Opcode opcode, ByteReader& body) {
 
 void ManagerSession::renewal_failed(const Status& status, rpc::Executed executed) {
   renewing_ = false;
-  // Silence for so long: the network may have forgotten this connection. Another one resumes the session.
+  // No answer for a long time: the network may have dropped this connection. Another one resumes the session.
   if (status == StatusCode::kTimeout && executed == rpc::Executed::kUnknown) channel_.reject(status);
 }
 

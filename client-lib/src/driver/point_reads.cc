@@ -133,7 +133,7 @@ Status PointReads::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& bod
     ended();
     return ok_status();
   }
-  wire::ReadReply reply;  // both replies are alike but for the number
+  wire::ReadReply reply;  // kReadReply and kPlainReadReply have the same fields
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, reply));
   if (reply.results.size() != batch.size()) {
     return {StatusCode::kMalformed, "a storage node answered another number of reads than were asked"};

@@ -77,7 +77,7 @@ class ScriptedNodes final : private net::Handler {
   mutable std::mutex mutex_;
   Script script_;
   std::vector<Node> nodes_;
-  rpc::PlainRecords undo_;  // of all nodes
+  rpc::PlainRecords undo_;  // the undo records at all nodes
   std::map<TransactionId, std::set<wire::RecordId>> written_;
   uint64_t next_incarnation_ = 100;
   wire::CatalogVersion version_ = 1;
