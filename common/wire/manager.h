@@ -261,12 +261,15 @@ struct IndexFinished {
 struct DropTable {
   static constexpr Opcode kOpcode = Opcode::kDropTable;
   std::string name;
-  /// Not 0: only if the name is still this index's, and nobody has finished building it; else kConflict.
-  TableId building{};
+  /// Not 0: this table alone. If it is gone, it is not dropped again, whatever has its name now, and the answer is that
+  /// of the first time. 0: the table of that name.
+  TableId table{};
+  /// Only an index that is still being built: kConflict for a finished one.
+  bool unfinished = false;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.name), v(m.building);
+    v(m.name), v(m.table), v(m.unfinished);
   }
 };
 

@@ -163,8 +163,8 @@ TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(TableCreated{some_table(), true, 13});
   check_codec(FinishIndex{TableId(8)});
   check_codec(IndexFinished{15});
-  check_codec(DropTable{"accounts", {}});
-  check_codec(DropTable{"by_balance", TableId(1'024)});
+  check_codec(DropTable{"accounts"});
+  check_codec(DropTable{"by_balance", TableId(1'024), true});
   check_codec(TableDropped{14});
   check_codec(CloseSession{});
   check_codec(SessionClosed{});

@@ -133,7 +133,7 @@ void to_manager(const ExampleIds& ids, const TakeExample& take) {
   give(take, CreateTable{"accounts", TableKind::kTransactional, example_schema()});
   give(take, CreateTable{"by_balance", TableKind::kNonTransactional, index_node_schema(), example_index(ids)});
   give(take, FinishIndex{TableId(1025)});
-  give(take, DropTable{"no such table", {}});
+  give(take, DropTable{"no such table"});
   give(take, CloseSession{});
   give(take, RegisterNode{"tcp://127.0.0.1:1", "127.0.0.1:7411", 1u << 30, ids.incarnation});
   const KnownHistory of_another_cluster{{7, 8}, 2, 99, 12};

@@ -244,7 +244,6 @@ Result<std::unique_ptr<Client>> Client::connect(std::string_view address, const 
   worker.max_fibers = effective.max_fibers + kReservedFibers + std::min(effective.max_transactions, kReservedFibers);
   worker.stack_bytes = effective.fiber_stack_bytes;
   worker.spin_ns = effective.spin_ns;
-  worker.call_spin_ns = effective.call_spin_ns;
   worker.on_warning = effective.on_warning;
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Worker> started, rpc::Worker::start(worker));
   auto impl = std::make_unique<Impl>(std::move(started), effective.max_fibers);
@@ -290,9 +289,8 @@ Result<Table> Client::create_table(std::string_view name, TableKind kind, const 
     return Status(StatusCode::kInvalidArgument, "table " + std::string(name) + " needs at least one field");
   }
   return in_fiber(impl_->engine(), [&]() -> Result<Table> {
-    LOAM_ASSIGN_OR_RETURN(const wire::TableCreated created, impl_->engine().ask_manager<wire::TableCreated>(
+    LOAM_ASSIGN_OR_RETURN(const wire::TableCreated created, impl_->engine().change_catalog<wire::TableCreated>(
                                                                 wire::CreateTable{std::string(name), kind, schema}));
-    LOAM_RETURN_IF_ERROR(impl_->engine().refresh_catalog());
     return make_table(created.table);
   });
 }
@@ -316,8 +314,10 @@ Status Client::drop_table(std::string_view name) {
     if (impl_->engine().catalog().indexes()->by_name.contains(name)) {
       return {StatusCode::kWrongTableKind, std::string(name) + " is an index: use drop_index()"};
     }
-    const auto dropped = impl_->engine().ask_manager<wire::TableDropped>(wire::DropTable{std::string(name), {}});
-    return dropped.ok() ? impl_->engine().refresh_catalog() : dropped.status();
+    const auto table = impl_->engine().catalog().find(name);
+    if (!table) return {StatusCode::kNoSuchTable, "there is no table " + std::string(name)};
+    const wire::DropTable drop{std::string(name), table->id()};
+    return impl_->engine().change_catalog<wire::TableDropped>(drop).status();
   });
 }
 

@@ -54,7 +54,7 @@ Result<Index> Client::create_index(std::string_view name, const Table& table, co
   Engine& engine = impl_->engine();
   std::exception_ptr thrown;  // by on_progress
   auto made = in_fiber(engine, [&]() -> Result<Index> {
-    LOAM_RETURN_IF_ERROR(engine.ask_manager<wire::TableCreated>(create).status());
+    LOAM_RETURN_IF_ERROR(engine.change_catalog<wire::TableCreated>(create).status());
     LOAM_ASSIGN_OR_RETURN(const Index index, find_index(engine, name));
     if (index.damaged()) return damaged_index(index.name());
     if (index.ready()) return index;
@@ -70,7 +70,8 @@ Result<Index> Client::create_index(std::string_view name, const Table& table, co
     if (built.code() == StatusCode::kAlreadyExists || built.code() == StatusCode::kInvalidArgument) {
       // Nothing but other data could mend it, and meanwhile it would refuse writes. Unless there was other data:
       // somebody else may have gone on with it, and be done.
-      const auto dropped = engine.ask_manager<wire::TableDropped>(wire::DropTable{std::string(name), index.id()});
+      const auto dropped =
+          engine.change_catalog<wire::TableDropped>(wire::DropTable{std::string(name), index.id(), true});
       const auto now = find_index(engine, name);
       if (dropped.code() == StatusCode::kConflict && now.ok() && now->id() == index.id() && now->ready()) return now;
     }
@@ -95,9 +96,9 @@ Status Client::drop_index(std::string_view name) {
   LOAM_RETURN_IF_ERROR(check_table_name(name));
   Engine& engine = impl_->engine();
   return in_fiber(engine, [&]() -> Status {
-    LOAM_RETURN_IF_ERROR(find_index(engine, name).status());
-    LOAM_RETURN_IF_ERROR(engine.ask_manager<wire::TableDropped>(wire::DropTable{std::string(name), {}}).status());
-    return engine.refresh_catalog();
+    LOAM_ASSIGN_OR_RETURN(const Index index, find_index(engine, name));
+    const wire::DropTable drop{std::string(name), index.id()};
+    return engine.change_catalog<wire::TableDropped>(drop).status();
   });
 }
 

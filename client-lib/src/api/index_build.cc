@@ -36,7 +36,7 @@ Status IndexBuild::run() {
   session_ = lease->session();
   LOAM_RETURN_IF_ERROR(client_.trees().open(session_, index_.id()).status());  // of no records, too, there is a tree
   LOAM_RETURN_IF_ERROR(scan(lease));
-  const auto finished = client_.engine().ask_manager<wire::IndexFinished>(wire::FinishIndex{index_.id()});
+  const auto finished = client_.engine().change_catalog<wire::IndexFinished>(wire::FinishIndex{index_.id()});
   return finished.status();
 }
 

@@ -64,13 +64,23 @@ class Engine final : private rpc::RoundHook {
   /// In a fiber: asks the commit manager something that may be asked again, under another session too.
   template <wire::Message Reply, wire::Message M>
   Result<Reply> ask_manager(const M& message) {
-    const uint64_t deadline_ns = request_deadline();
-    for (;;) {
-      LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<Session> asked, session(deadline_ns));
-      auto reply = asked->manager().ask<Reply>(message, deadline_ns);
-      const bool lost = !reply.ok() && (reply.code() == StatusCode::kFenced || !asked->manager().connected());
-      if (!lost || worker_.now_ns() + kAskAgainNs >= deadline_ns || !pause(kAskAgainNs)) return reply;
+    bool may_have_happened = false;
+    return ask_manager<Reply>(message, may_have_happened);
+  }
+  /// In a fiber: a request that changes the catalog once, however often it arrives; the catalog is known afterwards, if
+  /// the commit manager answers. kUnknownOutcome: the catalog may have been changed, or may be later.
+  template <wire::Message Reply, wire::Message M>
+  Result<Reply> change_catalog(const M& message) {
+    bool may_have_happened = false;
+    auto reply = ask_manager<Reply>(message, may_have_happened);
+    if (reply.ok()) {
+      if (!refresh_catalog().ok()) refresh_soon();  // the change is made all the same
+      return reply;
     }
+    if (!may_have_happened) return reply;
+    return Status(StatusCode::kUnknownOutcome,
+                  "the commit manager's answer was lost, make the same call again to be sure: " +
+                      std::string(reply.status().message()));
   }
   Status refresh_catalog();
   /// Who changes indexes for commits: set before the first one, outlives the last.
@@ -133,6 +143,20 @@ class Engine final : private rpc::RoundHook {
   bool session_open() const { return session_open_.load(std::memory_order_relaxed); }
 
  private:
+  template <wire::Message Reply, wire::Message M>
+  Result<Reply> ask_manager(const M& message, bool& may_have_happened) {
+    const uint64_t deadline_ns = request_deadline();
+    for (;;) {
+      LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<Session> asked, session(deadline_ns));
+      rpc::Call<Reply> call;
+      asked->manager().send(call, message, deadline_ns);
+      const Status& told = call.wait();
+      if (told.ok()) return std::move(call.reply());
+      may_have_happened |= !rpc::has_no_effect(call.executed());
+      const bool lost = told == StatusCode::kFenced || !asked->manager().connected();
+      if (!lost || worker_.now_ns() + kAskAgainNs >= deadline_ns || !pause(kAskAgainNs)) return told;
+    }
+  }
   /// A place among the open transactions. kOverloaded.
   Status admit(uint64_t deadline_ns);
   uint64_t before_poll() override;

@@ -2,6 +2,8 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -113,9 +115,9 @@ class Pair {
     client_.reset();
   }
 
- private:
   static constexpr uint64_t kTimeoutNs = 40'000'000;
 
+ private:
   ScriptedCluster cluster_;
   const std::array<Step, 2> steps_;
   const std::array<Fault, 2> faults_;
@@ -192,6 +194,83 @@ TEST_P(FaultPairs, OfABeginLeaveNoIdOpen) {
       const auto seen = pair.cluster().seen();
       return seen.completed.size() == seen.begun || seen.opened > opened;
     }));
+    pair.settle();
+  });
+}
+
+TEST_P(FaultPairs, OfACreateTellItsEffect) {
+  with_each({Opcode::kCreateTable}, {Opcode::kCreateTable}, [](Pair& pair) {
+    const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
+    const auto told =
+        pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
+    pair.settle();
+    const bool created = pair.cluster().seen().created.contains("new");
+    if (told.ok()) {
+      EXPECT_TRUE(created);
+    } else if (told.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_FALSE(created) << told.status().to_string();
+    }
+  });
+}
+
+TEST_P(FaultPairs, OfADropTellItsEffect) {
+  with_each({Opcode::kDropTable}, {Opcode::kDropTable}, [](Pair& pair) {
+    const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
+    ASSERT_TRUE(pair.client().create_table("old", TableKind::kTransactional, schema).ok());
+    const Status told = pair.with_faults([&] { return pair.client().drop_table("old"); });
+    pair.settle();
+    const bool there = pair.cluster().seen().created.contains("old");
+    if (told.ok()) {
+      EXPECT_FALSE(there);
+    } else if (told.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_TRUE(there) << told.to_string();
+    }
+  });
+}
+
+// A catalog that cannot be read after the change does not hide that the change was made.
+TEST_P(FaultPairs, OfACreateAndItsCatalogTellTheEffect) {
+  with_each({Opcode::kCreateTable}, {Opcode::kGetCatalog}, [](Pair& pair) {
+    const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
+    const auto told =
+        pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
+    pair.settle();
+    const bool created = pair.cluster().seen().created.contains("new");
+    if (told.ok()) {
+      EXPECT_TRUE(created);
+    } else if (told.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_FALSE(created) << told.status().to_string();
+    }
+  });
+}
+
+TEST_P(FaultPairs, OfAScanGiveAllRowsOrAnError) {
+  with_each({Opcode::kScan}, {Opcode::kScan}, [](Pair& pair) {
+    pair.cluster().serve_scans();
+    const Table table = pair.client().open_table("t").value();
+    for (const uint64_t key : {1, 2}) {
+      const auto insert = [&](Transaction& tx) { return tx.insert(table, Key(key), {Value::int64(5)}); };
+      ASSERT_TRUE(pair.client().run_transaction(insert).ok());
+    }
+    Query query;
+    query.select = {0};
+    using Chunks = std::vector<std::shared_ptr<const Chunk>>;
+    const auto scan = [&]() -> Result<Chunks> {
+      LOAM_ASSIGN_OR_RETURN(ScanStream stream, pair.client().scan(table, query));
+      return stream.collect();
+    };
+    // A node that says nothing over a connection that stands is waited for until the scope ends.
+    const auto told = pair.with_faults([&] {
+      const CallScope scope({.timeout_ns = Pair::kTimeoutNs});
+      auto first = scan();
+      return first.ok() ? scan() : std::move(first);
+    });
+    if (told.ok()) {
+      size_t rows = 0;
+      for (const auto& chunk : *told) rows += chunk->view().rows();
+      EXPECT_EQ(rows, 2u);
+    }
+    EXPECT_TRUE(eventually([&] { return pair.cluster().seen().open_scans == 0; })) << "a node works on in vain";
     pair.settle();
   });
 }

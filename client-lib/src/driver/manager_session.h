@@ -80,15 +80,18 @@ class ManagerSession final : private rpc::Caller {
   }
   void cleared(TransactionId id) { cleared_.push_back(id); }
 
+  /// In a fiber. Once the session has ended the call has failed.
+  template <wire::Message Reply, wire::Message M>
+  void send(rpc::Call<Reply>& call, const M& message, uint64_t deadline_ns) {
+    call.send(end_.ok() ? Result<rpc::Channel*>(&channel_) : Result<rpc::Channel*>(end_), message, deadline_ns);
+  }
   /// In a fiber: request and answer.
   template <wire::Message Reply, wire::Message M>
-  Result<Reply> ask(const M& message, uint64_t deadline_ns) {
-    LOAM_RETURN_IF_ERROR(end_);
-    return rpc::call<Reply>(channel_, message, deadline_ns);
-  }
-  template <wire::Message Reply, wire::Message M>
   Result<Reply> ask(const M& message) {
-    return ask<Reply>(message, fiber::Limit::deadline(worker_.now_ns() + options_.request_timeout_ns));
+    rpc::Call<Reply> call;
+    send(call, message, fiber::Limit::deadline(worker_.now_ns() + options_.request_timeout_ns));
+    LOAM_RETURN_IF_ERROR(call.wait());
+    return std::move(call.reply());
   }
   /// In a fiber: the catalog as it is now.
   Status refresh_catalog();

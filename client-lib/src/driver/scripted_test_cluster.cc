@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "common/net/tcp_transport.h"
+#include "common/schema/chunk.h"
+#include "common/schema/row.h"
 
 namespace loam::client {
 namespace {
@@ -27,6 +29,7 @@ ScriptedCluster::ScriptedCluster(net::TransportOptions options) {
       if (release_.exchange(false, std::memory_order_relaxed)) {  // relaxed: held_ is behind the mutex
         const std::lock_guard lock(mutex_);
         for (const Held& held : std::exchange(held_, {})) static_cast<void>(held.connection->send(held.answer));
+        scans_.clear();
       }
       {
         const std::lock_guard lock(mutex_);
@@ -101,6 +104,11 @@ void ScriptedCluster::set_scan_slot(uint32_t slot) {
   scan_slot_ = slot;
 }
 
+void ScriptedCluster::serve_scans() {
+  const std::lock_guard lock(mutex_);
+  serves_scans_ = true;
+}
+
 void ScriptedCluster::set_cluster(wire::ClusterId cluster, bool compares) {
   const std::lock_guard lock(mutex_);
   cluster_ = cluster;
@@ -120,6 +128,8 @@ void ScriptedCluster::set_lease(uint64_t lease_ns) {
 ScriptedCluster::Seen ScriptedCluster::seen() const {
   const std::lock_guard lock(mutex_);
   Seen now = seen_;
+  now.open_scans = scans_.size();
+  for (const auto& [name, table] : created_) now.created.insert(name);
   for (const auto& [record, versions] : versions_) {
     if (!versions.empty()) now.rows[record] = versions.back().first;
   }
@@ -145,6 +155,7 @@ void ScriptedCluster::on_closed(net::Connection& connection, const Status&) {
   connections_.erase(&connection);
   last_sequence_.erase(&connection);
   std::erase_if(held_, [&](const Held& held) { return held.connection == &connection; });
+  std::erase_if(scans_, [&](const auto& scan) { return scan.first == &connection; });
 }
 
 void ScriptedCluster::on_messages(net::Connection& connection, std::span<const Bytes> messages) {
@@ -159,6 +170,12 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
   wire::Envelope envelope;
   LOAM_CHECK(wire::decode_envelope(reader, envelope).ok(), "the client sent a message without an envelope");
   uint64_t& last = last_sequence_[&connection];
+  const bool about_scan = envelope.opcode == Opcode::kScanCredit || envelope.opcode == Opcode::kScanCancel;
+  if (about_scan) {  // with the scan's sequence, without an answer
+    if (envelope.opcode == Opcode::kScanCancel) scans_.erase({&connection, envelope.sequence});
+    seen_.requests.push_back(envelope.opcode);
+    return true;
+  }
   if (envelope.opcode != Opcode::kRenewSession) {  // does not wait for its turn
     if (envelope.sequence != 0 && envelope.sequence <= last) ++seen_.out_of_sequence;
     last = std::max(last, envelope.sequence);
@@ -177,6 +194,10 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
   if (fate == Fate::kFence) fenced_ = true;
   if (fate == Fate::kLoseManager) drop_[0] = true;
   Buffer answer;
+  if (apply && envelope.opcode == Opcode::kScan && serves_scans_ && !fenced_) {
+    send_rows(connection, envelope, reader);
+    if (fate == Fate::kHold || fate == Fate::kApplyAndDrop) scans_.insert({&connection, envelope.sequence});
+  }
   if (apply) answer = execute_once(connection, envelope, reader);
   switch (fate) {
     case Fate::kAnswer:
@@ -311,12 +332,31 @@ Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& read
     case Opcode::kPing:
       return rpc::encoded(wire::Pong{}, envelope.sequence);
     case Opcode::kScan:
+      if (serves_scans_) return rpc::encoded(wire::ScanDone{}, envelope.sequence);
       if (scan_slot_.has_value()) return rpc::encoded(wire::ScanChunk{{}, *scan_slot_, 64}, envelope.sequence);
       return rpc::encoded(wire::ScanDone{{StatusCode::kOverloaded, "too many scans"}, {}, kScanRetryNs},
                           envelope.sequence);
     default:
       return rpc::encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted node does not do that"}},
                           envelope.sequence);
+  }
+}
+
+void ScriptedCluster::send_rows(net::Connection& connection, const wire::Envelope& envelope, ByteReader reader) {
+  const auto scan = rpc::decoded<wire::Scan>(reader);
+  const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
+  ChunkBuilder rows(scan.query.partial_schema(schema));
+  for (const auto& [record, versions] : versions_) {
+    if (record.table != scan.table) continue;
+    const Buffer* newest = nullptr;
+    for (const auto& [version, row] : versions) {
+      if (scan.snapshot.visible(Version(version))) newest = &row;
+    }
+    if (newest == nullptr || newest->empty()) continue;
+    rows.append<int64_t>(0, RowView(schema, *newest).int64(0));
+    Buffer chunk;
+    LOAM_CHECK(rows.finish(chunk).ok(), "a chunk of one row is small");
+    static_cast<void>(connection.send(rpc::encoded(wire::ScanChunk{chunk}, envelope.sequence)));
   }
 }
 
@@ -329,6 +369,7 @@ wire::Catalog ScriptedCluster::catalog() const {
   const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
   catalog.tables.push_back({kTable, "t", TableKind::kTransactional, schema});
   catalog.tables.push_back({kPlainTable, "plain", TableKind::kNonTransactional, schema});
+  for (const auto& [name, table] : created_) catalog.tables.push_back(table);
   catalog.nodes.push_back({NodeId(1), incarnation_, node_address_, "", node_state_});
   catalog.shards.version = 1;
   catalog.shards.owners.assign(wire::kVirtualShards, NodeId(1));
@@ -423,6 +464,19 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
         upgradable_.erase(number);
       }
       return {};
+    case Opcode::kCreateTable: {
+      const auto message = rpc::decoded<wire::CreateTable>(reader);
+      const wire::TableInfo table{TableId(next_table_), message.name, message.kind, message.schema};
+      const auto [at, made] = created_.emplace(message.name, table);
+      if (made) ++next_table_, ++catalog_version_;
+      return rpc::encoded(wire::TableCreated{at->second, !made, catalog_version_}, envelope.sequence);
+    }
+    case Opcode::kDropTable: {
+      const auto message = rpc::decoded<wire::DropTable>(reader);
+      const auto found = created_.find(message.name);
+      if (found != created_.end() && found->second.id == message.table) created_.erase(found), ++catalog_version_;
+      return rpc::encoded(wire::TableDropped{catalog_version_}, envelope.sequence);
+    }
     case Opcode::kCloseSession:
       fenced_ = true;  // what is left open is recovered
       return rpc::encoded(wire::SessionClosed{}, envelope.sequence);

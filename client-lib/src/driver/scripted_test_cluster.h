@@ -71,6 +71,8 @@ class ScriptedCluster final : private net::Handler {
   static constexpr uint64_t kScanRetryNs = 150'000'000;
   /// Scans are answered with a chunk in that slot of the memory that they offered.
   void set_scan_slot(uint32_t slot);
+  /// Scans of kTable are answered with a chunk for each record, for queries that select x alone.
+  void serve_scans();
   /// Sets the cluster that the next sessions name. With `compares`, clients that name another one are refused.
   void set_cluster(wire::ClusterId cluster, bool compares);
   /// Sets the node's cluster: it refuses clients of another one.
@@ -85,14 +87,16 @@ class ScriptedCluster final : private net::Handler {
     std::set<uint64_t> released;              ///< snapshot numbers
     std::map<wire::RecordId, uint64_t> rows;  ///< newest versions of transactional records
     size_t undo_records = 0;
-    size_t connections = 0;      ///< that storage clients made
-    size_t out_of_sequence = 0;  ///< requests whose number did not rise over those before it at that server (R3)
-    size_t begun = 0;            ///< read-write ids given out
-    size_t executed_twice = 0;   ///< repeated requests whose first answer was not known any more
-    size_t repeated = 0;         ///< requests answered as the first time
-    size_t opened = 0;           ///< sessions
-    size_t resumed = 0;          ///< connections that went on with one
-    wire::RenewSession renewal;  ///< the last
+    size_t connections = 0;         ///< that storage clients made
+    size_t out_of_sequence = 0;     ///< requests whose number did not rise over those before it at that server (R3)
+    size_t begun = 0;               ///< read-write ids given out
+    size_t executed_twice = 0;      ///< repeated requests whose first answer was not known any more
+    size_t repeated = 0;            ///< requests answered as the first time
+    size_t opened = 0;              ///< sessions
+    size_t resumed = 0;             ///< connections that went on with one
+    size_t open_scans = 0;          ///< neither answered, nor cancelled, nor gone with their connection
+    std::set<std::string> created;  ///< tables that clients made and have not dropped
+    wire::RenewSession renewal;     ///< the last
   };
   Seen seen() const;
   size_t count(wire::Opcode opcode) const;
@@ -121,6 +125,7 @@ class ScriptedCluster final : private net::Handler {
   /// Executes; the rpc::encoded answer, empty for one-way messages.
   Buffer execute(const wire::Envelope& envelope, ByteReader& reader);
   Buffer execute_manager(const wire::Envelope& envelope, ByteReader& reader);
+  void send_rows(net::Connection& connection, const wire::Envelope& envelope, ByteReader reader);
   wire::WriteResult write(const wire::Write& message, const wire::Write::Operation& operation);
   wire::Catalog catalog() const;
   static bool second_owns(TableId table, Key key);
@@ -146,6 +151,10 @@ class ScriptedCluster final : private net::Handler {
   bool compares_clusters_ = true;
   wire::ClusterId node_cluster_{1, 2};
   std::optional<uint32_t> scan_slot_;
+  bool serves_scans_ = false;
+  std::set<std::pair<const net::Connection*, uint64_t>> scans_;  // open ones, by their sequence
+  std::map<std::string, wire::TableInfo> created_;
+  uint64_t next_table_ = kPlainTable.value + 1;
   wire::NodeState node_state_ = wire::NodeState::kLive;
   Incarnation incarnation_{1};
   std::optional<wire::NodeState> second_;

@@ -34,9 +34,8 @@ TreeStore::TreeStore(Engine& engine, const Table& nodes, std::shared_ptr<Session
 
 Result<std::shared_ptr<TreeStore>> TreeStore::open(Engine& engine, const std::string& name) {
   LOAM_ASSIGN_OR_RETURN(const wire::TableCreated created,
-                        engine.ask_manager<wire::TableCreated>(
+                        engine.change_catalog<wire::TableCreated>(
                             wire::CreateTable{name, TableKind::kNonTransactional, wire::index_node_schema()}));
-  LOAM_RETURN_IF_ERROR(engine.refresh_catalog());
   if (created.table.schema != wire::index_node_schema()) {
     return Status(StatusCode::kMalformed, "table " + name + " was made with another schema than was asked for");
   }

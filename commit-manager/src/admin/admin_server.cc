@@ -53,7 +53,7 @@ class Service final : public admin::ClusterAdmin::Service {
   grpc::Status DropTable(grpc::ServerContext* context, const admin::DropTableRequest* request,
                          admin::DropTableReply* reply) override {
     const auto dropped = ask<wire::TableDropped>(context, [name = request->name()](Core& core, auto done) {
-      core.drop_table(wire::DropTable{name, {}}, std::move(done));
+      core.drop_table(wire::DropTable{name}, std::move(done));
     });
     if (!dropped.ok()) return to_grpc(dropped.status());
     reply->set_catalog_version(dropped->catalog_version);

@@ -57,10 +57,12 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
     return refuse(StatusCode::kInvalidArgument, " is one of Loam's own tables and cannot be dropped");
   }
   const CatalogStore::Found* found = catalog_.find(request.name);
-  if (found == nullptr || found->pending) return refuse(StatusCode::kNoSuchTable, " does not exist");
+  const bool gone = found == nullptr || found->pending;
+  if (request.table != TableId() && (gone || found->table.id != request.table)) return repeat_drop(request, done);
+  if (gone) return refuse(StatusCode::kNoSuchTable, " does not exist");
   const bool building = found->table.index && found->table.index.state() == wire::IndexState::kBuilding;
-  if (request.building != TableId() && !(building && found->table.id == request.building)) {
-    return refuse(StatusCode::kConflict, " is another one by now, or its building has ended; it stays");
+  if (request.unfinished && !building) {
+    return refuse(StatusCode::kConflict, " is no index that is being built, or no longer; it stays");
   }
   if (const Status status = has_room(request.name); !status.ok()) {
     return refuse(status.code(), ": too many changes are waiting for storage nodes; try again later");
@@ -68,10 +70,20 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   Change change;
   change.kind = Kind::kDrop;
   change.table = found->table;
-  change.dropper = std::move(done);
+  change.droppers.push_back(std::move(done));
   drop_indexes(change.table.id);
   catalog_.remove(request.name);
   start(std::move(change));
+}
+
+void TableChanges::repeat_drop(const wire::DropTable& request, DropDone& done) {
+  Env::probe("manager.table.drop_repeated");
+  for (auto& [sequence, change] : changes_) {
+    if (change.kind != Kind::kDrop || change.table.id != request.table) continue;
+    change.droppers.push_back(std::move(done));
+    return;
+  }
+  answers_.emplace_back([this, done = std::move(done)] { done(wire::TableDropped{catalog_.version()}); });
 }
 
 /// Those of a table that is about to go. One that is still being created goes as soon as it is (finish()).
@@ -176,7 +188,7 @@ void TableChanges::finish(Change change) {
       --spreading_shards_;
       return;
     case Kind::kDrop:
-      if (change.dropper) change.dropper(wire::TableDropped{catalog_.version()});
+      for (const DropDone& done : change.droppers) done(wire::TableDropped{catalog_.version()});
       return;
     case Kind::kCreate:
       break;

@@ -35,7 +35,8 @@ class NodeChannel {
 /// before.
 ///
 /// A create that a node refuses (for want of memory, say) is taken back everywhere and answered with the node's error.
-/// Creates of one name and definition that arrive meanwhile wait for the same change.
+/// Creates of one name and definition that arrive meanwhile wait for the same change, and so do repeated drops of one
+/// table.
 ///
 /// Owner: Core. One thread. Answers are given by settle() alone, so that no callback runs in the middle of a change;
 /// call it at the end of everything that may have finished one.
@@ -78,12 +79,14 @@ class TableChanges {
     wire::TableInfo table;
     std::vector<NodeId> awaited;
     std::vector<CreateDone> creators;  ///< the first one created it, the others met it
-    DropDone dropper;
+    std::vector<DropDone> droppers;
     Status failure;
     uint64_t state = 0;  ///< nodes are told when the disk has it
     bool told = false;
   };
 
+  /// Its table is gone, or goes: waits for the same change, if it is still under way.
+  void repeat_drop(const wire::DropTable& request, DropDone& done);
   void drop_indexes(TableId table);
   void drop_index(const std::string& name);
   uint64_t start(Change change, NodeId informed = NodeId(0));

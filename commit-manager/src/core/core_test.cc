@@ -23,7 +23,7 @@ std::vector<Buffer> all_messages() {
   add(wire::AskOutcomes{{TransactionId(1), TransactionId(2)}});
   add(wire::GetCatalog{});
   add(wire::CreateTable{"accounts", TableKind::kTransactional, test_schema()});
-  add(wire::DropTable{"accounts", {}});
+  add(wire::DropTable{"accounts"});
   add(wire::CloseSession{});
   add(wire::RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1 << 20});
   add(wire::RenewNode{});

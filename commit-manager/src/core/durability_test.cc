@@ -147,7 +147,7 @@ TEST_F(DurabilityTest, AnswersOfChangesComeInTheOrderOfTheChanges) {
   const uint64_t stores = disk.started;
   std::vector<uint64_t> asked;
   for (const char* name : {"a", "b", "c", "a"}) asked.push_back(h->post(client, table(name)));
-  asked.push_back(h->post(client, DropTable{"b", {}}));
+  asked.push_back(h->post(client, DropTable{"b"}));
   EXPECT_TRUE(silent(client));
   EXPECT_EQ(disk.started, stores + 1);
   ASSERT_TRUE(disk.finish(h->core));
@@ -208,7 +208,7 @@ TEST_F(DurabilityTest, ShowsTheCatalogThatIsStored) {
   finish();
   EXPECT_TRUE(names().contains("a"));
   ASSERT_TRUE(h->take<TableCreated>(creator).ok());
-  h->post(creator, DropTable{"a", {}});
+  h->post(creator, DropTable{"a"});
   EXPECT_TRUE(names().contains("a")) << "a crash could bring it back";
   std::optional<StatusCode> again;
   h->core.drop_table({"a", {}}, [&](const Result<TableDropped>& result) { again = result.code(); });
@@ -343,7 +343,7 @@ TEST_F(DurabilityTest, AnswersThatWaitAreBounded) {
   EXPECT_EQ(h->core.statistics().answers_waiting, 8u);
   h->post(client, table("b"));
   EXPECT_EQ(h->take<TableCreated>(client).error.code(), StatusCode::kOverloaded);
-  h->post(client, DropTable{"none", {}});
+  h->post(client, DropTable{"none"});
   EXPECT_EQ(h->take<TableDropped>(client).error.code(), StatusCode::kOverloaded);
   h->post(client, wire::FinishIndex{TableId(7)});
   EXPECT_EQ(h->take<wire::IndexFinished>(client).error.code(), StatusCode::kOverloaded);
@@ -551,7 +551,7 @@ TEST_F(DurabilityTest, ACrashTakesNothingThatWasAcknowledged) {
           const std::string name = "t" + std::to_string(random.below(12));
           if (asked.contains(name)) break;
           const bool create = !told[name];
-          const uint64_t sequence = create ? h->post(user, table(name)) : h->post(user, DropTable{name, {}});
+          const uint64_t sequence = create ? h->post(user, table(name)) : h->post(user, DropTable{name});
           requests[sequence] = {name, create};
           asked[name] = create;
           break;

@@ -255,16 +255,35 @@ TEST(NodeRequests, DropTellsTheNodesAndWaits) {
   const TableId id = h.call<TableCreated>(client, accounts())->table.id;
   const PeerId node = h.node("tcp://a:1");
   const uint64_t version = h.core.catalog().version;
-  h.post(client, DropTable{"accounts", {}});
+  h.post(client, DropTable{"accounts"});
   EXPECT_EQ(h.core.catalog().version, version + 1);
   EXPECT_EQ(h.core.catalog().tables.size(), 2u);
   EXPECT_TRUE(h.outbox.sent[client].empty());
   EXPECT_EQ((acknowledge<RemoveTable, TableRemoved>(h, node)), id);
   EXPECT_TRUE(h.take<TableDropped>(client).ok());
-  EXPECT_EQ(h.call<TableDropped>(client, DropTable{"accounts", {}}).error.code(), StatusCode::kNoSuchTable);
+  EXPECT_EQ(h.call<TableDropped>(client, DropTable{"accounts"}).error.code(), StatusCode::kNoSuchTable);
   h.post(client, accounts(FieldType::kInt32));
   EXPECT_GT((acknowledge<InstallTable, TableInstalled>(h, node)), id) << "ids are never reused";
   EXPECT_FALSE(h.take<TableCreated>(client)->existed);
+}
+
+TEST(NodeRequests, ARepeatedDropSparesTheNextTableOfThatName) {
+  CoreHarness h;
+  const PeerId client = h.client();
+  const TableId id = h.call<TableCreated>(client, accounts())->table.id;
+  const PeerId node = h.node("tcp://a:1");
+  const PeerId again = h.client();
+  h.post(client, DropTable{"accounts", id});
+  h.post(again, DropTable{"accounts", id});
+  EXPECT_TRUE(h.outbox.sent[again].empty()) << "the node still serves the table (R30)";
+  acknowledge<RemoveTable, TableRemoved>(h, node);
+  EXPECT_TRUE(h.take<TableDropped>(client).ok());
+  EXPECT_TRUE(h.take<TableDropped>(again).ok());
+  h.post(client, accounts());
+  const TableId next = acknowledge<InstallTable, TableInstalled>(h, node);
+  ASSERT_TRUE(h.take<TableCreated>(client).ok());
+  EXPECT_TRUE(h.call<TableDropped>(again, DropTable{"accounts", id}).ok());
+  EXPECT_EQ(h.core.catalog().tables.back().id, next) << "it stays";
 }
 
 TEST(NodeRequests, ADropWaitsForANodeThatHasRegisteredAnew) {
@@ -274,7 +293,7 @@ TEST(NodeRequests, ADropWaitsForANodeThatHasRegisteredAnew) {
   h.post(client, accounts());
   acknowledge<InstallTable, TableInstalled>(h, node);
   ASSERT_TRUE(h.take<TableCreated>(client).ok());
-  h.post(client, DropTable{"accounts", {}});
+  h.post(client, DropTable{"accounts"});
   h.core.peer_lost(node);  // and the message with it
   const PeerId again = h.connect();
   const auto registered = h.call<NodeRegistered>(again, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
@@ -389,7 +408,7 @@ TEST(NodeRequests, AdministrationUsesTheSameMachine) {
   ASSERT_TRUE(created.has_value());
   EXPECT_TRUE(created->ok());
   std::optional<Result<TableDropped>> dropped;
-  h.core.drop_table(DropTable{"nothing", {}}, [&](Result<TableDropped> result) { dropped = std::move(result); });
+  h.core.drop_table(DropTable{"nothing"}, [&](Result<TableDropped> result) { dropped = std::move(result); });
   ASSERT_TRUE(dropped.has_value());
   EXPECT_EQ(dropped->code(), StatusCode::kNoSuchTable);
 }

@@ -46,7 +46,7 @@ struct CallOptions {
 ///
 ///   * reads, index look-ups, begins, catalog calls: kTimeout or kCancelled. An id that was drawn in vain is given
 ///   back.
-///   * a plain write that was sent: kUnknownOutcome.
+///   * a plain write or a change of the catalog that was sent: kUnknownOutcome.
 ///   * commit() that has not begun: the transaction is aborted. One that has begun goes on: the answer is
 ///     kUnknownOutcome, the client resolves the outcome in the background, and its destructor waits for that.
 ///   * ScanStream::next(): with kTimeout the stream lives on; a cancelled stream is ended at the nodes, too.

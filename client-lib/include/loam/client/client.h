@@ -133,12 +133,13 @@ class Client {
 
   /// Returns when every live storage node has the table (R30). If a table of that name exists with the same schema and
   /// kind, that table; with others kAlreadyExists. kInvalidArgument: a name that is empty, over 128 bytes, or begins
-  /// with "loam.".
+  /// with "loam.". kUnknownOutcome: the table may have been created, or may be later; the same call tells.
   Result<Table> create_table(std::string_view name, TableKind kind, const Schema& schema);
   /// kNoSuchTable names the table.
   Result<Table> open_table(std::string_view name);
-  /// Its records are gone for everyone at once, and so are its indexes. kNoSuchTable (also if the connection was lost
-  /// after the table was).
+  /// Drops the table that has the name when the call begins, never a later one of that name. Its records are gone for
+  /// everyone at once, and so are its indexes. kNoSuchTable. kUnknownOutcome: the table may have been dropped, or may
+  /// be later; the same call tells.
   Status drop_table(std::string_view name);
   /// In the order of names; without the system's own tables and indexes.
   Result<std::vector<Table>> list_tables();
@@ -158,7 +159,7 @@ class Client {
                              const IndexOptions& options = {});
   /// kNoSuchTable names the index.
   Result<Index> open_index(std::string_view name);
-  /// kNoSuchTable.
+  /// kNoSuchTable; kUnknownOutcome as drop_table().
   Status drop_index(std::string_view name);
   /// In the order of names, those that are being built too.
   Result<std::vector<Index>> list_indexes();
