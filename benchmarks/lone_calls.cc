@@ -18,9 +18,6 @@
 namespace loam::bench {
 namespace {
 
-/// Longer than a call takes on loopback.
-constexpr uint64_t kSpinNs = 200'000;
-
 /// The times that a thread of this process gave its processor up, to wait.
 uint64_t sleeps() {
   rusage usage{};
@@ -31,11 +28,8 @@ uint64_t sleeps() {
 /// A client whose only user is the calling thread.
 class LoneCaller {
  public:
-  LoneCaller(const std::string& manager, uint64_t spin_ns, const std::string& suffix) {
-    client::ClientOptions options;
-    options.call_spin_ns = spin_ns;
-    client_ = ready(client::Client::connect(manager, options));
-    transfers_.table = "lone_accounts" + suffix;
+  explicit LoneCaller(const std::string& manager) : client_(ready(client::Client::connect(manager))) {
+    transfers_.table = "lone_accounts";
     transfers_.accounts = 1'000;
     table_.emplace(ready(open_accounts(*client_, transfers_)));
     balances_.assign(transfers_.accounts, kOpeningBalance);
@@ -97,27 +91,18 @@ class LoneCaller {
 
 void lone_calls(Run& run, const std::string& manager) {
   const size_t gets = run.quick ? 5'000 : 50'000;
-  LoneCaller sleeping(manager, 0, "");
-  LoneCaller spinning(manager, kSpinNs, "_spinning");
-  const auto turn = [&](LoneCaller& caller) {
+  LoneCaller caller(manager);
+  const auto turn = [&] {
     caller.gets(gets);
     caller.transfers(gets / 5);
     return caller.columns().at("get_us").values.back();
   };
-  const std::vector<Variant> variants = {{"sleeping", [&] { return turn(sleeping); }},
-                                         {"spinning", [&] { return turn(spinning); }}};
+  const std::vector<Variant> variants = {{"lone", turn}};
   alternate(run.turns, variants);
-  const auto report = [&](LoneCaller& caller, const std::string& suffix, uint64_t spin_ns) {
-    for (auto& [name, samples] : caller.columns()) {
-      samples.values.erase(samples.values.begin());  // the turn that does not count
-      const char* const unit = name.ends_with("_us") ? "us" : "sleeps";
-      std::string figure("tx.lone_");
-      figure.append(name).append(suffix);
-      run.report.add(figure, samples, unit, Better::kLower, {{"call_spin_ns", spin_ns}});
-    }
-  };
-  report(sleeping, "", 0);
-  report(spinning, "_spinning", kSpinNs);
+  for (auto& [name, samples] : caller.columns()) {
+    samples.values.erase(samples.values.begin());  // the turn that does not count
+    run.report.add("tx.lone_" + name, samples, name.ends_with("_us") ? "us" : "sleeps", Better::kLower);
+  }
 }
 
 }  // namespace loam::bench

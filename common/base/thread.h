@@ -124,28 +124,19 @@ class Happening {
   void happen() {
     {
       const std::scoped_lock lock(mutex_);
-      happened_.store(true, std::memory_order_release);  // pairs with wait(): a waiter sees earlier writes
+      happened_ = true;
     }
     changed_.notify_all();
   }
-  /// Looks for `spin_ns` before it sleeps, for waits that are shorter than a sleep and a wake-up.
-  void wait(uint64_t spin_ns = 0) {
-    if (spin_ns != 0) spin(spin_ns);
+  void wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return happened_.load(std::memory_order_relaxed); });  // relaxed: under the lock
+    changed_.wait(lock, [this] { return happened_; });
   }
 
  private:
-  void spin(uint64_t spin_ns) const {
-    if (Env::kSimulated) return;
-    const uint64_t until_ns = Env::now_ns() + spin_ns;
-    // acquire: pairs with happen()
-    while (!happened_.load(std::memory_order_acquire) && Env::now_ns() < until_ns) Env::spin_pause();
-  }
-
   Mutex mutex_;
   Condition changed_;
-  Env::Atomic<bool> happened_{false};  // written under mutex_
+  bool happened_ = false;  // under mutex_
 };
 
 }  // namespace loam

@@ -39,8 +39,8 @@ class HandoverEnd {
 };
 
 /// Waits for the call; throws what its function threw. Whether it ran.
-bool wait_for(Handover& call, uint64_t spin_ns) {
-  call.ended.wait(spin_ns);
+bool wait_for(Handover& call) {
+  call.ended.wait();
   if (call.thrown) std::rethrow_exception(std::exchange(call.thrown, nullptr));
   return call.ran;
 }
@@ -117,7 +117,7 @@ bool Worker::call(const std::function<void()>& function) {
   }
   const auto call = std::make_shared<Handover>();
   scheduler_->spawn_remote([end = HandoverEnd(call), &function]() mutable { end.run(function); });
-  return wait_for(*call, options_.call_spin_ns);
+  return wait_for(*call);
 }
 
 bool Worker::call_without_fiber(const std::function<void()>& function) {
@@ -127,7 +127,7 @@ bool Worker::call_without_fiber(const std::function<void()>& function) {
   }
   const auto call = std::make_shared<Handover>();
   scheduler_->post([end = HandoverEnd(call), &function]() mutable { end.run(function); });
-  return wait_for(*call, options_.call_spin_ns);
+  return wait_for(*call);
 }
 
 void Worker::spawn(fiber::Task body) {

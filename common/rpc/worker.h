@@ -20,8 +20,7 @@ struct WorkerOptions {
   net::Scheme scheme = net::Scheme::kTcp;
   size_t max_fibers = 0;
   size_t stack_bytes = 0;
-  uint64_t spin_ns = 0;       ///< time that the thread looks for events before it sleeps
-  uint64_t call_spin_ns = 0;  ///< time that call() looks for its end before it sleeps
+  uint64_t spin_ns = 0;  ///< time that the thread looks for events before it sleeps
   std::function<void(std::string_view)> on_warning;
 };
 

@@ -29,7 +29,8 @@ struct ClientOptions {
   /// Until the session is open. A cluster whose storage nodes are still starting, or whose commit manager is
   /// recovering, is waited for.
   uint64_t connect_timeout_ns = 5'000'000'000;
-  /// For one request and its answer: kTimeout (a plain write that may have happened: kUnknownOutcome).
+  /// For one request and its answer: kTimeout (a plain write or a change of the catalog that may have
+  /// happened: kUnknownOutcome).
   uint64_t request_timeout_ns = 10'000'000'000;
   /// For each step of a commit. Longer, because a write whose answer does not come costs the session (R2), and the
   /// outcome of a commit has to be resolved then (R4); and for that.
@@ -49,9 +50,6 @@ struct ClientOptions {
   size_t fiber_stack_bytes = 128 * 1024;
   /// The worker looks for events so long before it sleeps (TransportOptions::spin_ns).
   uint64_t spin_ns = 100'000;
-  /// Time that an ordinary thread, when it calls the library, looks for the answer before it sleeps. For programs with
-  /// a thread that makes one call after the other and a processor to spare: it saves the thread's sleep and wake-up.
-  uint64_t call_spin_ns = 0;
   /// Of a node of an index's tree, 128 to 16,384: an insert reads one, and sends a part of one. The storage nodes'
   /// pages must be larger.
   size_t index_node_bytes = 4'096;
