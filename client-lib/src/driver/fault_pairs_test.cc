@@ -76,6 +76,7 @@ constexpr Step kUndoRecord{Opcode::kPlainWrite, WriteKind::kInsert};
 constexpr Step kWrites{Opcode::kWrite};
 constexpr Step kMark{Opcode::kPlainWrite, WriteKind::kMark};
 constexpr Step kCompletion{Opcode::kComplete};
+constexpr Step kOutcome{Opcode::kAskOutcomes};
 constexpr Step kClearing{Opcode::kPlainWrite, WriteKind::kRemove};
 
 /// A cluster of its own for each pair.
@@ -190,6 +191,27 @@ TEST_P(FaultPairs, OfABeginLeaveNoIdOpen) {
     pair.cluster().release_held();
     pair.cluster().set_script({});
     pair.cluster().drop_connections(true);  // an answer is lost with its connection only: it is asked for again
+    EXPECT_TRUE(eventually([&] {
+      const auto seen = pair.cluster().seen();
+      return seen.completed.size() == seen.begun || seen.opened > opened;
+    }));
+    pair.settle();
+  });
+}
+
+// The id is drawn at the first write. One that comes too late is given back, as that of a begin.
+TEST_P(FaultPairs, OfAnUpgradeLeaveNoIdOpen) {
+  with_each({Opcode::kBegin}, {Opcode::kBegin}, [](Pair& pair) {
+    const Table table = pair.client().open_table("t").value();
+    const TransactionOptions upgradable{.read_only = false, .upgradable = true, .retry = {}};
+    const size_t opened = pair.cluster().seen().opened + 1;
+    static_cast<void>(pair.with_faults([&]() -> Status {
+      LOAM_ASSIGN_OR_RETURN(Transaction tx, pair.client().begin(upgradable));
+      return tx.insert(table, Key(1), {Value::int64(6)});
+    }));
+    pair.cluster().release_held();
+    pair.cluster().set_script({});
+    pair.cluster().drop_connections(true);
     EXPECT_TRUE(eventually([&] {
       const auto seen = pair.cluster().seen();
       return seen.completed.size() == seen.begun || seen.opened > opened;
@@ -326,6 +348,7 @@ TEST_P(CommitFaultPairs, AtTheWrites) { check(kWrites, kWrites); }
 TEST_P(CommitFaultPairs, AtTheWritesAndTheMark) { check(kWrites, kMark); }
 TEST_P(CommitFaultPairs, AtTheMark) { check(kMark, kMark); }
 TEST_P(CommitFaultPairs, AtTheMarkAndTheCompletion) { check(kMark, kCompletion); }
+TEST_P(CommitFaultPairs, AtTheMarkAndTheQuestionForItsOutcome) { check(kMark, kOutcome); }
 TEST_P(CommitFaultPairs, AtTheCompletion) { check(kCompletion, kCompletion); }
 TEST_P(CommitFaultPairs, AtTheCompletionAndTheClearing) { check(kCompletion, kClearing); }
 TEST_P(CommitFaultPairs, AtTheClearing) { check(kClearing, kClearing); }

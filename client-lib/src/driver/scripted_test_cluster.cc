@@ -354,6 +354,7 @@ void ScriptedCluster::send_rows(net::Connection& connection, const wire::Envelop
     }
     if (newest == nullptr || newest->empty()) continue;
     rows.append<int64_t>(0, RowView(schema, *newest).int64(0));
+    rows.end_row();
     Buffer chunk;
     LOAM_CHECK(rows.finish(chunk).ok(), "a chunk of one row is small");
     static_cast<void>(connection.send(rpc::encoded(wire::ScanChunk{chunk}, envelope.sequence)));
