@@ -408,6 +408,19 @@ Buffer ScriptedCluster::open_session(const wire::Envelope& envelope, ByteReader&
   return rpc::encoded(wire::SessionOpened{session_, 1, "", catalog(), lease_ns_, cluster_}, envelope.sequence);
 }
 
+Buffer ScriptedCluster::create_table(const wire::Envelope& envelope, const wire::CreateTable& message) {
+  const wire::TableInfo table{TableId(next_table_), message.name, message.kind, message.schema};
+  const auto [at, made] = created_.emplace(message.name, table);
+  if (made) ++next_table_, ++catalog_version_;
+  return rpc::encoded(wire::TableCreated{at->second, !made, catalog_version_}, envelope.sequence);
+}
+
+Buffer ScriptedCluster::drop_table(const wire::Envelope& envelope, const wire::DropTable& message) {
+  const auto found = created_.find(message.name);
+  if (found != created_.end() && found->second.id == message.table) created_.erase(found), ++catalog_version_;
+  return rpc::encoded(wire::TableDropped{catalog_version_}, envelope.sequence);
+}
+
 Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteReader& reader) {
   switch (envelope.opcode) {
     case Opcode::kOpenSession:
@@ -465,19 +478,10 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
         upgradable_.erase(number);
       }
       return {};
-    case Opcode::kCreateTable: {
-      const auto message = rpc::decoded<wire::CreateTable>(reader);
-      const wire::TableInfo table{TableId(next_table_), message.name, message.kind, message.schema};
-      const auto [at, made] = created_.emplace(message.name, table);
-      if (made) ++next_table_, ++catalog_version_;
-      return rpc::encoded(wire::TableCreated{at->second, !made, catalog_version_}, envelope.sequence);
-    }
-    case Opcode::kDropTable: {
-      const auto message = rpc::decoded<wire::DropTable>(reader);
-      const auto found = created_.find(message.name);
-      if (found != created_.end() && found->second.id == message.table) created_.erase(found), ++catalog_version_;
-      return rpc::encoded(wire::TableDropped{catalog_version_}, envelope.sequence);
-    }
+    case Opcode::kCreateTable:
+      return create_table(envelope, rpc::decoded<wire::CreateTable>(reader));
+    case Opcode::kDropTable:
+      return drop_table(envelope, rpc::decoded<wire::DropTable>(reader));
     case Opcode::kCloseSession:
       fenced_ = true;  // what is left open is recovered
       return rpc::encoded(wire::SessionClosed{}, envelope.sequence);

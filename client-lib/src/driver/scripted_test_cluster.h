@@ -125,6 +125,8 @@ class ScriptedCluster final : private net::Handler {
   /// Executes; the rpc::encoded answer, empty for one-way messages.
   Buffer execute(const wire::Envelope& envelope, ByteReader& reader);
   Buffer execute_manager(const wire::Envelope& envelope, ByteReader& reader);
+  Buffer create_table(const wire::Envelope& envelope, const wire::CreateTable& message);
+  Buffer drop_table(const wire::Envelope& envelope, const wire::DropTable& message);
   void send_rows(net::Connection& connection, const wire::Envelope& envelope, ByteReader reader);
   wire::WriteResult write(const wire::Write& message, const wire::Write::Operation& operation);
   wire::Catalog catalog() const;
