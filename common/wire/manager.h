@@ -261,8 +261,8 @@ struct IndexFinished {
 struct DropTable {
   static constexpr Opcode kOpcode = Opcode::kDropTable;
   std::string name;
-  /// Not 0: this table alone. If it is gone, it is not dropped again, whatever has its name now, and the answer is that
-  /// of the first time. 0: the table of that name.
+  /// The table to be dropped. If it is gone, the answer is TableDropped, and another table that has its name by now
+  /// stays. 0: any table that has the name.
   TableId table{};
   /// Only an index that is still being built: kConflict for a finished one.
   bool unfinished = false;

@@ -220,19 +220,21 @@ TEST_P(FaultPairs, OfAnUpgradeLeaveNoIdOpen) {
   });
 }
 
+void create_as_told(Pair& pair) {
+  const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
+  const auto told =
+      pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
+  pair.settle();
+  const bool created = pair.cluster().seen().created.contains("new");
+  if (told.ok()) {
+    EXPECT_TRUE(created);
+  } else if (told.code() != StatusCode::kUnknownOutcome) {
+    EXPECT_FALSE(created) << told.status().to_string();
+  }
+}
+
 TEST_P(FaultPairs, OfACreateTellItsEffect) {
-  with_each({Opcode::kCreateTable}, {Opcode::kCreateTable}, [](Pair& pair) {
-    const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
-    const auto told =
-        pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
-    pair.settle();
-    const bool created = pair.cluster().seen().created.contains("new");
-    if (told.ok()) {
-      EXPECT_TRUE(created);
-    } else if (told.code() != StatusCode::kUnknownOutcome) {
-      EXPECT_FALSE(created) << told.status().to_string();
-    }
-  });
+  with_each({Opcode::kCreateTable}, {Opcode::kCreateTable}, create_as_told);
 }
 
 TEST_P(FaultPairs, OfADropTellItsEffect) {
@@ -252,18 +254,7 @@ TEST_P(FaultPairs, OfADropTellItsEffect) {
 
 // A catalog that cannot be read after the change does not hide that the change was made.
 TEST_P(FaultPairs, OfACreateAndItsCatalogTellTheEffect) {
-  with_each({Opcode::kCreateTable}, {Opcode::kGetCatalog}, [](Pair& pair) {
-    const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
-    const auto told =
-        pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
-    pair.settle();
-    const bool created = pair.cluster().seen().created.contains("new");
-    if (told.ok()) {
-      EXPECT_TRUE(created);
-    } else if (told.code() != StatusCode::kUnknownOutcome) {
-      EXPECT_FALSE(created) << told.status().to_string();
-    }
-  });
+  with_each({Opcode::kCreateTable}, {Opcode::kGetCatalog}, create_as_told);
 }
 
 TEST_P(FaultPairs, OfAScanGiveAllRowsOrAnError) {

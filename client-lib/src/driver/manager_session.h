@@ -88,10 +88,8 @@ class ManagerSession final : private rpc::Caller {
   /// In a fiber: request and answer.
   template <wire::Message Reply, wire::Message M>
   Result<Reply> ask(const M& message) {
-    rpc::Call<Reply> call;
-    send(call, message, fiber::Limit::deadline(worker_.now_ns() + options_.request_timeout_ns));
-    LOAM_RETURN_IF_ERROR(call.wait());
-    return std::move(call.reply());
+    LOAM_RETURN_IF_ERROR(end_);
+    return rpc::call<Reply>(channel_, message, fiber::Limit::deadline(worker_.now_ns() + options_.request_timeout_ns));
   }
   /// In a fiber: the catalog as it is now.
   Status refresh_catalog();

@@ -58,7 +58,9 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   }
   const CatalogStore::Found* found = catalog_.find(request.name);
   const bool gone = found == nullptr || found->pending;
-  if (request.table != TableId() && (gone || found->table.id != request.table)) return repeat_drop(request, done);
+  if (request.table != TableId() && (gone || found->table.id != request.table)) {
+    return repeat_drop(request, std::move(done));
+  }
   if (gone) return refuse(StatusCode::kNoSuchTable, " does not exist");
   const bool building = found->table.index && found->table.index.state() == wire::IndexState::kBuilding;
   if (request.unfinished && !building) {
@@ -76,7 +78,7 @@ void TableChanges::drop(const wire::DropTable& request, DropDone done) {
   start(std::move(change));
 }
 
-void TableChanges::repeat_drop(const wire::DropTable& request, DropDone& done) {
+void TableChanges::repeat_drop(const wire::DropTable& request, DropDone done) {
   Env::probe("manager.table.drop_repeated");
   for (auto& [sequence, change] : changes_) {
     if (change.kind != Kind::kDrop || change.table.id != request.table) continue;

@@ -86,7 +86,7 @@ class TableChanges {
   };
 
   /// Its table is gone, or goes: waits for the same change, if it is still under way.
-  void repeat_drop(const wire::DropTable& request, DropDone& done);
+  void repeat_drop(const wire::DropTable& request, DropDone done);
   void drop_indexes(TableId table);
   void drop_index(const std::string& name);
   uint64_t start(Change change, NodeId informed = NodeId(0));
