@@ -1,17 +1,27 @@
 // commit.*: the commit manager's core in process. Requests are encoded before the clock starts; decoding them,
-// executing them, encoding the answers and the publications are what is measured.
+// executing them, encoding the answers and the publications are what is measured, and with a commit log the core's part
+// of that. The log's own threads are not.
 #include <algorithm>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include <loam/commit/core.h>
 
 #include "benchmarks/answers.h"
 #include "benchmarks/suite.h"
+#include "commit-manager/src/log/commit_log_file.h"
 #include "common/command/number_options.h"
 #include "common/testing/random.h"
 #include "common/wire/manager.h"
@@ -19,6 +29,9 @@
 namespace loam::bench {
 namespace {
 
+using commit::CommitLogFile;
+using commit::CommitLogMode;
+using commit::CommitLogOptions;
 using commit::Core;
 using commit::CoreOptions;
 using commit::PeerId;
@@ -41,10 +54,69 @@ class LastAnswer final : public commit::Outbox {
   uint64_t bytes = 0;
 };
 
-/// A core with sessions and a storage node, and the requests of its clients.
+/// A commit log in a folder of its own, and what its threads tell the thread of the core.
+class Log {
+ public:
+  explicit Log(const std::string& parent) {
+    std::string folder = parent + "/loam-bench-log-XXXXXX";
+    if (::mkdtemp(folder.data()) == nullptr) wrong_answer("no folder for the commit log");
+    folder_ = folder;
+    CommitLogOptions options;
+    options.folder = folder;
+    options.mode = CommitLogMode::kOs;
+    auto file = CommitLogFile::open(options);
+    if (!file.ok()) wrong_answer(file.status().to_string().c_str());
+    file_ = std::move(*file);
+    file_->start(
+        [this] {
+          const std::scoped_lock lock(mutex_);
+          news_ = true;
+          changed_.notify_one();
+        },
+        [](const Status& why) { wrong_answer(why.to_string().c_str()); });
+  }
+  ~Log() {
+    file_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  CommitLogFile& file() { return *file_; }
+  /// The log's progress, if it has moved since the last call; with `wait` the call waits for that.
+  std::optional<commit::CommitLogProgress> news(bool wait) {
+    std::unique_lock lock(mutex_);
+    if (wait) changed_.wait(lock, [this] { return news_; });
+    if (!std::exchange(news_, false)) return std::nullopt;
+    lock.unlock();
+    return file_->progress();
+  }
+
+ private:
+  std::filesystem::path folder_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool news_ = false;
+  std::unique_ptr<CommitLogFile> file_;
+};
+
+/// The file system of a folder.
+std::string medium_of(const std::string& folder) {
+  struct statfs about{};
+  if (::statfs(folder.c_str(), &about) != 0) return "unknown";
+  constexpr std::pair<unsigned long, const char*> kKnown[] = {
+      {0x01021994, "tmpfs"}, {0xef53, "ext4"}, {0x58465342, "xfs"}, {0x9123683e, "btrfs"}, {0x794c7630, "overlayfs"}};
+  for (const auto& [magic, name] : kKnown) {
+    if (static_cast<unsigned long>(about.f_type) == magic) return name;
+  }
+  return "file system " + std::to_string(static_cast<unsigned long>(about.f_type));
+}
+
+/// A core with sessions and a storage node, and the requests of its clients; with or without a commit log.
 class Cluster {
  public:
-  explicit Cluster(size_t clients) : core_(CoreOptions(), outbox_) {
+  explicit Cluster(size_t clients, Log* log = nullptr)
+      : log_(log), core_(CoreOptions(), outbox_, nullptr, {}, log == nullptr ? nullptr : &log->file()) {
     call(outbox_.node, wire::RegisterNode{"tcp://node:1", "", 1});
     for (size_t i = 0; i < clients; ++i) call(peer(i), wire::OpenSession{"bench"});
   }
@@ -69,8 +141,17 @@ class Cluster {
     if (now_ns_ - renewed_ns_ > CoreOptions().node_lease_ns / 4) {
       renewed_ns_ = now_ns_;
       call(outbox_.node, wire::RenewNode{});
+      call(outbox_.node, wire::PublicationInstalled{CoreOptions().epoch, core_.statistics().publications});
     }
     core_.on_time(now_ns_);
+    if (log_ == nullptr) return;
+    if (const auto news = log_->news(false)) take(*news);
+    while (given_ - accepted_ > kMostUnanswered) take(*log_->news(true));
+  }
+  /// `count` commits more were sent.
+  void note_commits(uint64_t count) { given_ += count; }
+  void wait_until_all_are_accepted() {
+    while (log_ != nullptr && accepted_ < given_) take(*log_->news(true));
   }
 
   /// The newest answer, which is a Begun, into `begun`.
@@ -86,8 +167,18 @@ class Cluster {
   void check() const { core_.check_invariants(); }
 
  private:
+  /// Clients wait for answers: the core never runs far ahead of the commit log.
+  static constexpr uint64_t kMostUnanswered = 4'096;
+
+  void take(const commit::CommitLogProgress& progress) {
+    accepted_ = progress.accepted;
+    core_.logged(progress);
+  }
+
   LastAnswer outbox_;
+  Log* const log_;
   Core core_;
+  uint64_t given_ = 0, accepted_ = 0;  ///< commits
   uint64_t sequence_ = 0;
   uint64_t now_ns_ = 1'000'000'000;
   uint64_t renewed_ns_ = now_ns_;  ///< the node's lease
@@ -100,6 +191,7 @@ class CommitSuite final : public Suite {
     command::add_whole(app, "--batch", batch_, {1, 1'000'000}, "begins, and completions, in one message");
     command::add_whole(app, "--clients", clients_, {1, 1'000'000}, "clients of the descriptors");
     command::add_whole(app, "--others", others_, {1, 1'000'000'000}, "transactions for which one stays open");
+    app.add_option("--log-folder", log_folder_, "where the commit log lies")->capture_default_str();
   }
 
   void run(Run& run) override {
@@ -111,69 +203,94 @@ class CommitSuite final : public Suite {
   static constexpr size_t kSessions = 25;
   static constexpr size_t kRounds = 20'000;
 
-  /// Each round is one client's frame: it completes a batch of its transactions, reports a batch as cleared, and begins
-  /// another batch.
-  void throughput(Run& run) {
-    Cluster cluster(kSessions);
-    Random random(run.seed);
-    std::vector<std::vector<uint64_t>> open(kSessions);
+  /// The open transactions of each session.
+  struct Clients {
+    std::vector<std::vector<uint64_t>> open{kSessions};
     uint64_t last_id = 0;
-    const size_t each = std::max(batch_, open_ / kSessions);
-    for (size_t i = 0; i < kSessions; ++i) {
-      cluster.call(Cluster::peer(i), wire::Begin{static_cast<uint32_t>(each), false});
-      for (size_t k = 0; k < each; ++k) open[i].push_back(++last_id);
+  };
+  /// One client's frame: it completes a batch of its transactions, and begins another batch.
+  struct Round {
+    PeerId peer;
+    Buffer complete, begin;
+  };
+
+  std::vector<Round> make_rounds(Cluster& cluster, Clients& clients, Random& random) const {
+    std::vector<Round> rounds;
+    rounds.reserve(kRounds);
+    for (size_t round = 0; round < kRounds; ++round) {
+      const size_t client = random.below(kSessions);
+      std::vector<uint64_t>& mine = clients.open[client];
+      wire::Complete complete;
+      for (size_t k = 0; k < batch_; ++k) {
+        std::swap(mine[random.below(mine.size())], mine.back());
+        complete.outcomes.push_back({TransactionId(mine.back()), true});
+        mine.pop_back();
+      }
+      for (size_t k = 0; k < batch_; ++k) mine.push_back(++clients.last_id);
+      rounds.push_back({Cluster::peer(client), cluster.encoded(complete),
+                        cluster.encoded(wire::Begin{static_cast<uint32_t>(batch_), false})});
     }
+    return rounds;
+  }
 
-    const auto one_turn = [&]() -> double {
-      struct Round {
-        PeerId peer;
-        Buffer complete, cleared, begin;
-      };
-      std::vector<Round> rounds;
-      rounds.reserve(kRounds);
-      for (size_t round = 0; round < kRounds; ++round) {
-        const size_t client = random.below(kSessions);
-        std::vector<uint64_t>& mine = open[client];
-        wire::Complete complete;
-        wire::Cleared cleared;
-        for (size_t k = 0; k < batch_; ++k) {
-          std::swap(mine[random.below(mine.size())], mine.back());
-          complete.outcomes.push_back({TransactionId(mine.back()), true});
-          cleared.ids.emplace_back(mine.back());
-          mine.pop_back();
-        }
-        for (size_t k = 0; k < batch_; ++k) mine.push_back(++last_id);
-        rounds.push_back({Cluster::peer(client), cluster.encoded(complete), cluster.encoded(cleared),
-                          cluster.encoded(wire::Begin{static_cast<uint32_t>(batch_), false})});
-      }
-      const uint64_t before = thread_cpu_ns();
-      for (const Round& round : rounds) {
-        const Bytes frame[] = {round.complete, round.cleared, round.begin};
-        cluster.deliver(round.peer, frame);
-        cluster.advance(batch_ * 1'000);  // a million pairs a second
-      }
-      const uint64_t elapsed = thread_cpu_ns() - before;
+  /// Pairs per second of processor time of the core's thread.
+  double turn(Cluster& cluster, Clients& clients, Random& random, size_t open) {
+    const std::vector<Round> rounds = make_rounds(cluster, clients, random);
+    const uint64_t before = thread_cpu_ns();
+    for (const Round& round : rounds) {
+      const Bytes frame[] = {round.complete, round.begin};
+      cluster.note_commits(batch_);
+      cluster.deliver(round.peer, frame);
+      cluster.advance(batch_ * 1'000);  // a million pairs a second
+    }
+    const uint64_t elapsed = thread_cpu_ns() - before;
 
-      wire::Begun begun;
-      cluster.begun(begun);
-      const commit::Statistics statistics = cluster.statistics();
-      if (begun.first_id.value + batch_ - 1 != last_id || statistics.last_transaction != last_id ||
-          statistics.open != each * kSessions || statistics.commits != last_id - statistics.open) {
-        wrong_answer("ids and counts of begins and commits");
+    cluster.wait_until_all_are_accepted();
+    wire::Begun begun;
+    cluster.call(Cluster::peer(0), wire::Begin{0, true});
+    cluster.begun(begun);
+    const commit::Statistics statistics = cluster.statistics();
+    if (statistics.last_transaction != clients.last_id || statistics.open != open ||
+        statistics.commits != clients.last_id - open || statistics.log_accepted != statistics.commits) {
+      wrong_answer("ids and counts of begins and commits");
+    }
+    if (begun.snapshot.open().size() > open) wrong_answer("open ids of the snapshot");
+    cluster.call(Cluster::peer(0), wire::ReleaseSnapshots{{begun.snapshot_number}});
+    snapshot_bytes_ = statistics.snapshot_bytes;
+    return static_cast<double>(kRounds * batch_) * 1e9 / static_cast<double>(elapsed);
+  }
+
+  void throughput(Run& run) {
+    Log log(log_folder_);
+    Cluster with_log(kSessions, &log), without_log(kSessions);
+    Random random(run.seed);
+    Clients clients[2];
+    Cluster* const clusters[2] = {&with_log, &without_log};
+    const size_t each = std::max(batch_, open_ / kSessions);
+    const size_t open = each * kSessions;
+    for (size_t c = 0; c < 2; ++c) {
+      for (size_t i = 0; i < kSessions; ++i) {
+        clusters[c]->call(Cluster::peer(i), wire::Begin{static_cast<uint32_t>(each), false});
+        for (size_t k = 0; k < each; ++k) clients[c].open[i].push_back(++clients[c].last_id);
       }
-      if (begun.snapshot.open().size() + batch_ > each * kSessions) wrong_answer("open ids of the snapshot");
-      snapshot_bytes_ = statistics.snapshot_bytes;
-      return static_cast<double>(kRounds * batch_) * 1e9 / static_cast<double>(elapsed);
+    }
+    const Variant variants[] = {{"os", [&] { return turn(with_log, clients[0], random, open); }},
+                                {"none", [&] { return turn(without_log, clients[1], random, open); }}};
+    const std::vector<Samples> samples = alternate(run.turns, variants);
+    with_log.check();
+    without_log.check();
+    const auto options = [&](const char* commit_log) {
+      return nlohmann::ordered_json{{"commit_log", commit_log},
+                                    {"open", open},
+                                    {"batch", batch_},
+                                    {"sessions", kSessions},
+                                    {"snapshot_bytes", snapshot_bytes_},
+                                    {"pairs", kRounds * batch_ * run.turns}};
     };
-    const Variant variant{"core", one_turn};
-    const std::vector<Samples> samples = alternate(run.turns, std::span(&variant, 1));
-    cluster.check();
-    run.report.add("commit.ops_per_core", samples[0], "pairs/s", Better::kHigher,
-                   {{"open", each * kSessions},
-                    {"batch", batch_},
-                    {"sessions", kSessions},
-                    {"snapshot_bytes", snapshot_bytes_},
-                    {"pairs", kRounds * batch_ * run.turns}});
+    auto with = options("os");
+    with["medium"] = medium_of(log_folder_);
+    run.report.add("commit.ops_per_core", samples[0], "pairs/s", Better::kHigher, with);
+    run.report.add("commit.ops_per_core_without_log", samples[1], "pairs/s", Better::kHigher, options("none"));
   }
 
   /// One transaction stays open while the clients, one transaction each, run `others_` more.
@@ -190,7 +307,6 @@ class CommitSuite final : public Suite {
       const size_t client = i < clients_ ? i : random.below(clients_);
       if (open[client] != 0) {
         cluster.call(Cluster::peer(client), wire::Complete{{{TransactionId(open[client]), true}}});
-        cluster.call(Cluster::peer(client), wire::Cleared{{TransactionId(open[client])}});
       }
       cluster.call(Cluster::peer(client), wire::Begin{1, false});
       cluster.begun(begun);
@@ -232,6 +348,7 @@ class CommitSuite final : public Suite {
   size_t clients_ = 64;
   size_t others_ = 10'000'000;
   uint64_t snapshot_bytes_ = 0;
+  std::string log_folder_ = std::filesystem::temp_directory_path();
 };
 
 LOAM_BENCH_SUITE(commit, CommitSuite, "begin and commit in the commit manager's core; size of snapshots");

@@ -10,8 +10,8 @@
 
 namespace loam {
 
-/// What happens at the pause points of this process. Product code names a place with
-/// `Env::pause_point("client.commit.marked")`; here a test says what shall happen there:
+/// The actions at the pause points of this process. Product code names a place with
+/// `Env::pause_point("manager.commit.appended")`; here a test says what shall happen there:
 ///
 /// * from outside, in the environment variable LOAM_PAUSE, read when the process starts:
 ///   `NAME[@N]=ACTION[;NAME[@N]=ACTION…]`. The action is done when the place is reached for the N-th time (1 if not

@@ -38,7 +38,7 @@ namespace loam::net {
 class Connection;
 
 /// Version of the framing. An endpoint with another one is refused with kUnsupportedVersion at the handshake.
-inline constexpr uint32_t kProtocolVersion = 7;
+inline constexpr uint32_t kProtocolVersion = 8;
 
 /// A frame with its header. 64 KiB: large enough that the header and the system call vanish, small enough to stay in
 /// the cache.

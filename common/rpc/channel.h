@@ -225,12 +225,6 @@ class Channel final : private net::Handler {
   std::vector<RequestWindow::Ended> ended_;  // reused
 };
 
-/// Replies with views into their message.
-template <wire::Message Reply>
-inline constexpr bool kHasViews = false;
-template <>
-inline constexpr bool kHasViews<wire::PlainReadReply> = true;
-
 /// One request of a fiber, and its outcome. Lies on the fiber's stack, or lives longer; the destructor forgets the
 /// request. The channel outlives the request. Views in the reply live as long as the call. Channel's thread only.
 template <wire::Message Reply>
@@ -269,7 +263,7 @@ class Call final : private Caller {
  private:
   Status on_reply(uint64_t, wire::Opcode opcode, ByteReader& body) override {
     if (opcode != Reply::kOpcode) return unexpected_reply(opcode);
-    if constexpr (kHasViews<Reply>) {
+    if constexpr (requires { Reply::kHasViews; }) {
       const Bytes raw = body.get_raw(body.remaining());
       bytes_.assign(raw.begin(), raw.end());
       ByteReader copy(bytes_);

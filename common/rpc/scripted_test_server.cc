@@ -1,6 +1,10 @@
 #include "common/rpc/scripted_test_server.h"
 
-#include "common/wire/undo_record.h"
+#include <string>
+#include <utility>
+
+#include "common/schema/projection.h"
+#include "common/wire/system_tables.h"
 
 namespace loam::rpc {
 
@@ -11,9 +15,14 @@ std::optional<Buffer> PlainRecords::execute(const wire::Envelope& envelope, Byte
     return encoded(reply, envelope.sequence);
   }
   if (envelope.opcode == wire::Opcode::kPlainWrite) {
+    const auto message = decoded<wire::PlainWrite>(reader);
+    LOAM_CHECK(message.intents.empty() || message.operations.size() == 1, "intents are of a single write");
     wire::PlainWriteReply reply;
-    for (const auto& operation : decoded<wire::PlainWrite>(reader).operations) {
-      reply.results.push_back(write(operation));
+    for (const auto& operation : message.operations) reply.results.push_back(write(operation));
+    for (const wire::IndexIntent& intent : message.intents) {
+      if (reply.results[0].code != StatusCode::kOk) break;
+      intents_[intent.transaction].push_back(
+          {message.operations[0].record.table, intent.record, intent.take, intent.shared, std::string(intent.key)});
     }
     return encoded(reply, envelope.sequence);
   }
@@ -30,18 +39,20 @@ wire::WriteResult PlainRecords::write(const wire::PlainWrite::Operation& operati
   const auto found = rows_.find(operation.record);
   const Version present(found == rows_.end() ? 0 : found->second.version);
   const bool removes = operation.kind == wire::WriteKind::kRemove;
-  const bool marks = operation.kind == wire::WriteKind::kMark;
-  if ((removes || marks) && operation.expected == Version()) return {StatusCode::kInvalidArgument, {}};
+  const bool changes_fields = operation.kind == wire::WriteKind::kUpdateFields;
+  if ((removes || changes_fields) && operation.expected == Version()) return {StatusCode::kInvalidArgument, {}};
   if (operation.expected != present) return {StatusCode::kConflict, present};
   if (removes) {
     rows_.erase(found);
     return {StatusCode::kOk, operation.expected};
   }
   const Version version(next_version_);
-  if (operation.kind == wire::WriteKind::kMark) {
-    wire::UndoRecord record = wire::UndoRecord::decode(found->second.row).value();
-    record.state = static_cast<wire::UndoState>(operation.mark);
-    put(operation.record, record.encode().value());
+  if (changes_fields) {
+    const Projection fields = Projection::make(wire::index_node_schema(), operation.projection).value();
+    const Bytes before = found->second.row;
+    Buffer row(fields.composed_size(before, operation.row));
+    fields.compose(before, operation.row, row.data());
+    put(operation.record, std::move(row));
   } else {
     put(operation.record, Buffer(operation.row.begin(), operation.row.end()));
   }

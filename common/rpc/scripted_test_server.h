@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "common/base/assert.h"
 #include "common/base/bytes.h"
+#include "common/base/ids.h"
 #include "common/net/transport.h"
+#include "common/wire/index_change.h"
 #include "common/wire/message.h"
 #include "common/wire/storage.h"
 
@@ -48,13 +51,16 @@ class ListenerMark final : public net::Handler {
 };
 
 /// Records of non-transactional tables, as a storage node keeps them (R21): written by exact version, versions that
-/// rise over all keys. One thread, or its owner's lock.
+/// rise over all keys; and the intents of the writes that succeeded (R5). Writes of some fields are of index nodes. One
+/// thread, or its owner's lock.
 class PlainRecords {
  public:
   struct Row {
     uint64_t version = 0;
     Buffer row;
   };
+  /// The index changes of a transaction that writes have carried.
+  using Intents = std::map<TransactionId, std::vector<wire::IndexChange>>;
 
   /// The answer to a kPlainRead or kPlainWrite; nothing if the message is something else.
   std::optional<Buffer> execute(const wire::Envelope& envelope, ByteReader& reader);
@@ -64,12 +70,16 @@ class PlainRecords {
   void erase_if(Condition condition) {
     std::erase_if(rows_, [&](const auto& row) { return condition(row.first); });
   }
+  const Intents& intents() const { return intents_; }
+  /// A publication says that the transaction is complete.
+  void forget(TransactionId transaction) { intents_.erase(transaction); }
 
  private:
   wire::ReadResult read(wire::RecordId record) const;
   wire::WriteResult write(const wire::PlainWrite::Operation& operation);
 
   std::map<wire::RecordId, Row> rows_;
+  Intents intents_;
   uint64_t next_version_ = 1;
 };
 

@@ -28,14 +28,15 @@ struct OldSnapshot {
 /// One atomic, numbered statement of the commit manager: which snapshots are open, and what every later one sees [R13].
 ///
 /// Made by the commit manager at one moment of its state machine; immutable afterwards; nodes share it by pointer
-/// between threads. Plain data: whoever fills it in calls check().
+/// between threads. Plain data: the code that fills it in calls check().
 ///
 /// Invariants (check(); decode() refuses what breaks them):
 /// 1. `later` is what a snapshot taken at this moment sees. What begins afterwards sees all of it and perhaps more.
 /// 2. Every open snapshot either has base ≥ floor (*young*, only if young_open), or is listed in `old`, or sees all of
 ///    `later`.
 /// 3. floor ≤ later.base(); floor == later.base() if !young_open.
-/// 4. `later` sees all of each old snapshot.
+/// An open snapshot may see commits that `later` does not see, because they are not durable yet. Nodes do not collect
+/// the versions that such commits supersede.
 struct Publication {
   /// Rises by one with each publication of an epoch.
   uint64_t number = 0;

@@ -17,8 +17,6 @@ inline constexpr size_t kMaxTableNameBytes = 128;
 
 /// Names that start with this belong to Loam itself; clients cannot create or drop them.
 inline constexpr std::string_view kSystemPrefix = "loam.";
-/// Undo records, key = transaction id.
-inline constexpr std::string_view kTransactionTableName = "loam.transactions";
 /// Blocks of distributed counters.
 inline constexpr std::string_view kCounterTableName = "loam.counters";
 
@@ -53,7 +51,7 @@ struct IndexDefinition {
   std::vector<IndexPart> parts;
   bool unique = false;
   CatalogVersion ready_since = 0;  ///< 0: it is being built
-  /// Since it was built, records or undo records were given up for lost: it may lack what it should have. For good.
+  /// Since it was built, records were given up for lost: it may lack what it should have. For good.
   bool damaged = false;
 
   explicit operator bool() const { return table != TableId(); }

@@ -69,6 +69,12 @@ Status ClusterHistory::contains(const KnownHistory& known) const {
                  (present ? "has stored " : "went on from ") + "state " + std::to_string(last) +
                  ": its state is not the newest of the cluster");
   }
+  if (known.log > log) {
+    return wrong(told + " with " + std::to_string(known.log) +
+                 " commits, and the commit log of the commit manager ends "
+                 "after " +
+                 std::to_string(log) + ": it is not the newest of the cluster");
+  }
   return ok_status();
 }
 

@@ -40,16 +40,18 @@ struct EpochMark {
   }
 };
 
-/// What a storage node has been told last: it holds records that depend on this epoch and this state.
+/// What a storage node has been told last: it holds records that depend on this epoch, this state and this part of the
+/// commit log.
 struct KnownHistory {
   ClusterId cluster;  ///< zero: nothing has been told yet
   uint64_t epoch = 0;
   uint64_t random = 0;
   uint64_t state = 0;
+  uint64_t log = 0;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.cluster), v(m.epoch), v(m.random), v(m.state);
+    v(m.cluster), v(m.epoch), v(m.random), v(m.state), v(m.log);
   }
 };
 
@@ -62,18 +64,19 @@ struct ClusterHistory {
   ClusterId cluster;
   std::vector<EpochMark> epochs{};  ///< ascending; the last one is the present
   uint64_t state = 0;               ///< the number of the newest stored state; 0: nothing is stored
+  uint64_t log = 0;  ///< commits, counted over all epochs, whose records in the commit log are on the disk
 
   /// kMalformed: no cluster, no epoch, too many of them, or numbers that do not ascend.
   Status validate() const;
   /// Whether this history contains what a storage node was told. kWrongCluster says what contradicts: another cluster,
-  /// a higher epoch, an epoch with another random number, or a state that this history does not contain.
+  /// a higher epoch, an epoch with another random number, a state or commits that this history does not contain.
   Status contains(const KnownHistory& known) const;
   /// The present end of a valid history.
-  KnownHistory present() const { return {cluster, epochs.back().number, epochs.back().random, state}; }
+  KnownHistory present() const { return {cluster, epochs.back().number, epochs.back().random, state, log}; }
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.cluster), v(m.epochs), v(m.state);
+    v(m.cluster), v(m.epochs), v(m.state), v(m.log);
   }
 };
 

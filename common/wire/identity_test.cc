@@ -8,7 +8,7 @@ namespace {
 constexpr ClusterId kCluster{0x0123456789abcdef, 0xfedcba9876543210};
 
 /// Epoch 3 stored the states 11 to 19, epoch 4 the states 20 to 29, epoch 5 so far 30 to 33.
-ClusterHistory history() { return {kCluster, {{3, 103, 11}, {4, 104, 20}, {5, 105, 30}}, 33}; }
+ClusterHistory history() { return {kCluster, {{3, 103, 11}, {4, 104, 20}, {5, 105, 30}}, 33, 700}; }
 
 Status judge(const KnownHistory& known) { return history().contains(known); }
 
@@ -44,6 +44,12 @@ TEST(ClusterHistoryTest, RefusesStatesThatItDoesNotContain) {
   EXPECT_TRUE(judge({kCluster, 4, 104, 30}) == StatusCode::kWrongCluster)
       << "epoch 5 went on from state 29, so epoch 4 stored another state 30";
   EXPECT_TRUE(judge({kCluster, 5, 105, 34}) == StatusCode::kWrongCluster);
+}
+
+TEST(ClusterHistoryTest, RefusesACommitLogThatEndsTooEarly) {
+  EXPECT_TRUE(judge({kCluster, 5, 105, 33, 700}).ok());
+  EXPECT_TRUE(judge({kCluster, 4, 104, 20, 699}).ok());
+  EXPECT_TRUE(judge({kCluster, 5, 105, 33, 701}) == StatusCode::kWrongCluster);
 }
 
 TEST(ClusterHistoryTest, IsValidOnlyIfItAscends) {

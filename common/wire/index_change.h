@@ -7,8 +7,9 @@
 
 namespace loam::wire {
 
-/// A record gets a value of an indexed field, or loses it (R27). The client puts it into the undo record before any
-/// write, so that recovery needs neither the catalog nor the record to undo it. Value type.
+/// A record gets a value of an indexed field, or loses it (R27). The write of the tree's node that makes the change
+/// carries it to the storage node as an IndexIntent, so that recovery needs neither the catalog nor the record to undo
+/// it. Value type.
 struct IndexChange {
   TableId index;        ///< the table of the tree's nodes
   Key record;           ///< the record that has the value

@@ -73,7 +73,8 @@ struct SessionRenewed {
   }
 };
 
-/// What became of transactions of a session that has ended (R4): asked by its client, under its next session.
+/// What became of transactions of a session that has ended (R4): asked by its client, under its next session. Outcomes
+/// come from the commit log; they are kept for a time, not until they are asked for.
 struct AskOutcomes {
   static constexpr Opcode kOpcode = Opcode::kAskOutcomes;
   std::vector<TransactionId> ids;
@@ -86,12 +87,12 @@ struct AskOutcomes {
 
 enum class Outcome : uint8_t {
   kForgotten = 1,  ///< not known any more, or never begun
-  kPending = 2,    ///< being recovered: ask again
+  kPending = 2,    ///< its session is open, or the commit is not on the disk yet: ask again
   kCommitted = 3,
   kAborted = 4,
 };
 
-/// In the order of the ids. An outcome that was told may be forgotten afterwards.
+/// In the order of the ids.
 struct Outcomes {
   static constexpr Opcode kOpcode = Opcode::kOutcomes;
   std::vector<Outcome> outcomes;
@@ -140,8 +141,8 @@ struct Begun {
   }
 };
 
-/// Ends transactions of this session (R1, R2). The answer comes when later snapshots see the outcome. Repeating it is
-/// harmless.
+/// Ends transactions of this session (R1, R2). The commit manager decides: an id that it accepts as committed is in its
+/// commit log, and later snapshots see it, before the answer is sent. Repeating it is harmless.
 struct Complete {
   static constexpr Opcode kOpcode = Opcode::kComplete;
   struct Outcome {
@@ -163,19 +164,13 @@ struct Complete {
 
 struct Completed {
   static constexpr Opcode kOpcode = Opcode::kCompleted;
-
-  template <class Self, class V>
-  static void fields(Self&, V&) {}
-};
-
-/// The undo records of these completed transactions are gone (R5). One way.
-struct Cleared {
-  static constexpr Opcode kOpcode = Opcode::kCleared;
-  std::vector<TransactionId> ids;
+  /// Those that cannot be committed, because records that they may have written were lost since they began, and the
+  /// loss was accepted (R9). They stay open until the client has undone them and completes them as aborted.
+  std::vector<TransactionId> refused;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.ids);
+    v(m.refused);
   }
 };
 
@@ -356,11 +351,12 @@ struct RenewNode {
 
 struct NodeRenewed {
   static constexpr Opcode kOpcode = Opcode::kNodeRenewed;
-  uint64_t state = 0;  ///< ClusterHistory::state as it is now
+  uint64_t state = 0;  ///< ClusterHistory::state and ClusterHistory::log as they are now
+  uint64_t log = 0;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.state);
+    v(m.state), v(m.log);
   }
 };
 
@@ -398,15 +394,30 @@ struct LossAccepted {
   static void fields(Self&, V&) {}
 };
 
-/// Open snapshots and what later ones see, in one piece (R13). One way; a node keeps the highest number.
+/// Open snapshots and what later ones see, in one piece (R13). A node keeps the newest one. A commit whose record in
+/// the commit log is not on the disk yet counts as open in it. Answered when every thread of the node has seen it; a
+/// publication that was overtaken by a newer one need not be answered.
 struct Publish {
   static constexpr Opcode kOpcode = Opcode::kPublish;
   Publication publication;
-  uint64_t state = 0;  ///< ClusterHistory::state as it is now
+  uint64_t state = 0;  ///< ClusterHistory::state and ClusterHistory::log as they are now
+  uint64_t log = 0;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.publication), v(m.state);
+    v(m.publication), v(m.state), v(m.log);
+  }
+};
+
+/// The node names no intent any more that the publication covers (R5).
+struct PublicationInstalled {
+  static constexpr Opcode kOpcode = Opcode::kPublicationInstalled;
+  uint64_t epoch = 0;
+  uint64_t number = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.epoch), v(m.number);
   }
 };
 

@@ -36,13 +36,14 @@ std::string_view to_string(Opcode opcode) {
     case Opcode::kScanCredit: return "kScanCredit";
     case Opcode::kScanCancel: return "kScanCancel";
     case Opcode::kScanProgress: return "kScanProgress";
+    case Opcode::kIntents: return "kIntents";
+    case Opcode::kIntentsReply: return "kIntentsReply";
     case Opcode::kOpenSession: return "kOpenSession";
     case Opcode::kSessionOpened: return "kSessionOpened";
     case Opcode::kBegin: return "kBegin";
     case Opcode::kBegun: return "kBegun";
     case Opcode::kComplete: return "kComplete";
     case Opcode::kCompleted: return "kCompleted";
-    case Opcode::kCleared: return "kCleared";
     case Opcode::kReleaseSnapshots: return "kReleaseSnapshots";
     case Opcode::kGetCatalog: return "kGetCatalog";
     case Opcode::kCatalog: return "kCatalog";
@@ -63,6 +64,7 @@ std::string_view to_string(Opcode opcode) {
     case Opcode::kRenewNode: return "kRenewNode";
     case Opcode::kNodeRenewed: return "kNodeRenewed";
     case Opcode::kPublish: return "kPublish";
+    case Opcode::kPublicationInstalled: return "kPublicationInstalled";
     case Opcode::kInstallTable: return "kInstallTable";
     case Opcode::kTableInstalled: return "kTableInstalled";
     case Opcode::kRemoveTable: return "kRemoveTable";

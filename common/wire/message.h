@@ -28,7 +28,8 @@ struct Envelope {
   uint64_t sequence = 0;
 };
 
-/// A struct with an opcode and a static `fields(self, visitor)`.
+/// A struct with an opcode and a static `fields(self, visitor)`. One that has views into the bytes it is decoded from
+/// says so by a member `kHasViews`: who keeps it keeps the bytes.
 template <class M>
 concept Message = requires {
   { M::kOpcode } -> std::convertible_to<Opcode>;

@@ -119,10 +119,19 @@ TEST(Message, EveryStorageMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(PlainRead{{record}, FieldNumbers(fields)});
   check_codec(PlainReadReply{{{StatusCode::kOk, Version(8), row}}});
   check_codec(PlainWrite{{{WriteKind::kUpdate, Reserve::kUndo, record, Version(77), row},
-                          {WriteKind::kMark, {}, record, Version(78), {}, {}, 2},
                           {WriteKind::kRemove, {}, record, Version(79), {}}}});
   check_codec(PlainWrite{{{WriteKind::kUpdateFields, {}, record, Version(77), row, FieldNumbers(fields)}}});
+  check_codec(
+      PlainWrite{{{WriteKind::kUpdateFields, {}, record, Version(77), row, FieldNumbers(fields)}},
+                 {{TransactionId(9), Key(1), true, true, "tree key"}, {TransactionId(10), Key(2), false, false, ""}}});
   check_codec(PlainWriteReply{{{StatusCode::kConflict, Version(78)}}, ""});
+  check_codec(Intents{SessionId(4), {SessionId(4), 5}});
+  check_codec(IntentsReply{{{Intent::Kind::kRecord, TransactionId(9), TableId(300), Key(1)},
+                            {Intent::Kind::kTake, TransactionId(9), TableId(301), Key(1), true, "tree key"}},
+                           true,
+                           {SessionId(4), 6},
+                           3,
+                           17});
   Scan scan;
   scan.table = TableId(7);
   scan.snapshot = some_snapshot();
@@ -154,7 +163,7 @@ TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(Begun{TransactionId(1011), 17, 18, some_snapshot(), Version(900), 12});
   check_codec(Complete{{{TransactionId(1003), true}, {TransactionId(1007), false}}});
   check_codec(Completed{});
-  check_codec(Cleared{{TransactionId(1003)}});
+  check_codec(Completed{{TransactionId(1003)}});
   check_codec(ReleaseSnapshots{{17, 18}});
   check_codec(GetCatalog{});
   check_codec(CatalogReply{some_catalog()});
@@ -168,7 +177,8 @@ TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(TableDropped{14});
   check_codec(CloseSession{});
   check_codec(SessionClosed{});
-  check_codec(RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1u << 30, Incarnation(6), 9, {{7, 8}, 3, 99, 12}});
+  check_codec(
+      RegisterNode{"tcp://127.0.0.1:7401", "127.0.0.1:7411", 1u << 30, Incarnation(6), 9, {{7, 8}, 3, 99, 12, 1'000}});
   const FenceSet fences{SessionId(9), {SessionId(4), SessionId(7)}};
   check_codec(NodeRegistered{NodeId(1),
                              Incarnation(2),
@@ -178,14 +188,15 @@ TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
                              fences,
                              2'000'000'000,
                              true,
-                             {{7, 8}, {{1, 98, 1}, {3, 99, 10}}, 12}});
+                             {{7, 8}, {{1, 98, 1}, {3, 99, 10}}, 12, 1'000}});
   check_codec(RenewNode{});
-  check_codec(NodeRenewed{12});
+  check_codec(NodeRenewed{12, 1'000});
   check_codec(Fence{fences});
   check_codec(FenceInstalled{});
   check_codec(AcceptLoss{});
   check_codec(LossAccepted{});
-  check_codec(Publish{{}, 12});
+  check_codec(Publish{{}, 12, 1'000});
+  check_codec(PublicationInstalled{3, 17});
   check_codec(InstallTable{some_table(), some_catalog().shards});
   check_codec(TableInstalled{});
   check_codec(RemoveTable{TableId(7)});

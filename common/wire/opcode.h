@@ -8,7 +8,7 @@ namespace loam::wire {
 
 /// Version of everything in common/wire and of the record layout. Peers of another version are refused at connection
 /// set-up with kUnsupportedVersion.
-inline constexpr uint16_t kProtocolVersion = 7;
+inline constexpr uint16_t kProtocolVersion = 8;
 
 /// Numbers are never reused. Odd numbers answer the even number before them; pushes and one-way messages are even.
 enum class Opcode : uint8_t {
@@ -38,6 +38,8 @@ enum class Opcode : uint8_t {
   kScanCredit = 26,    ///< client → storage node, one way
   kScanCancel = 28,    ///< client → storage node, one way; kScanDone follows
   kScanProgress = 30,  ///< storage node → client, one way, as often as the scan asked for it
+  kIntents = 32,       ///< the commit manager's recovery asks
+  kIntentsReply = 33,
 
   // client → commit manager
   kOpenSession = 40,
@@ -46,7 +48,6 @@ enum class Opcode : uint8_t {
   kBegun = 43,
   kComplete = 44,
   kCompleted = 45,
-  kCleared = 46,           ///< one way
   kReleaseSnapshots = 48,  ///< one way
   kGetCatalog = 50,
   kCatalog = 51,
@@ -70,7 +71,8 @@ enum class Opcode : uint8_t {
   kNodeRenewed = 73,
 
   // commit manager → storage node
-  kPublish = 80,  ///< one way
+  kPublish = 80,
+  kPublicationInstalled = 81,
   kInstallTable = 82,
   kTableInstalled = 83,
   kRemoveTable = 84,

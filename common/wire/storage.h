@@ -85,6 +85,7 @@ struct ReadResult {
 /// Results in the order of the request's records.
 struct ReadReply {
   static constexpr Opcode kOpcode = Opcode::kReadReply;
+  static constexpr bool kHasViews = true;
   std::vector<ReadResult> results;
 
   template <class Self, class V>
@@ -98,7 +99,6 @@ enum class WriteKind : uint8_t {
   kUpdate = 2,
   kRemove = 3,
   kUpdateFields = 4,  ///< some fields; the others are those of the version that it replaces
-  kMark = 5,          ///< one field of the row where it lies; in a PlainWrite only
 };
 
 /// Conditional writes of one transaction: each succeeds only if the record's newest version is visible in the snapshot
@@ -142,6 +142,7 @@ struct WriteResult {
 /// (a row that does not fit the schema, say).
 struct WriteReply {
   static constexpr Opcode kOpcode = Opcode::kWriteReply;
+  static constexpr bool kHasViews = true;
   std::vector<WriteResult> results;
   std::string_view detail;
 
@@ -151,7 +152,8 @@ struct WriteReply {
   }
 };
 
-/// Takes a transaction's own versions off (R2). Reverting what is not there succeeds.
+/// Takes a transaction's own versions off (R2). Reverting what is not there succeeds; a version that another one covers
+/// gets kConflict and stays (R8).
 struct Revert {
   static constexpr Opcode kOpcode = Opcode::kRevert;
   TransactionId transaction;
@@ -187,6 +189,7 @@ struct PlainRead {
 
 struct PlainReadReply {
   static constexpr Opcode kOpcode = Opcode::kPlainReadReply;
+  static constexpr bool kHasViews = true;
   std::vector<ReadResult> results;
 
   template <class Self, class V>
@@ -195,11 +198,24 @@ struct PlainReadReply {
   }
 };
 
+/// A change that a transaction makes in an index (R27), as the storage node remembers it (R5).
+struct IndexIntent {
+  TransactionId transaction;
+  Key record;            ///< the record that has the value
+  bool take = false;     ///< it loses the value; otherwise it gets it
+  bool shared = false;   ///< as in IndexChange
+  std::string_view key;  ///< of the index's tree
+
+  bool operator==(const IndexIntent&) const = default;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.transaction), v(m.record), v(m.take), v(m.shared), v(m.key);
+  }
+};
+
 /// Exact-version writes on non-transactional tables (R21). An insert expects absence; the other kinds expect `expected`
 /// exactly. The answer carries the new version's number.
-///
-/// kMark gives one field of the row another value where the row lies: the row does not travel, and the write needs no
-/// room (R6). Which field that is, and whether the table has one, mark_field() in system_tables.h says.
 struct PlainWrite {
   static constexpr Opcode kOpcode = Opcode::kPlainWrite;
   struct Operation {
@@ -207,26 +223,23 @@ struct PlainWrite {
     Reserve reserve = Reserve::kWrite;  ///< counts on indexes and the system's own tables alone; kUndo at most (R6)
     RecordId record;
     Version expected;
-    Bytes row;                  ///< but of kRemove and kMark
+    Bytes row;
     FieldNumbers projection{};  ///< of kUpdateFields, as in Write
-    uint8_t mark = 0;           ///< kMark: the field's new value, 1 to 3
 
     template <class Self, class V>
     static void fields(Self& m, V& v) {
-      v(m.kind), v(m.reserve), v(m.record), v(m.expected);
-      if (m.kind == WriteKind::kMark) {
-        v(m.mark);
-      } else {
-        v(m.row);
-      }
+      v(m.kind), v(m.reserve), v(m.record), v(m.expected), v(m.row);
       if (m.kind == WriteKind::kUpdateFields) v(m.projection);
     }
   };
   std::vector<Operation> operations;
+  /// The changes of transactions that this write of an index's node carries: remembered if and only if it succeeds
+  /// (R5). Only with a single operation.
+  std::vector<IndexIntent> intents{};
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.operations);
+    v(m.operations), v(m.intents);
   }
 };
 
@@ -239,12 +252,75 @@ constexpr StatusCode plain_write_code(WriteKind kind, StatusCode code) {
 
 struct PlainWriteReply {
   static constexpr Opcode kOpcode = Opcode::kPlainWriteReply;
+  static constexpr bool kHasViews = true;
   std::vector<WriteResult> results;
   std::string_view detail;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
     v(m.results), v(m.detail);
+  }
+};
+
+/// Something that an open transaction has written at a storage node (R5).
+struct Intent {
+  enum class Kind : uint8_t { kRecord = 1, kGive = 2, kTake = 3 };
+  Kind kind{};
+  TransactionId transaction;
+  TableId table;  ///< of the record; of kGive and kTake: the index
+  Key record;
+  bool shared = false;  ///< of kGive and kTake, with `key`: as in IndexIntent
+  std::string_view key{};
+
+  bool operator==(const Intent&) const = default;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.kind), v(m.transaction), v(m.table), v(m.record);
+    if (m.kind != Kind::kRecord) v(m.shared), v(m.key);
+  }
+};
+
+/// Where a page of intents ends. Stays valid while intents come and go.
+struct IntentPosition {
+  SessionId session;
+  uint64_t number = 0;
+
+  auto operator<=>(const IntentPosition&) const = default;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.session), v(m.number);
+  }
+};
+
+/// Asks for the intents of a session that is fenced at the node, or of all sessions (R8, R11). Recovery asks after the
+/// node has acknowledged the fence: so no write of the session is under way.
+struct Intents {
+  static constexpr Opcode kOpcode = Opcode::kIntents;
+  SessionId session;       ///< 0: of all
+  IntentPosition after{};  ///< the end of the page before; zero: the first page
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.session), v(m.after);
+  }
+};
+
+/// The intents of transactions that the newest publication at the node does not say are complete, in the order in which
+/// the node recorded them, session by session.
+struct IntentsReply {
+  static constexpr Opcode kOpcode = Opcode::kIntentsReply;
+  static constexpr bool kHasViews = true;
+  std::vector<Intent> intents;
+  bool more = false;     ///< there are others behind `end`
+  IntentPosition end{};  ///< of this page
+  uint64_t epoch = 0;    ///< of the newest publication that the node has seen, and its number
+  uint64_t publication = 0;
+
+  template <class Self, class V>
+  static void fields(Self& m, V& v) {
+    v(m.intents), v(m.more), v(m.end), v(m.epoch), v(m.publication);
   }
 };
 
@@ -289,6 +365,7 @@ inline size_t scan_slot_bytes(const ResultSchema& columns) {
 /// the region that the scan named.
 struct ScanChunk {
   static constexpr Opcode kOpcode = Opcode::kScanChunk;
+  static constexpr bool kHasViews = true;
   Bytes chunk;                 ///< empty: in the slot
   uint32_t slot = 0;           ///< its number
   uint32_t bytes_in_slot = 0;  ///< from the slot's beginning
@@ -321,6 +398,7 @@ struct ScanStatistics {
 
 struct ScanDone {
   static constexpr Opcode kOpcode = Opcode::kScanDone;
+  static constexpr bool kHasViews = true;
   Status status;
   ScanStatistics statistics;
   uint64_t retry_after_ns = 0;  ///< as in Error

@@ -34,6 +34,8 @@ void declare(loam::program::OptionSet& options, NodeOptions& node) {
   options.size("memory", node.memory_bytes, "the node's limit: records and indexes, taken at start, and queries");
   options.share("query-memory-share", node.query_memory_share,
                 "of the memory, for what all scan queries collect; a query beyond it is refused");
+  options.size("intent-memory", node.intent_memory_bytes,
+               "beside the memory, for what open transactions have written; 0: a 32nd of it, at least 16 MiB");
   options.size("page", node.page_bytes, "log page, a power of two; a row fits into one");
   options.flag("huge-pages", node.huge_pages, "ask for transparent huge pages");
   options.number("network-threads", node.network_threads, "threads that execute requests");

@@ -112,11 +112,12 @@ bool Attacker::survivable(Bytes message) const {
     }
     case Opcode::kPlainWrite: {
       PlainWrite write;
-      return victim_ == Victim::kNode && decode(message, write) && known_kinds(write, WriteKind::kMark);
+      return victim_ == Victim::kNode && decode(message, write) && known_kinds(write, WriteKind::kUpdateFields);
     }
     case Opcode::kRead:
     case Opcode::kRevert:
     case Opcode::kPlainRead:
+    case Opcode::kIntents:
     case Opcode::kScan:
     case Opcode::kScanCredit:
     case Opcode::kScanCancel:
@@ -124,7 +125,6 @@ bool Attacker::survivable(Bytes message) const {
     case Opcode::kAskOutcomes:
     case Opcode::kBegin:
     case Opcode::kComplete:
-    case Opcode::kCleared:
     case Opcode::kReleaseSnapshots:
     case Opcode::kGetCatalog:
     case Opcode::kFinishIndex:

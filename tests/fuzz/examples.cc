@@ -100,7 +100,7 @@ void client_to_node(const ExampleIds& ids, const TakeExample& take) {
   const RecordId record{ids.table, Key(77)};
   give(take, Ping{row});
   give(take, Attach{ids.session, ids.manager_epoch, ids.incarnation, ids.cluster});
-  give(take, Read{example_snapshot(), {record, {kTransactionTableId, Key(2)}}});
+  give(take, Read{example_snapshot(), {record, {kCounterTableId, Key(2)}}});
   const std::array<uint16_t, 2> fields = {1, 0};
   give(take, Read{example_snapshot(), {record, {ids.table, Key(78)}}, FieldNumbers(fields)});
   give(take, Write{ids.transaction,
@@ -113,9 +113,15 @@ void client_to_node(const ExampleIds& ids, const TakeExample& take) {
   give(take, Revert{ids.transaction, {record}});
   give(take, PlainRead{{record, {kCounterTableId, Key(1)}}});
   give(take, PlainWrite{{{WriteKind::kUpdate, Reserve::kUndo, record, Version(77), row},
-                         {WriteKind::kMark, {}, {kTransactionTableId, Key(2)}, Version(78), {}, {}, 2}}});
+                         {WriteKind::kRemove, {}, {kCounterTableId, Key(2)}, Version(78), {}}}});
   give(take, PlainRead{{{kCounterTableId, Key(1)}}, FieldNumbers(std::span(fields).last(1))});
   give(take, PlainWrite{{{WriteKind::kUpdateFields, {}, record, Version(77), part, FieldNumbers(balance)}}});
+  const IndexIntent gives{ids.transaction, Key(77), false, true, "Ada"};
+  const IndexIntent takes{TransactionId(1007), Key(78), true, false, "Bo"};
+  give(take,
+       PlainWrite{{{WriteKind::kUpdateFields, {}, record, Version(77), part, FieldNumbers(balance)}}, {gives, takes}});
+  give(take, Intents{ids.session, {ids.session, 7}});
+  give(take, Intents{});
   give(take, example_scan(ids));
   give(take, ScanCredit{4});
   give(take, ScanCancel{});
@@ -127,7 +133,6 @@ void to_manager(const ExampleIds& ids, const TakeExample& take) {
   give(take, AskOutcomes{{ids.transaction, TransactionId(1ull << 40)}});
   give(take, Begin{3, true, true, {18}});
   give(take, Complete{{{ids.transaction, true}, {TransactionId(1007), false}}});
-  give(take, Cleared{{ids.transaction}});
   give(take, ReleaseSnapshots{{17, 18}});
   give(take, GetCatalog{});
   give(take, CreateTable{"accounts", TableKind::kTransactional, example_schema()});
@@ -136,7 +141,7 @@ void to_manager(const ExampleIds& ids, const TakeExample& take) {
   give(take, DropTable{"no such table"});
   give(take, CloseSession{});
   give(take, RegisterNode{"tcp://127.0.0.1:1", "127.0.0.1:7411", 1u << 30, ids.incarnation});
-  const KnownHistory of_another_cluster{{7, 8}, 2, 99, 12};
+  const KnownHistory of_another_cluster{{7, 8}, 2, 99, 12, 1'000};
   give(take, RegisterNode{"tcp://127.0.0.1:1", "127.0.0.1:7411", 1u << 30, ids.incarnation, 9, of_another_cluster});
   give(take, RenewNode{});
 }
@@ -152,6 +157,12 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
   give(take, RevertReply{{{StatusCode::kOk, {}}}});
   give(take, PlainReadReply{{{StatusCode::kOk, Version(8), row}}});
   give(take, PlainWriteReply{{{StatusCode::kConflict, Version(78)}}, ""});
+  give(take, IntentsReply{{{Intent::Kind::kRecord, ids.transaction, ids.table, Key(77)},
+                           {Intent::Kind::kGive, ids.transaction, TableId(1025), Key(77), true, "Ada"}},
+                          true,
+                          {ids.session, 8},
+                          3,
+                          17});
   give(take, ScanChunk{row});
   give(take, ScanChunk{{}, 3, 4'096});
   give(take, ScanDone{Status(), {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 11, "by column"});
@@ -162,6 +173,7 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
   give(take, Outcomes{{Outcome::kPending, Outcome::kCommitted}});
   give(take, Begun{ids.transaction, 17, 18, example_snapshot(), Version(900), 12});
   give(take, Completed{});
+  give(take, Completed{{ids.transaction}});
   give(take, CatalogReply{example_catalog()});
   give(take, TableCreated{example_table(ids), true, 13});
   give(take, IndexFinished{15});
@@ -175,13 +187,14 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
                             fences,
                             2'000'000'000,
                             true,
-                            {ids.cluster, {{1, 98, 1}, {3, 99, 10}}, 12}});
-  give(take, NodeRenewed{12});
+                            {ids.cluster, {{1, 98, 1}, {3, 99, 10}}, 12, 1'000}});
+  give(take, NodeRenewed{12, 1'000});
   give(take, Fence{fences});
   give(take, FenceInstalled{});
   give(take, AcceptLoss{});
   give(take, LossAccepted{});
-  give(take, Publish{example_publication(), 12});
+  give(take, Publish{example_publication(), 12, 1'000});
+  give(take, PublicationInstalled{2, 5});
   give(take, InstallTable{example_table(ids), example_catalog().shards});
   give(take, TableInstalled{});
   give(take, RemoveTable{ids.table});

@@ -8,13 +8,12 @@
 #include <string>
 
 #include <loam/bdtree/key.h>
+#include <loam/commit/log_format.h>
 
 #include "commit-manager/src/catalog/durable_state.h"
 #include "common/net/frame.h"
 #include "common/net/transport.h"
 #include "common/schema/chunk.h"
-#include "common/wire/system_tables.h"
-#include "common/wire/undo_record.h"
 #include "tests/fuzz/examples.h"
 #include "tests/fuzz/key_parts.h"
 #include "tests/fuzz/tables.h"
@@ -156,14 +155,6 @@ void add_states(Corpus& corpus) {
   example_publication().encode(publication_writer);
   corpus.add("publication_fuzz", {}, versions);
 
-  wire::UndoRecord undo{SessionId(4), wire::UndoState::kPending, {}, {}};
-  undo.records = {{TableId(1024), Key(1)}, {TableId(1024), Key(2)}, {TableId(1025), Key(1)}};
-  undo.index_changes = {{TableId(1030), Key(1), true, true, "key"}};
-  const Buffer row = undo.encode().value();
-  corpus.add("undo_record_fuzz", {0}, row);
-  const RowView view(wire::transaction_table_schema(), row);
-  corpus.add("undo_record_fuzz", {1}, view.blob(wire::TransactionTableFields::kBody));
-
   commit::DurableState state;
   state.epoch = 3;
   state.last_incarnation = Incarnation(5);
@@ -180,6 +171,31 @@ void add_states(Corpus& corpus) {
   corpus.add("durable_state_fuzz", {1}, Bytes(file).subspan(8 + 4 + 8 + 8));
   const uint8_t requests[] = {1, 10, 1, 4, 0, 0, 255, 0, 8, 33, 248, 2};
   corpus.add("reply_window_fuzz", {}, std::as_bytes(std::span(requests)));
+}
+
+void add_commit_logs(Corpus& corpus) {
+  const commit::CommitLogContents contents = {
+      .committed = {{TransactionId(3), TransactionId(5)}, {TransactionId(7), TransactionId(7)}},
+      .cut = TransactionId(2),
+      .end = 9};
+  constexpr size_t kHeadBytes = 8 + 4 + 8 + 8;
+  constexpr size_t kRecordHeadBytes = 8 + 4;
+  uint64_t chain = 7;
+  Buffer log;
+  commit::encode_beginning(contents, chain, log);
+  corpus.add("commit_log_fuzz", {1}, Bytes(log).subspan(kHeadBytes));
+  Buffer bodies;
+  for (const uint64_t id : {6u, 11u, 1'000u}) {
+    const std::array<TransactionId, 3> ids = {TransactionId(id), TransactionId(id + 1), TransactionId(id - 2)};
+    const size_t begin = log.size();
+    commit::encode_batch(ids, chain, log);
+    const Bytes body = Bytes(log).subspan(begin + kRecordHeadBytes);
+    bodies.push_back(static_cast<std::byte>(body.size()));
+    bodies.insert(bodies.end(), body.begin(), body.end());
+  }
+  LOAM_CHECK(commit::read_log(log).ok(), "the example is a log");
+  corpus.add("commit_log_fuzz", {0}, log);
+  corpus.add("commit_log_fuzz", {2}, bodies);
 }
 
 void add_keys(Corpus& corpus) {
@@ -244,6 +260,7 @@ int main(int argc, char** argv) {
   loam::fuzz::add_frames(corpus);
   loam::fuzz::add_schemas(corpus);
   loam::fuzz::add_states(corpus);
+  loam::fuzz::add_commit_logs(corpus);
   loam::fuzz::add_keys(corpus);
   loam::fuzz::add_texts(corpus);
   return corpus.failed() ? 1 : 0;

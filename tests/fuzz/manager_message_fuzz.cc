@@ -9,10 +9,10 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Envelope envelope;
   if (!decode_envelope(reader, envelope).ok()) return -1;
   fuzz::check_one_of<OpenSession, SessionOpened, RenewSession, SessionRenewed, AskOutcomes, Outcomes, Begin, Begun,
-                     Complete, Completed, Cleared, ReleaseSnapshots, GetCatalog, CatalogReply, CreateTable,
-                     TableCreated, FinishIndex, IndexFinished, DropTable, TableDropped, CloseSession, SessionClosed,
-                     RegisterNode, NodeRegistered, RenewNode, NodeRenewed, Fence, FenceInstalled, AcceptLoss,
-                     LossAccepted, Publish, InstallTable, TableInstalled, RemoveTable, TableRemoved>(envelope, reader);
+                     Complete, Completed, ReleaseSnapshots, GetCatalog, CatalogReply, CreateTable, TableCreated,
+                     FinishIndex, IndexFinished, DropTable, TableDropped, CloseSession, SessionClosed, RegisterNode,
+                     NodeRegistered, RenewNode, NodeRenewed, Fence, FenceInstalled, AcceptLoss, LossAccepted, Publish,
+                     PublicationInstalled, InstallTable, TableInstalled, RemoveTable, TableRemoved>(envelope, reader);
   if (envelope.opcode == Opcode::kFence) {
     Fence fence;
     if (decode_body(reader, fence).ok() && fence.fences.check().ok()) {

@@ -56,12 +56,13 @@ bool well_formed(Bytes message, Opcode& opcode) {
   if (!decode_envelope(reader, envelope).ok()) return false;
   opcode = envelope.opcode;
   return decodes<Error, Ping, Pong, Attach, Attached, Read, ReadReply, Write, WriteReply, Revert, RevertReply,
-                 PlainRead, PlainReadReply, PlainWrite, PlainWriteReply, Scan, ScanDone, ScanChunk, ScanCredit,
-                 ScanCancel, ScanProgress, OpenSession, SessionOpened, RenewSession, SessionRenewed, AskOutcomes,
-                 Outcomes, Begin, Begun, Complete, Completed, Cleared, ReleaseSnapshots, GetCatalog, CatalogReply,
-                 CreateTable, TableCreated, FinishIndex, IndexFinished, DropTable, TableDropped, CloseSession,
-                 SessionClosed, RegisterNode, NodeRegistered, RenewNode, NodeRenewed, Fence, FenceInstalled, AcceptLoss,
-                 LossAccepted, Publish, InstallTable, TableInstalled, RemoveTable, TableRemoved>(envelope, reader);
+                 PlainRead, PlainReadReply, PlainWrite, PlainWriteReply, Intents, IntentsReply, Scan, ScanDone,
+                 ScanChunk, ScanCredit, ScanCancel, ScanProgress, OpenSession, SessionOpened, RenewSession,
+                 SessionRenewed, AskOutcomes, Outcomes, Begin, Begun, Complete, Completed, ReleaseSnapshots, GetCatalog,
+                 CatalogReply, CreateTable, TableCreated, FinishIndex, IndexFinished, DropTable, TableDropped,
+                 CloseSession, SessionClosed, RegisterNode, NodeRegistered, RenewNode, NodeRenewed, Fence,
+                 FenceInstalled, AcceptLoss, LossAccepted, Publish, PublicationInstalled, InstallTable, TableInstalled,
+                 RemoveTable, TableRemoved>(envelope, reader);
 }
 
 RawPeer::~RawPeer() { end(); }

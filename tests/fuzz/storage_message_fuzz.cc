@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Envelope envelope;
   if (!decode_envelope(reader, envelope).ok()) return -1;
   fuzz::check_one_of<Error, Ping, Pong, Attach, Attached, Read, ReadReply, Write, WriteReply, Revert, RevertReply,
-                     PlainRead, PlainReadReply, PlainWrite, PlainWriteReply, Scan, ScanDone, ScanChunk, ScanCredit,
-                     ScanCancel, ScanProgress>(envelope, reader);
+                     PlainRead, PlainReadReply, PlainWrite, PlainWriteReply, Intents, IntentsReply, Scan, ScanDone,
+                     ScanChunk, ScanCredit, ScanCancel, ScanProgress>(envelope, reader);
   return 0;
 }

@@ -1,6 +1,6 @@
 """Everything that may die does, again and again, at random, while clients move money; what they saw must fit together.
 
-    LOAM_SEED=7 LOAM_SECONDS=300 python3 tests/integration/campaign_test.py PROGRAMS…
+    LOAM_SEED=7 LOAM_SECONDS=300 LOAM_COMMIT_LOG=sync python3 tests/integration/campaign_test.py PROGRAMS…
 """
 
 import os
@@ -14,22 +14,23 @@ from proxy import Disturber  # noqa: E402
 
 SEED = int(os.environ.get("LOAM_SEED", "1"))
 SECONDS = float(os.environ.get("LOAM_SECONDS", "40"))
+COMMIT_LOG = os.environ.get("LOAM_COMMIT_LOG", "os")
 CLIENTS = 3
 
 CLIENT_POINTS = [f"client.commit.{step}" for step in (
-    "begun", "undo_written", "writes_sent", "writes_applied", "marked", "completed", "answered", "cleared")] + [
-    f"client.abort.{step}" for step in (
-        "failed", "undo_decided", "reverts_sent", "reverted", "completed", "cleared")]
+    "begun", "writes_sent", "writes_applied", "completed", "answered")] + [
+    f"client.abort.{step}" for step in ("failed", "undo_decided", "reverts_sent", "reverted", "completed")]
 MANAGER_POINTS = ["manager.begin.executed", "manager.begin.answered", "manager.complete.executed",
-                  "manager.complete.answered", "recoverer.read", "recoverer.swapped", "recoverer.reverted",
-                  "recoverer.completed", "recoverer.cleared"]
+                  "manager.commit.before_append", "manager.commit.appended", "manager.log.appended",
+                  "manager.log.written", "manager.log.flushed", "manager.complete.answered", "recoverer.intents_read",
+                  "recoverer.indexes_undone", "recoverer.reverted"]
 RESTART_POINTS = ["manager.durable.before", "manager.durable.written", "manager.durable.renamed",
                   "manager.durable.after"]
 
 
 class CampaignTest(ClusterTest):
     def make_cluster(self):
-        return ProxiedCluster()
+        return ProxiedCluster(manager_options=["--commit-log", COMMIT_LOG])
 
     def setUp(self):
         super().setUp()

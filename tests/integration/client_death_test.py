@@ -9,9 +9,10 @@ from cluster import LEASE_S, Cluster, ClusterTest, main, now, poll  # noqa: E402
 from proxied_cluster import ProxiedCluster  # noqa: E402
 
 # In the order of R1 and R2; whether a transaction whose client dies there took place.
-COMMIT_STEPS = {"begun": False, "undo_written": False, "writes_sent": False, "writes_applied": False, "indexed": False,
-                "marked": True, "completed": True, "answered": True, "cleared": True}
-ABORT_STEPS = ("failed", "undo_decided", "reverts_sent", "reverted", "completed", "cleared")
+COMMIT_STEPS = {"begun": False, "writes_sent": False, "writes_applied": False, "indexed": False, "completed": True,
+                "answered": True}
+# Of an abort without index changes; index_death_test.py has the step behind their undo.
+ABORT_STEPS = ("failed", "undo_decided", "reverts_sent", "reverted", "completed")
 KEYS = (1, 2, 3, 4, 5, 6)  # on both nodes
 CHANGES = "add:1=-5 add:2=5 add:3=-1 add:4=1 add:5=-2 add:6=2"
 # How long a key may stay locked on an idle machine (issue), and what a loaded one gets on top.
@@ -154,30 +155,65 @@ class ClientFencedTest(StepsTest):
         return any(session["id"] == client.session for session in status["sessions"])
 
     def test_writes_that_come_after_the_recovery_are_refused(self):
-        """Stopped between undo record and writes, recovered, continued, and the commit manager's word that it is fenced
-        has not come through yet: nobody would undo what it writes now, so the nodes must refuse it. An older snapshot
-        is open, so that it is not refused as too old."""
+        """Stopped before its writes, recovered, continued, and the commit manager's word that it is fenced has not come
+        through yet: no recovery would undo its writes now, so the nodes must refuse them. An older snapshot is open, so
+        that it is not refused as too old."""
         other = self.cluster.client("other", address=self.cluster.address)
         other.need("prepare read:8 add:9=0")
-        for step in ("begun", "undo_written"):
-            with self.subTest(step=step):
-                victim = self.cluster.client(f"late.{step}", pause=f"client.commit.{step}=stop;"
-                                             "client.commit.writes_applied=kill")
-                victim.id = victim.need(f"prepare {CHANGES}")["id"]
-                victim.send("commit")
-                victim.wait_until_paused()
-                self.cluster.to_manager.hold(down=True)
-                self.cluster.wait_until_fenced(victim)
-                poll(lambda: not self.session_known(victim), "its transaction is recovered")
-                victim.resume()
-                end = now() + LEASE_S / 2
-                poll(lambda: now() > end, "its writes reach the nodes")
-                self.cluster.to_manager.release()
-                told = victim.receive()
-                self.assertEqual(told["outcome"], "aborted", told)
-                self.assertEqual(told["code"], "kFenced", told)
-                self.assertFalse(self.took_place(victim, other.need(
-                    "transact " + " ".join(f"read:{key}" for key in KEYS))))
+        victim = self.cluster.client("late", pause="client.commit.begun=stop;client.commit.writes_applied=kill")
+        victim.id = victim.need(f"prepare {CHANGES}")["id"]
+        victim.send("commit")
+        victim.wait_until_paused()
+        self.cluster.to_manager.hold(down=True)
+        self.cluster.wait_until_fenced(victim)
+        poll(lambda: not self.session_known(victim), "its transaction is recovered")
+        victim.resume()
+        end = now() + LEASE_S / 2
+        poll(lambda: now() > end, "its writes reach the nodes")
+        self.cluster.to_manager.release()
+        told = victim.receive()
+        self.assertEqual(told["outcome"], "aborted", told)
+        self.assertEqual(told["code"], "kFenced", told)
+        self.assertFalse(self.took_place(victim, other.need("transact " + " ".join(f"read:{key}" for key in KEYS))))
+        self.check_history()
+
+    def stopped_with_its_writes_in(self, name):
+        victim = self.cluster.client(name, pause="client.commit.writes_applied=stop")
+        victim.id = victim.need(f"prepare {CHANGES}")["id"]
+        victim.send("commit")
+        victim.wait_until_paused()
+        return victim
+
+    def seen_by(self, other, victim):
+        return self.took_place(victim, other.need("transact " + " ".join(f"read:{key}" for key in KEYS)))
+
+    def test_a_completion_that_comes_after_the_end_of_its_session_is_refused(self):
+        """All its writes are in; its Complete is on the way until the session has ended (R8)."""
+        other = self.cluster.client("other", address=self.cluster.address)
+        victim = self.stopped_with_its_writes_in("held")
+        self.cluster.to_manager.hold(up=True)
+        victim.resume()
+        self.cluster.wait_until_fenced(victim)
+        self.cluster.to_manager.release()
+        told = victim.receive()
+        self.assertEqual(told["outcome"], "aborted", told)
+        self.assertFalse(self.seen_by(other, victim))
+        self.check_history()
+
+    def test_a_lost_answer_to_a_completion_is_asked_for_under_the_next_session(self):
+        """The commit manager has accepted the commit; its answer and the client's session are lost (R4)."""
+        other = self.cluster.client("other", address=self.cluster.address)
+        victim = self.stopped_with_its_writes_in("unanswered")
+        self.cluster.to_manager.hold(down=True)
+        victim.resume()
+        poll(lambda: self.seen_by(other, victim), "others see the commit")
+        victim.stop()
+        self.cluster.wait_until_fenced(victim)
+        self.cluster.to_manager.cut()
+        self.cluster.to_manager.release()
+        victim.resume()
+        told = victim.receive()
+        self.assertEqual(told["outcome"], "committed", told)
         self.check_history()
 
     def test_open_transaction_is_fenced_and_what_was_acknowledged_holds(self):

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,7 +28,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using wire::RecordId;
-using wire::UndoState;
 
 constexpr uint64_t kLeaseNs = 500'000'000;
 constexpr int64_t kOld = 100;
@@ -134,8 +134,19 @@ class RecoveredCluster : public ::testing::Test {
   bool wait_until_nothing_is_left() {
     return testing::eventually([this] {
       const auto core = manager_->statistics().core;
-      return core.open == 0 && core.uncleared == 0;
+      return core.open == 0 && core.sessions_fencing + core.sessions_recovering == 0;
     });
+  }
+
+  /// Intents go when a publication has said that their transactions are complete.
+  bool wait_until_intents_are_gone(const std::vector<TransactionId>& ids) {
+    DeadTestClient witness(manager_->address());
+    return testing::eventually([&] { return witness.intents(ids) == 0; });
+  }
+  wire::Outcome outcome(TransactionId id) {
+    std::promise<wire::Outcome> told;
+    EXPECT_TRUE(manager_->post([&](commit::Core& core) { told.set_value(core.outcome(id)); }));
+    return told.get_future().get();
   }
 
   std::filesystem::path data_;
@@ -149,12 +160,10 @@ class RecoveredCluster : public ::testing::Test {
 /// The steps of R1 and R2, each with all before it that belong to the same road.
 enum class Step {
   kBegun,
-  kUndoWritten,
   kSomeWritten,
   kAllWritten,
-  kMarked,
+  kCompleteSent,
   kCompletedCommitted,
-  kUndoDecided,
   kSomeReverted,
   kReverted,
   kCompletedAborted,
@@ -162,20 +171,15 @@ enum class Step {
 
 class DeadAt : public RecoveredCluster, public ::testing::WithParamInterface<std::pair<Step, const char*>> {
  protected:
-  static bool commits(Step step) { return step == Step::kMarked || step == Step::kCompletedCommitted; }
-
   /// Goes as far as `last`.
   void play(DeadTestClient& client, TransactionId id, Step last) const {
     const std::vector<RecordId> all = records();
     const std::vector<RecordId> some(all.begin(), all.begin() + 3);
-    const bool aborts = last >= Step::kUndoDecided;
-    if (last >= Step::kUndoWritten) client.insert_undo_record(id, all);
     if (last >= Step::kSomeWritten) {
       client.update(id, last == Step::kSomeWritten ? some : all, row_);
     }
-    if (commits(last)) client.change_undo_record(id, UndoState::kCommitted);
+    if (last == Step::kCompleteSent) client.send_complete(id, true);
     if (last == Step::kCompletedCommitted) client.complete(id, true);
-    if (aborts) client.change_undo_record(id, UndoState::kAborted);
     if (last >= Step::kSomeReverted) client.revert(id, last == Step::kSomeReverted ? some : all);
     if (last == Step::kCompletedAborted) client.complete(id, false);
   }
@@ -197,18 +201,24 @@ TEST_P(DeadAt, EndsAsTheRulesSay) {
   std::printf("dead at %s: writable after %.1f ms, nothing left after %.1f ms, lease %.0f ms\n", GetParam().second, ms,
               all_ms, kLeaseNs / 1e6);
   EXPECT_LT(std::max(ms, all_ms), kLeaseNs / 1e6 * 9 / 8 + kRecoveryMs);
-  EXPECT_EQ(balances(), std::vector<int64_t>(kKeys, (commits(step) ? kNew : kOld) + 1));
-  DeadTestClient witness(manager_->address());
-  EXPECT_EQ(witness.undo_records({id}), 0u);
+  const bool committed = outcome(id) == wire::Outcome::kCommitted;
+  if (!committed) {
+    EXPECT_EQ(outcome(id), wire::Outcome::kAborted);
+  }
+  if (step != Step::kCompleteSent) {
+    EXPECT_EQ(committed, step == Step::kCompletedCommitted);
+  }
+  EXPECT_EQ(balances(), std::vector<int64_t>(kKeys, (committed ? kNew : kOld) + 1));
+  EXPECT_TRUE(wait_until_intents_are_gone({id}));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Steps, DeadAt,
-    ::testing::Values(std::pair{Step::kBegun, "Begun"}, std::pair{Step::kUndoWritten, "UndoWritten"},
-                      std::pair{Step::kSomeWritten, "SomeWritten"}, std::pair{Step::kAllWritten, "AllWritten"},
-                      std::pair{Step::kMarked, "Marked"}, std::pair{Step::kCompletedCommitted, "CompletedCommitted"},
-                      std::pair{Step::kUndoDecided, "UndoDecided"}, std::pair{Step::kSomeReverted, "SomeReverted"},
-                      std::pair{Step::kReverted, "Reverted"}, std::pair{Step::kCompletedAborted, "CompletedAborted"}),
+    ::testing::Values(std::pair{Step::kBegun, "Begun"}, std::pair{Step::kSomeWritten, "SomeWritten"},
+                      std::pair{Step::kAllWritten, "AllWritten"}, std::pair{Step::kCompleteSent, "CompleteSent"},
+                      std::pair{Step::kCompletedCommitted, "CompletedCommitted"},
+                      std::pair{Step::kSomeReverted, "SomeReverted"}, std::pair{Step::kReverted, "Reverted"},
+                      std::pair{Step::kCompletedAborted, "CompletedAborted"}),
     [](const auto& instance) { return instance.param.second; });
 
 #ifdef LOAM_ASSERTIONS
@@ -224,11 +234,9 @@ TEST_P(StoppedAt, GoesOnAfterARestart) {
     ids = {dead.begin(), dead.begin()};
     const std::vector<RecordId> all = records();
     const std::vector<RecordId> first(all.begin(), all.begin() + 4), second(all.begin() + 4, all.end());
-    dead.insert_undo_record(ids[0], first);
     dead.update(ids[0], first, row_);
-    dead.insert_undo_record(ids[1], second);
     dead.update(ids[1], second, row_);
-    dead.change_undo_record(ids[1], UndoState::kCommitted);
+    dead.complete(ids[1], true);
   }
   {
     const auto hook = PausePoints::on(GetParam(), [&] {
@@ -254,13 +262,13 @@ TEST_P(StoppedAt, GoesOnAfterARestart) {
   std::vector<int64_t> expected(kKeys, kOld + 1);
   std::fill(expected.begin() + 4, expected.end(), kNew + 1);
   EXPECT_EQ(balances(), expected);
-  DeadTestClient witness(manager_->address());
-  EXPECT_EQ(witness.undo_records(ids), 0u);
+  EXPECT_EQ(outcome(ids[0]), wire::Outcome::kAborted);
+  EXPECT_EQ(outcome(ids[1]), wire::Outcome::kCommitted);
+  EXPECT_TRUE(wait_until_intents_are_gone(ids));
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, StoppedAt,
-                         ::testing::Values("recoverer.read", "recoverer.swapped", "recoverer.reverted",
-                                           "recoverer.completed", "recoverer.cleared"),
+                         ::testing::Values("recoverer.intents_read", "recoverer.indexes_undone", "recoverer.reverted"),
                          [](const auto& instance) { return std::string(instance.param).substr(10); });
 
 #endif
@@ -292,7 +300,8 @@ TEST_F(RecoveredCluster, EndsManyTransactionsOfOneClient) {
   Clock::time_point begun{};
   ASSERT_TRUE(testing::eventually([&] {
     begun = Clock::now();
-    return manager_->statistics().core.orphaned_open + manager_->statistics().recovery.aborted >= kTransactions;
+    const auto core = manager_->statistics().core;
+    return core.orphaned_open + core.recovered_aborted >= kTransactions;
   }));
   ASSERT_TRUE(wait_until_nothing_is_left());
   const double seconds = ms_since(begun) / 1'000;
@@ -300,7 +309,7 @@ TEST_F(RecoveredCluster, EndsManyTransactionsOfOneClient) {
       "%u open transactions of 2 records of one dead client, 2 nodes: %.3f s, %.0f transactions/s; %.0f ms after"
       " its death\n",
       kTransactions, seconds, kTransactions / seconds, ms_since(died));
-  EXPECT_EQ(manager_->statistics().recovery.aborted, kTransactions);
+  EXPECT_EQ(manager_->statistics().core.recovered_aborted, kTransactions);
 }
 
 }  // namespace

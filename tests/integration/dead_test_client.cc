@@ -7,7 +7,6 @@
 
 #include "common/base/assert.h"
 #include "common/testing/patience.h"
-#include "common/wire/system_tables.h"
 
 namespace loam::client {
 namespace {
@@ -112,31 +111,6 @@ TransactionId DeadTestClient::begin(uint32_t count) {
   return begun.first_id;
 }
 
-wire::WriteResult DeadTestClient::write_undo_record(TransactionId id, wire::WriteKind kind) {
-  Undo& undo = undo_[id];
-  const wire::RecordId record{wire::kTransactionTableId, Key(id.value)};
-  wire::PlainWrite message;
-  const Bytes row = kind == wire::WriteKind::kInsert ? Bytes(undo.row) : Bytes();
-  message.operations.push_back({kind, {}, record, undo.version, row, {}, static_cast<uint8_t>(undo.state)});
-  const auto reply = ask<wire::PlainWriteReply>(node(owner(record)), message);
-  LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "an undo record is refused");
-  undo.version = reply.results[0].version;
-  return reply.results[0];
-}
-
-void DeadTestClient::insert_undo_record(TransactionId id, const std::vector<wire::RecordId>& records,
-                                        const std::vector<wire::IndexChange>& changes) {
-  undo_[id].row = wire::UndoRecord{opened_.session, undo_[id].state, records, changes}.encode().value();
-  write_undo_record(id, wire::WriteKind::kInsert);
-}
-
-void DeadTestClient::change_undo_record(TransactionId id, wire::UndoState state) {
-  undo_[id].state = state;
-  write_undo_record(id, wire::WriteKind::kMark);
-}
-
-void DeadTestClient::remove_undo_record(TransactionId id) { write_undo_record(id, wire::WriteKind::kRemove); }
-
 void DeadTestClient::update(TransactionId id, const std::vector<wire::RecordId>& records, Bytes row) {
   for (const wire::RecordId& record : records) {
     wire::Write message;
@@ -159,20 +133,31 @@ void DeadTestClient::complete(TransactionId id, bool committed) {
   ask<wire::Completed>(*manager_, wire::Complete{{{id, committed}}});
 }
 
+void DeadTestClient::send_complete(TransactionId id, bool committed) {
+  worker_->call([&] {
+    const Status spawned = worker_->scheduler().spawn([this, id, committed] {
+      // The answer does not matter: the client is dead by then.
+      static_cast<void>(
+          rpc::call<wire::Completed>(*manager_, wire::Complete{{{id, committed}}}, worker_->now_ns() + kPatienceNs));
+    });
+    LOAM_CHECK(spawned.ok(), "no fiber");
+    worker_->scheduler().yield();
+    manager_->flush();
+  });
+}
+
+void DeadTestClient::write_tree_node(const wire::RecordId& record, Version expected, Bytes row,
+                                     const std::vector<wire::IndexIntent>& intents) {
+  wire::PlainWrite message;
+  const auto kind = expected == Version() ? wire::WriteKind::kInsert : wire::WriteKind::kUpdate;
+  message.operations.push_back({kind, {}, record, expected, row});
+  message.intents = intents;
+  const auto reply = ask<wire::PlainWriteReply>(node(owner(record)), message);
+  LOAM_CHECK(reply.results.at(0).code == StatusCode::kOk, "a write of a tree's node is refused");
+}
+
 void DeadTestClient::leave_open(TransactionId first, const std::vector<std::vector<wire::RecordId>>& records,
                                 Bytes row) {
-  std::map<NodeId, wire::PlainWrite> undo;
-  std::vector<Buffer> rows;
-  for (size_t i = 0; i < records.size(); ++i) {
-    rows.push_back(wire::UndoRecord{opened_.session, wire::UndoState::kPending, records[i], {}}.encode().value());
-    const wire::RecordId record{wire::kTransactionTableId, Key(first.value + i)};
-    undo[owner(record)].operations.push_back({wire::WriteKind::kInsert, {}, record, Version(), rows.back()});
-  }
-  for (const auto& [id, message] : undo) {
-    for (const auto& result : ask<wire::PlainWriteReply>(node(id), message).results) {
-      LOAM_CHECK(result.code == StatusCode::kOk, "an undo record is refused");
-    }
-  }
   constexpr size_t kBetweenRenewals = 50;
   for (size_t i = 0; i < records.size(); ++i) {
     if (i % kBetweenRenewals == 0) ask<wire::SessionRenewed>(*manager_, wire::RenewSession{});
@@ -180,12 +165,16 @@ void DeadTestClient::leave_open(TransactionId first, const std::vector<std::vect
   }
 }
 
-size_t DeadTestClient::undo_records(const std::vector<TransactionId>& ids) {
+size_t DeadTestClient::intents(const std::vector<TransactionId>& ids) {
   size_t found = 0;
-  for (const TransactionId id : ids) {
-    const wire::RecordId record{wire::kTransactionTableId, Key(id.value)};
-    const auto reply = ask<wire::PlainReadReply>(node(owner(record)), wire::PlainRead{{record}});
-    found += reply.results.at(0).code == StatusCode::kOk ? 1 : 0;
+  for (const wire::NodeInfo& info : opened_.catalog.nodes) {
+    wire::IntentsReply page;
+    do {
+      page = ask<wire::IntentsReply>(node(info.id), wire::Intents{SessionId(), page.end});
+      found += static_cast<size_t>(std::ranges::count_if(page.intents, [&](const wire::Intent& intent) {
+        return std::ranges::find(ids, intent.transaction) != ids.end();
+      }));
+    } while (page.more);
   }
   return found;
 }

@@ -11,7 +11,6 @@
 #include "common/rpc/worker.h"
 #include "common/wire/manager.h"
 #include "common/wire/storage.h"
-#include "common/wire/undo_record.h"
 
 namespace loam::client {
 
@@ -28,32 +27,25 @@ class DeadTestClient {
 
   /// The first of `count` ids; all have one snapshot.
   TransactionId begin(uint32_t count = 1);
-  void insert_undo_record(TransactionId id, const std::vector<wire::RecordId>& records,
-                          const std::vector<wire::IndexChange>& changes = {});
-  /// The mark of R1, or the swap of R4.
-  void change_undo_record(TransactionId id, wire::UndoState state);
-  void remove_undo_record(TransactionId id);
   void update(TransactionId id, const std::vector<wire::RecordId>& records, Bytes row);
   void revert(TransactionId id, const std::vector<wire::RecordId>& records);
+  /// Writes a node of an index's tree that carries these changes of a transaction (R5). `expected` 0: the node is new.
+  void write_tree_node(const wire::RecordId& node, Version expected, Bytes row,
+                       const std::vector<wire::IndexIntent>& intents);
   void complete(TransactionId id, bool committed);
-  /// Undo records and updates of many transactions, `records[i]` written by id `first` + i.
+  /// Complete without waiting for the answer: it has left this process when the function returns.
+  void send_complete(TransactionId id, bool committed);
+  /// Updates of many transactions, `records[i]` written by id `first` + i.
   void leave_open(TransactionId first, const std::vector<std::vector<wire::RecordId>>& records, Bytes row);
 
-  /// Undo records that exist, among these.
-  size_t undo_records(const std::vector<TransactionId>& ids);
+  /// Intents of these transactions that storage nodes still name.
+  size_t intents(const std::vector<TransactionId>& ids);
 
  private:
-  struct Undo {
-    Version version;
-    Buffer row;  // as it was inserted
-    wire::UndoState state = wire::UndoState::kPending;
-  };
-
   NodeId owner(wire::RecordId record) const { return opened_.catalog.shards.owner(record.table, record.key); }
   rpc::Channel& node(NodeId id);
   template <wire::Message Reply, wire::Message M>
   Reply ask(rpc::Channel& channel, const M& message);
-  wire::WriteResult write_undo_record(TransactionId id, wire::WriteKind kind);
 
   std::unique_ptr<rpc::Worker> worker_;
   class Hook;
@@ -62,7 +54,6 @@ class DeadTestClient {
   std::map<NodeId, std::unique_ptr<rpc::Channel>> nodes_;
   wire::SessionOpened opened_;
   Snapshot snapshot_;
-  std::map<TransactionId, Undo> undo_;
 };
 
 }  // namespace loam::client

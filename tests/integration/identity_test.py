@@ -92,5 +92,27 @@ class WrongManagerTest(ClusterTest):
         self.check_records()
 
 
+    def test_commit_log_that_lacks_commits_which_nodes_were_told_of(self):
+        """As with an older copy of the commit log alone, or with a disk that loses what it has acknowledged."""
+        log = os.path.join(self.data, "commit-log")
+        older = os.path.join(self.cluster.folder, "older-log")
+        shutil.copyfile(log, older)
+        for _ in range(3):
+            self.guide.need("transact add:1=-1 add:2=1")
+        flushed = self.status()[1]["manager"]["log_accepted"]
+        poll(lambda: self.status()[1]["manager"]["log_flushed"] >= flushed, "the commits are on the disk")
+        publications = self.status()[1]["manager"]["publications"]
+        self.guide.need("transact add:1=-1 add:2=1")
+        poll(lambda: self.status()[1]["manager"]["publications"] > publications, "the nodes are told so")
+        copy = os.path.join(self.cluster.folder, "copy")
+        self.cluster.manager.kill()
+        shutil.copytree(self.data, copy)
+        shutil.copyfile(older, os.path.join(copy, "commit-log"))
+        self.replace_folder(copy)
+        self.check_refused("the commit log of the commit manager ends")
+        self.restore_folder()
+        self.check_records()
+
+
 if __name__ == "__main__":
     main()

@@ -48,5 +48,30 @@ class SplitterKilledTest(ClusterTest):
         self.assertEqual(self.count("--index", "by_word"), self.count())
 
 
+class AbortingClientKilledTest(ClusterTest):
+    """A client that dies in the middle of an abort, when it has undone its index changes: recovery does the rest."""
+
+    def put(self, key, number, pause=None):
+        environment = dict(os.environ, **({"LOAM_PAUSE": pause} if pause else {}))
+        return subprocess.run([LOAM, "put", "numbers", str(key), f"number={number}", f"word=w{key}", "--connect",
+                               self.cluster.address], env=environment, capture_output=True, text=True,
+                              timeout=DEADLINE_S, check=False)
+
+    def rows(self, *arguments):
+        return self.cluster.loam("scan", "numbers", *arguments, "--csv").splitlines()[1:]
+
+    def test_after_the_undo_of_its_index_changes(self):
+        self.cluster.loam("table", "create", "numbers", "--field", "number:int64", "--field", "word:text")
+        self.cluster.loam("index", "create", "by_word", "--table", "numbers", "--fields", "word")
+        self.cluster.loam("index", "create", "one_number", "--table", "numbers", "--fields", "number", "--unique")
+        self.assertEqual(self.put(1, 5).returncode, 0)
+        killed = self.put(2, 5, pause="client.abort.index_undone=kill")
+        self.assertEqual(killed.returncode, -signal.SIGKILL, killed.stderr)
+        poll(lambda: self.put(2, 6).returncode == 0, "the key can be written again")
+        for index in ("by_word", "one_number"):
+            self.assertEqual(len(self.rows("--index", index)), 2)
+        self.assertEqual(len(self.rows()), 2)
+
+
 if __name__ == "__main__":
     main()

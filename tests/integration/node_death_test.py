@@ -2,10 +2,11 @@
 
 import json
 import os
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import ACCOUNTS, BALANCE, ClusterTest, main, poll  # noqa: E402
+from cluster import ACCOUNTS, BALANCE, DEADLINE_S, LOAM, ClusterTest, main, poll  # noqa: E402
 
 
 class NodeStoppedTest(ClusterTest):
@@ -24,17 +25,23 @@ class NodeStoppedTest(ClusterTest):
         self.assertEqual(mover.wait(), 0)
         self.check_history()
 
+    def status(self):
+        """`loam status`, which ends with a code of its own while a node is unreachable."""
+        return subprocess.run([LOAM, "status", "--connect", self.cluster.address], capture_output=True, text=True,
+                              timeout=DEADLINE_S, check=False).stdout
+
     def test_client_dies_while_a_node_sleeps(self):
         """What it wrote elsewhere is undone meanwhile, the rest when the node is back (R9)."""
         victim = self.cluster.client("victim", pause="client.commit.writes_applied=stop")
         keys = range(1, ACCOUNTS + 1)
-        victim.need("prepare " + " ".join(f"add:{key}={1 if key % 2 else -1}" for key in keys))
+        victim.id = victim.need("prepare " + " ".join(f"add:{key}={1 if key % 2 else -1}" for key in keys))["id"]
         victim.send("commit")
         victim.wait_until_paused()
         node = self.cluster.nodes[0]
         node.stop()
         victim.kill()
         self.cluster.wait_until_fenced(victim)
+        self.assertIn(f"session {victim.session} is being recovered: transactions {victim.id}", self.status())
         node.resume()
         self.guide.need(f"writable 20000 {' '.join(map(str, keys))}")
         self.check_history()
@@ -77,7 +84,7 @@ class NodeKilledTest(ClusterTest):
     def test_its_keys_are_unavailable_until_the_loss_is_accepted_and_then_gone(self):
         lost, live = self.lose()
         # The others go on, and who needs both gets a clear error and leaves nothing behind.
-        for _ in range(20):  # wherever the undo record of an id belongs
+        for _ in range(3):
             self.guide.need(f"transact add:{live[0]}=-5 add:{live[1]}=5")
             self.guide.need(f"transact add:{live[0]}=5 add:{live[1]}=-5")
         both = self.guide.ask(f"transact add:{live[0]}=-5 add:{lost[0]}=5")
@@ -108,13 +115,26 @@ class NodeKilledTest(ClusterTest):
         self.assertNotEqual(victim.receive()["outcome"], "committed")
         victim.need(f"transact add:{live[0]}=-5 add:{live[1]}=5")
 
+    def test_transactions_that_began_before_the_loss_was_accepted_cannot_commit(self):
+        """They may have read or written lost records (R9). Their clients live, and undo their writes."""
+        older = self.cluster.client("older")
+        lost, live = self.lose()
+        older.need(f"prepare add:{live[0]}=-5 add:{live[1]}=5")
+        self.accept()
+        told = older.ask("commit")
+        self.assertEqual(told["outcome"], "aborted", told)
+        self.sooner_or_later(f"transact read:{lost[0]}")
+        answer = self.guide.need(f"writable 20000 {live[0]} {live[1]}")
+        self.assertEqual([balance for _, _, balance in answer["reads"]], [BALANCE + 1] * 2)
+        self.sooner_or_later(f"transact add:{live[0]}=-5 add:{live[1]}=5")
+
     def lose_while_locked(self, victim):
         found = self.lose()
         self.cluster.wait_until_fenced(victim)
         return found
 
     def test_manager_restarts_while_a_node_is_gone(self):
-        """It answers begins only when the node's loss is accepted: nobody knows which undo records it had."""
+        """It answers begins only when the node's loss is accepted: its intents are lost with its records."""
         self.lost_node.kill()
         self.cluster.manager.kill()
         self.cluster.start_manager()

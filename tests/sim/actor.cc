@@ -119,6 +119,9 @@ bool Process::expected(std::string_view call, const Status& status) {
     case StatusCode::kTimeout:
     case StatusCode::kCancelled:
       return true;
+    case StatusCode::kWrongCluster:
+      if (older_folder) return true;
+      [[fallthrough]];
     default:
       oracle.violate("unexpected-answer", std::string(call) + " of process " + std::to_string(number) +
                                               " was answered " + status.to_string());
@@ -366,7 +369,7 @@ Status run_tracked(Process& process, const std::function<bool(Tracked&)>& body) 
   std::pair<std::set<TableId>, Moment> last;  // what it wrote, and its begin
   const Status status = process.client.run_transaction(
       [&](Transaction& transaction) -> Status {
-        // Another attempt: the one before took no effect. It may have been recovered; nobody says.
+        // Another attempt means that the one before took no effect. The client does not say whether recovery undid it.
         if (committing) model.commit_returned(*committing, StatusCode::kFenced);
         committing.reset();
         Tracked tracked(process, transaction, next);

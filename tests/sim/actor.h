@@ -49,7 +49,8 @@ struct Process {
   /// Indexes as they were opened, and those that a fiber creates just now (index_actor.h).
   std::map<std::string, client::Index, std::less<>> indexes{};
   std::set<std::string, std::less<>> creating{};
-  bool met_damage = false;  // of some index
+  bool met_damage = false;    // of some index
+  bool older_folder = false;  // a commit manager on an older folder may answer
   bool mending = false;
 
   /// One in three transactions that may write is upgradable.
@@ -62,7 +63,8 @@ struct Process {
   uint64_t next_tag() { return uint64_t{number} << 32 | ++tags; }
   /// An answer that this call may have in a cluster with faults; anything else is a violation.
   bool expected(std::string_view call, const Status& status);
-  /// The same of the commit of a transaction whose begin was asked for then.
+  /// Whether a commit may have this answer in a cluster with faults; anything else is a violation. `begun`: the moment
+  /// when the transaction's begin was asked for.
   bool expected_commit(const Status& status, const std::set<TableId>& written, Moment begun);
 };
 
@@ -98,7 +100,7 @@ class Tracked {
   bool find(const client::Index& index, Key key, const Seen& seen, bool for_update = false);
   /// Gives all records of these values another one, or removes them (no value), by an index of the value.
   bool change_range(const client::Index& index, std::pair<int64_t, int64_t> values, std::optional<int64_t> value);
-  /// The same of the record that it has seen, by a unique index of the tag.
+  /// Gives the record that it has seen another value, or removes it (no value), by a unique index of the tag.
   bool change_found(const client::Index& index, Key key, const Seen& seen, std::optional<int64_t> value);
   bool has_written(TableId table) const { return written_.contains(table); }
   const std::set<TableId>& written() const { return written_; }

@@ -5,7 +5,6 @@
 
 #include "common/base/assert.h"
 #include "common/base/thread.h"
-#include "common/wire/system_tables.h"
 #include "tests/sim/workload.h"
 
 namespace loam::sim {
@@ -26,14 +25,6 @@ constexpr size_t kFiberStackBytes = 64 << 10;
 constexpr size_t kIndexNodeBytes = 300;
 /// Less than one dead entry in a table of these sizes.
 constexpr double kNextToNoGarbage = 1e-6;
-/// A jitter lasts as long as a step of another thread, or as several messages.
-constexpr uint64_t kShortestJitterNs = 1'000;
-/// Where a client has all answers to its writes, and what a recoverer passes when it has taken some back.
-constexpr std::string_view kBeforeMark = "client.commit.writes_applied";
-constexpr std::string_view kReverted = "recoverer.reverted";
-/// A recoverer tells the commit manager that it fails.
-constexpr std::string_view kRecovererFails = "manager.recovery.recoverer_fails";
-constexpr uint64_t kJitterScales = 9;
 /// Steps of progress that a client is expected to make in a calm cluster.
 constexpr uint64_t kProgressSteps = 10;
 
@@ -94,6 +85,8 @@ WorkloadShape Cluster::shape() const {
                                fault.kind == FaultKind::kPause || fault.kind == FaultKind::kStallAtPoint ||
                                fault.kind == FaultKind::kSlow || fault.kind == FaultKind::kRare);
   });
+  shape.older_folder =
+      std::ranges::any_of(plan_.faults, [](const Fault& fault) { return fault.kind == FaultKind::kOlderFolder; });
   if (steady) shape.max_age_ns = plan_.max_transaction_age_ns;
   return shape;
 }
@@ -129,13 +122,15 @@ void Cluster::manager_main(Role role) {
   commit::ManagerOptions options;
   options.listen = address(role);
   options.admin_listen.clear();
-  options.store = &disk_;
+  options.commit_log = plan_.log_mode;
+  if (plan_.log_mode != commit::CommitLogMode::kNone) options.store = &disk_;
   options.core.initial_nodes = plan_.nodes;
   options.core.client_lease_ns = plan_.client_lease_ns;
   options.core.node_lease_ns = plan_.node_lease_ns;
   options.core.max_transaction_age_ns = plan_.max_transaction_age_ns;
   options.core.publish_interval_ns = plan_.publish_interval_ns;
   options.core.ids_ahead = plan_.ids_ahead;
+  options.core.outcome_keep_ns = plan_.outcome_keep_ns;
   options.core.closed_to_sweep = 1;
   options.sweep_interval_ns = kSweepNs;
   for (;;) {
@@ -160,6 +155,7 @@ void Cluster::node_main(Role role) {
   // The plan speaks of what records and indexes have; three times as much is for queries.
   options.memory_bytes = 4 * plan_.memory_bytes;
   options.query_memory_share = 0.75;
+  options.intent_memory_bytes = plan_.intent_memory_bytes;
   options.page_bytes = plan_.page_bytes;
   options.huge_pages = false;
   if (plan_.columns) {
@@ -184,19 +180,22 @@ void Cluster::node_main(Role role) {
     slot.node = node.value().get();
     while (!ended) {
       sleep_ns(kLookNs);
-      if (slot.node_id.value == 0) slot.node_id = NodeId((*node)->statistics().node);
+      look_at_node(slot, **node);
       if (!slot.check_wanted) continue;
       slot.check_wanted = false;
-      uint64_t undo_records = 0;
-      for (const storage::TableStatistics& table : (*node)->statistics().tables) {
-        if (table.table == wire::kTransactionTableId.value) undo_records = table.keys;
-      }
-      oracle_.node_checked(name(role), (*node)->check_invariants(), undo_records);
+      oracle_.node_checked(name(role), (*node)->check_invariants(), 0);
     }
     // Replaced by the commit manager: its supervisor starts it anew, with empty memory.
     lose(slot);
     node.value()->stop();
   }
+}
+
+void Cluster::look_at_node(Slot& slot, const storage::StorageNode& node) {
+  const storage::NodeStatistics statistics = node.statistics();
+  if (statistics.node != 0) slot.node_id = NodeId(statistics.node);
+  slot.intents = statistics.intents;
+  if (statistics.lease_holds) slot.leased_ns = world_.world_ns();
 }
 
 void Cluster::client_main(Role role, uint32_t number) {
@@ -248,92 +247,7 @@ void Cluster::run_client(const std::string& process_name, std::function<void(cli
   });
 }
 
-// ---- the load and its faults ----------------------------------------------------------------------------------------
-
-void Cluster::start_load(const std::vector<size_t>& without) {
-  for (Role role = plan_.nodes + 1; role < plan_.roles(); ++role) start_role(role);
-  faulty_ = true;
-  const uint64_t begin_ns = world_.world_ns();
-  for (size_t i = 0; i < plan_.faults.size(); ++i) {
-    if (std::ranges::find(without, i) != without.end()) continue;
-    world_.at(begin_ns + plan_.faults[i].at_ns, [this, i] {
-      if (!calm_) carry_out(plan_.faults[i]);
-    });
-  }
-}
-
-void Cluster::carry_out(const Fault& fault) {
-  ++faults_done_;
-  if (world_.traces()) world_.trace("FAULT " + describe(fault, plan_.nodes));
-  Slot& slot = slots_[fault.role];
-  const uint64_t until_ns = world_.world_ns() + fault.for_ns;
-  switch (fault.kind) {
-    case FaultKind::kCrash:
-      world_.crash(slot.process);
-      break;
-    case FaultKind::kCrashAtPoint:
-      slot.armed.push_back({fault.amount, true, 0, nullptr});
-      break;
-    case FaultKind::kStallAtPoint:
-      slot.armed.push_back({fault.amount, false, fault.for_ns, nullptr});
-      break;
-    case FaultKind::kTrap:
-      slot.armed.push_back({fault.amount, false, fault.for_ns, &fault});
-      break;
-    case FaultKind::kJitter:
-      slot.jitter_until_ns = until_ns;
-      slot.jitter_one_in = fault.amount;
-      break;
-    case FaultKind::kPause:
-      stalled_until_ns_ = std::max(stalled_until_ns_, until_ns);
-      world_.pause(slot.process, until_ns);
-      break;
-    case FaultKind::kSlow:
-      world_.slow(slot.process, fault.amount);
-      world_.at(until_ns, [this, process = slot.process] { world_.slow(process, 1); });
-      break;
-    case FaultKind::kCut:
-      cut(fault, true);
-      break;
-    case FaultKind::kCutOneWay:
-      cut(fault, false);
-      break;
-    case FaultKind::kReset:
-      for (uint64_t i = 0; i < fault.amount; ++i) {
-        world_.at(world_.world_ns() + fault.for_ns * i / fault.amount, [this, fault] {
-          if (!calm_) network_.reset(name(fault.role), name(fault.peer));
-        });
-      }
-      break;
-    case FaultKind::kDelay:
-      delay(fault, fault.amount);
-      world_.at(until_ns, [this, fault] { delay(fault, 0); });
-      break;
-    case FaultKind::kRare:
-      rare_one_in_ = fault.amount;
-      rare_until_ns_ = until_ns;
-      break;
-    case FaultKind::kLateMark:
-      slot.armed.push_back({1, false, fault.for_ns, nullptr, kBeforeMark});
-      break;
-    case FaultKind::kComeback:
-      come_back(fault);
-      break;
-  }
-}
-
-void Cluster::cut(const Fault& fault, bool both) {
-  const std::string a = name(fault.role);
-  const std::string b = name(fault.peer);
-  network_.cut_one_way(a, b);
-  if (both) network_.cut_one_way(b, a);
-  world_.at(world_.world_ns() + fault.for_ns, [this, a, b] { network_.heal(a, b); });
-}
-
-void Cluster::delay(const Fault& fault, uint64_t ns) {
-  network_.set_extra_delay(name(fault.role), name(fault.peer), ns);
-  network_.set_extra_delay(name(fault.peer), name(fault.role), ns);
-}
+// ---- deaths, and the calm after the faults --------------------------------------------------------------------------
 
 void Cluster::on_crash(ProcessNumber process) {
   const Role role = role_of(process);
@@ -342,6 +256,7 @@ void Cluster::on_crash(ProcessNumber process) {
   network_.kill(name(role));
   slot.armed.clear();
   lose(slot);
+  if (role == 0) lose_manager();
   if (plan_.is_client(role)) oracle_.client_crashed(slot.number);
   restart_later(role);
 }
@@ -349,90 +264,40 @@ void Cluster::on_crash(ProcessNumber process) {
 void Cluster::lose(Slot& slot) {
   if (slot.node != nullptr) slot.losses.push_back(oracle_.node_lost(slot.node_id, shards_));
   slot.node = nullptr;
+  slot.leased_ns = slot.intents = 0;
 }
 
-/// The recoverer stands still until the mark has come, and then the commit manager dies: the next one finds it.
-PauseDecision Cluster::die_with_the_mark() {
-  const uint64_t crash_ns = std::exchange(late_mark_ns_, 0) + 2 * (kMs + plan_.max_delay_ns);
-  world_.at(crash_ns, [this, process = slots_[0].process] {
-    if (!calm_) world_.crash(process);
-  });
-  const PauseDecision decision = stall(2 * (crash_ns - world_.world_ns()));
-  recoverer_stalled_until_ns_ = stalled_until_ns_;
-  return decision;
+namespace {
+
+/// Ids that a log does not know any more count as committed: nobody is told that they are aborted.
+TransactionModel::Named names(const std::optional<commit::CommitLogContents>& log) {
+  if (!log.has_value()) return [](TransactionId) { return false; };
+  return [log = *log](TransactionId id) {
+    if (id <= log.cut) return true;
+    const auto after = std::ranges::upper_bound(log.committed, id, {}, &commit::IdRange::first);
+    return after != log.committed.begin() && std::prev(after)->last >= id;
+  };
 }
 
-/// One client dies, or (the peer is the commit manager) all do, while that is cut off from the node.
-void Cluster::spring(const Fault& trap) {
-  if (calm_) return;
-  const bool all = trap.peer == 0;
-  for (Role role = plan_.nodes + 1; role < plan_.roles(); ++role) {
-    if (all || role == trap.peer) world_.crash(slots_[role].process);
+}  // namespace
+
+/// What its log holds is compared with what clients were told, before another process goes on with it.
+void Cluster::lose_manager() {
+  if (plan_.log_mode == commit::CommitLogMode::kNone || on_older_folder()) return;
+  const TransactionModel::Named written = names(disk_.logged());
+  oracle_.transactions().manager_died(written);
+  if (!plan_.power_cuts || !world_.random().one_in(2)) return;
+  world_.trace("POWER CUT");
+  Env::probe("sim.power_cut");
+  disk_.cut_power();
+  const std::optional<commit::CommitLogContents> left = disk_.logged();
+  const uint64_t flushed = flushed_.empty() ? 0 : flushed_.back().commits;
+  if ((left.has_value() ? left->end : 0) < flushed) {
+    oracle_.violate("flushed-lost", "the commit manager took " + std::to_string(flushed) +
+                                        " commits for flushed, and " +
+                                        std::to_string(left.has_value() ? left->end : 0) + " are left");
   }
-  if (!all) return;
-  Fault away = trap;
-  away.for_ns = trap.for_ns / 2;
-  cut(away, true);
-}
-
-/// What the client asks of the node from now on is done, and not answered; others see it. Then the node loses it with
-/// all else, and is another incarnation before the client can know, whose connections wait for the end of the cut.
-void Cluster::come_back(const Fault& fault) {
-  const std::string node = name(fault.role);
-  const std::string client = name(fault.peer);
-  network_.cut_one_way(node, client);
-  world_.at(world_.world_ns() + fault.amount, [this, fault, node, client] {
-    if (calm_) return;
-    network_.cut(client, name(0));
-    network_.cut(client, node);
-    network_.reset(node, client);
-    world_.crash(slots_[fault.role].process);
-    slots_[fault.role].hurried = true;
-    start_role(fault.role);
-  });
-  world_.at(world_.world_ns() + fault.for_ns, [this, node, client] { network_.heal(node, client); });
-  // The client's question for the catalog is slower than its first words to the node.
-  const uint64_t later_ns = fault.for_ns + 4 * (kMs + plan_.max_delay_ns);
-  world_.at(world_.world_ns() + later_ns, [this, client] { network_.heal(client, name(0)); });
-}
-
-PauseDecision Cluster::stall(uint64_t ns) {
-  // Clocks of processes drift by some hundredths.
-  stalled_until_ns_ = std::max(stalled_until_ns_, world_.world_ns() + ns + ns / 8);
-  return {PauseDecision::Kind::kStall, ns};
-}
-
-bool Cluster::on_rare(std::string_view name) {
-  if (world_.world_ns() >= rare_until_ns_ || !world_.random().one_in(rare_one_in_)) return false;
-  // One that stands still says nothing. The commit manager, which takes its word for its end, would wait for it.
-  return name != kRecovererFails || world_.world_ns() >= recoverer_stalled_until_ns_;
-}
-
-PauseDecision Cluster::on_pause_point(ProcessNumber process, std::string_view point) {
-  if (!faulty_ || calm_) return {};
-  const Role role = role_of(process);
-  if (role == plan_.roles()) return {};
-  if (point == kReverted && world_.world_ns() < late_mark_ns_) return die_with_the_mark();
-  std::vector<Slot::Armed>& armed = slots_[role].armed;
-  for (size_t i = 0; i < armed.size(); ++i) {
-    if (!armed[i].point.empty() && armed[i].point != point) continue;
-    if (armed[i].countdown-- > 1) continue;
-    const Slot::Armed due = armed[i];
-    armed.erase(armed.begin() + static_cast<std::ptrdiff_t>(i));
-    if (due.crash) return {PauseDecision::Kind::kCrash, 0};
-    if (due.point == kBeforeMark) {
-      // By the slowest clock.
-      late_mark_ns_ = std::max(late_mark_ns_, world_.world_ns() + due.stall_ns + due.stall_ns / 16);
-    } else if (due.trap != nullptr) {
-      world_.at(world_.world_ns(), [this, due] { spring(*due.trap); });
-    }
-    return stall(due.stall_ns);
-  }
-  const Slot& slot = slots_[role];
-  if (world_.world_ns() < slot.jitter_until_ns && world_.random().one_in(slot.jitter_one_in)) {
-    return stall(kShortestJitterNs << world_.random().below(kJitterScales));
-  }
-  return {};
+  oracle_.transactions().power_cut(written, names(left), plan_.log_mode == commit::CommitLogMode::kOs);
 }
 
 void Cluster::calm() {
@@ -442,6 +307,8 @@ void Cluster::calm() {
     if (fault.kind == FaultKind::kDelay) delay(fault, 0);
   }
   rare_until_ns_ = 0;
+  disk_.calm();
+  return_folder();
   for (Role role = 0; role < plan_.roles(); ++role) {
     Slot& slot = slots_[role];
     slot.armed.clear();
@@ -464,6 +331,14 @@ bool Cluster::structures_checked() const {
   return true;
 }
 
+bool Cluster::intents_gone() const {
+  return std::ranges::all_of(slots_, [](const Slot& slot) { return slot.intents == 0; });
+}
+
+void Cluster::judge_intents() {
+  for (Role role = 1; role <= plan_.nodes; ++role) oracle_.node_checked(name(role), "", slots_[role].intents);
+}
+
 bool Cluster::progressed() const {
   return oracle_.statistics().progress >= progress_at_calm_ + kProgressSteps * plan_.clients;
 }
@@ -484,13 +359,26 @@ void Cluster::operate(commit::CommitManager& manager) {
       if (node.memory_lost) accept_loss(core, node);
     }
     judge(core.statistics());
-    if (!std::exchange(outcomes_wanted_, false)) return;
-    for (const TransactionId id : oracle_.transactions().asked_ids()) {
-      if (const auto committed = core.outcome(id); committed.has_value()) {
-        oracle_.transactions().recovered(id, *committed);
-      }
+    if (on_older_folder() && core.ready()) {
+      oracle_.violate("older-log-served", "the commit manager serves on an older folder, and nodes know it");
     }
+    if (std::exchange(outcomes_wanted_, false)) check_outcomes(core);
   });
+}
+
+void Cluster::check_outcomes(const commit::Core& core) {
+  const auto log = plan_.log_mode == commit::CommitLogMode::kNone ? std::nullopt : disk_.logged();
+  const TransactionModel::Named on_disk = names(log);
+  for (const TransactionId id : oracle_.transactions().ids()) {
+    const wire::Outcome outcome = core.outcome(id);
+    if (outcome == wire::Outcome::kPending) {
+      oracle_.violate("quiet", "transaction " + std::to_string(id.value) + " is pending, says the commit manager");
+    }
+    if (outcome == wire::Outcome::kForgotten) continue;
+    const bool committed = outcome == wire::Outcome::kCommitted;
+    const bool known_on_disk = log.has_value() && id > log->cut;
+    oracle_.transactions().decided(id, committed, known_on_disk ? on_disk(id) : committed);
+  }
 }
 
 void Cluster::accept_loss(commit::Core& core, const commit::NodeStatus& node) {
@@ -512,9 +400,11 @@ void Cluster::accept_loss(commit::Core& core, const commit::NodeStatus& node) {
 }
 
 void Cluster::judge(const commit::Statistics& now) {
+  const uint64_t before = flushed_.empty() ? 0 : flushed_.back().commits;
+  if (!on_older_folder() && now.log_flushed > before) flushed_.push_back({world_.world_ns(), now.log_flushed});
   const std::pair<const char*, uint64_t> rests[] = {
       {"open transactions", now.open},
-      {"undo records not cleared", now.uncleared},
+      {"commits that are not on the disk", now.log_end - now.log_flushed},
       {"sessions to be fenced", now.sessions_fencing},
       {"sessions to be recovered", now.sessions_recovering},
       {"held snapshots", now.read_only_snapshots},

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ class Cluster {
   void start_load(const std::vector<size_t>& without);
   /// A client process of the simulator's own that runs `body` once, and ends.
   void run_client(const std::string& name, std::function<void(client::Client&)> body);
-  /// No fault any more; who is dead is started again soon, and every loss is accepted.
+  /// Ends all faults. Dead processes are started again soon, and every loss is accepted.
   void calm();
   /// Clients finish what they have begun, and end.
   void stop_load() { stopping_ = true; }
@@ -49,10 +50,14 @@ class Cluster {
   const std::string& unrest() const { return unrest_; }
   /// How many of the plan's faults took place.
   uint64_t faults_done() const { return faults_done_; }
-  /// Asks every node to look through its memory; what is wrong there is a violation ("structure"). And asks the commit
-  /// manager what became of the transactions that were recovered.
+  /// Asks every node to check its memory; a fault there is a violation ("structure"). Also asks the commit manager, and
+  /// the log on its disk, for the outcome of every transaction.
   void check_structures();
   bool structures_checked() const;
+  /// No node remembers an intent, as it was when one was last looked at.
+  bool intents_gone() const;
+  /// Those that are left are a violation ("intent-left").
+  void judge_intents();
   /// No thread stands still any more that a fault has stopped.
   bool all_threads_run() const { return world_.world_ns() > stalled_until_ns_; }
   WorkloadShape shape() const;
@@ -70,16 +75,18 @@ class Cluster {
     storage::StorageNode* node = nullptr;
     NodeId node_id;
     uint64_t started_ns = 0;
-    std::vector<size_t> losses;  // that nobody has accepted
+    std::vector<size_t> losses;  // that the operator has not accepted
     bool check_wanted = false;
     bool hurried = false;  // its loss is accepted as soon as it is back
+    uint64_t intents = 0;
+    uint64_t leased_ns = 0;  // it has held a lease then; 0: not since its start
     // Faults of this role that wait for a pause point.
     struct Armed {
       uint64_t countdown = 0;
       bool crash = false;
       uint64_t stall_ns = 0;
-      const Fault* trap = nullptr;  // sprung when the thread stands still
-      std::string_view point = {};  // this alone; empty: any
+      const Fault* fault = nullptr;  // a trap, which is sprung when the thread stands still; or kAtComplete
+      std::string_view point = {};   // this alone; empty: any
     };
     std::vector<Armed> armed;
     uint64_t jitter_until_ns = 0;
@@ -92,7 +99,15 @@ class Cluster {
   void node_main(Role role);
   void client_main(Role role, uint32_t number);
   void stay_idle(client::Client& client, uint32_t number);
+  void look_at_node(Slot& slot, const storage::StorageNode& node);
   void lose(Slot& slot);
+  void lose_manager();
+  /// Commits that some node which lives has been told to be flushed.
+  uint64_t told_commits() const;
+  void adopt_older_folder(const Fault& fault);
+  void return_folder();
+  bool on_older_folder() const { return right_folder_.has_value(); }
+  void check_outcomes(const commit::Core& core);
   void operate(commit::CommitManager& manager);
   void accept_loss(commit::Core& core, const commit::NodeStatus& node);
   void judge(const commit::Statistics& now);
@@ -102,7 +117,8 @@ class Cluster {
   PauseDecision stall(uint64_t ns);
   void spring(const Fault& trap);
   void come_back(const Fault& fault);
-  PauseDecision die_with_the_mark();
+  PauseDecision die_with_the_complete();
+  PauseDecision at_complete(const Fault& fault);
   void carry_out(const Fault& fault);
   void cut(const Fault& fault, bool both);
   void delay(const Fault& fault, uint64_t ns);
@@ -123,7 +139,15 @@ class Cluster {
   uint64_t rare_one_in_ = 0;
   uint64_t stalled_until_ns_ = 0;
   uint64_t recoverer_stalled_until_ns_ = 0;
-  uint64_t late_mark_ns_ = 0;  // a client goes on then, and marks what may have been rolled back
+  uint64_t late_complete_ns_ = 0;  // a client goes on then, and completes what may have been rolled back
+  // What the commit manager takes for flushed, since when; of the right folder.
+  struct Flushed {
+    uint64_t since_ns = 0;
+    uint64_t commits = 0;
+  };
+  std::vector<Flushed> flushed_;
+  std::optional<SimDisk::Copy> older_folder_;  // the last copy that was made
+  std::optional<SimDisk::Copy> right_folder_;  // while an older one is in use
   bool faulty_ = false;
   bool calm_ = false;
   bool stopping_ = false;

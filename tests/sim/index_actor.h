@@ -34,12 +34,11 @@ std::optional<client::Index> create_index(Process& process, const std::string& n
 std::optional<client::Index> ready_index(Process& process, const std::string& name, const client::Table& table);
 Status drop_index(Process& process, const std::string& name);
 
-/// Of records of one value all but the first go.
+/// Removes all but the first of the records that have the same value.
 void remove_repeated(Process& process, const client::Table& table);
-/// Drops the index and creates it again. Records that are not unique without it (others write them meanwhile, and what
-/// is torn by a loss is anything) go.
+/// Drops the index and creates it again. Records that are not unique without it (others write them meanwhile) go.
 bool rebuild_index(Process& process, const client::Index& index);
-/// What an operator does who was told of damage: rebuilds those indexes that are damaged as far as anybody knows.
+/// Acts as an operator after a report of damage: rebuilds the indexes that are known to be damaged.
 void mend_indexes(Process& process);
 
 }  // namespace loam::sim

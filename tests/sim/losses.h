@@ -11,12 +11,12 @@
 
 namespace loam::sim {
 
-/// The losses of nodes' memory, by the rule of decision 0008, "What is lost with a node".
+/// The losses of nodes' memory (R9, R10).
 ///
 /// A write is *exposed* to a loss if its record was on the node and the write may have happened before the loss was
-/// accepted: it may be gone from the moment of the loss on. A record that was lost reads as absent or as what was
-/// written later, never as what was lost. Two moments bound each loss: when the memory went, and when an operator
-/// accepted that (until then the shards answer kUnavailable).
+/// accepted: it may be gone from the moment of the loss on. A read of a lost record finds nothing or a later write,
+/// never the lost one. Two moments bound each loss: when the memory was lost, and when an operator accepted that (until
+/// then the shards answer kUnavailable).
 ///
 /// Owner: the Oracle. Threads: as Verdict.
 class Losses {
@@ -37,7 +37,7 @@ class Losses {
   void accept(size_t loss, Moment now) { losses_[loss].accepted = now; }
   void tell(size_t loss, Moment now) { losses_[loss].told = now; }
   bool any() const { return !losses_.empty(); }
-  /// The record was lost before that moment, and nobody has accepted it up to now: nobody answers for its shard (R10).
+  /// The record was lost before that moment, and no operator has accepted the loss: no node serves its shard (R10).
   bool waits(Place place, Moment asked) const {
     return any() && find(place, [&](const Loss& loss) { return loss.lost < asked && loss.accepted == kNever; });
   }
@@ -59,19 +59,13 @@ class Losses {
     return false;
   }
 
-  /// A write of this record that was under way from `asked` to `ended` (kNever: nobody knows) may be gone at `now`.
+  /// A write of this record that was asked for at `asked` may be gone at `now`.
   bool exposed(Place place, Moment asked, Moment now) const {
     return find(place, [&](const Loss& loss) { return asked <= loss.accepted && loss.lost <= now; });
   }
   /// A write that had ended before the loss cannot be there any more for a request that was sent after the acceptance.
   bool gone(Place place, Moment ended, Moment requested) const {
     return find(place, [&](const Loss& loss) { return ended < loss.lost && loss.accepted < requested; });
-  }
-  /// The undo record of a transaction that was asked to commit at `asked`, and not known to have ended by `ended`, may
-  /// be gone at `now`.
-  bool tears(Place undo, Moment asked, Moment ended, Moment now) const {
-    return find(undo,
-                [&](const Loss& loss) { return asked <= loss.accepted && loss.lost <= now && ended > loss.lost; });
   }
   /// Between the two moments the record's node was lost at some time.
   bool between(Place place, Moment from, Moment to) const {

@@ -32,7 +32,8 @@ int replay(uint64_t seed, bool trace, bool shrinks) {
   const Plan plan = make_plan(seed);
   std::cout << "seed " << seed << ": " << plan.nodes << " nodes, " << plan.clients << " clients, " << plan.faults.size()
             << " faults until " << plan.calm_ns / 1'000'000 << " ms, " << plan.memory_bytes / 1'024
-            << " KiB in pages of " << plan.page_bytes / 1'024 << "\n";
+            << " KiB in pages of " << plan.page_bytes / 1'024 << ", commit log " << to_string(plan.log_mode)
+            << (plan.power_cuts ? " with power cuts" : "") << "\n";
   for (const Fault& fault : plan.faults) std::cout << "  " << describe(fault, plan.nodes) << "\n";
   std::cout.flush();
   RunOptions options;

@@ -63,11 +63,11 @@ bool Oracle::lost_since(Place place, Moment from) {
   return losses_.between(place, from, verdict_.next());
 }
 
-void Oracle::node_checked(std::string_view node, std::string_view wrong, uint64_t undo_records) {
+void Oracle::node_checked(std::string_view node, std::string_view wrong, uint64_t intents) {
   const std::lock_guard lock(verdict_.mutex());
   if (!wrong.empty()) verdict_.violate("structure", std::string(node) + ": " + std::string(wrong));
-  if (undo_records == 0) return;
-  verdict_.violate("undo-left", std::string(node) + " holds " + std::to_string(undo_records) + " undo records");
+  if (intents == 0) return;
+  verdict_.violate("intent-left", std::string(node) + " holds " + std::to_string(intents) + " intents");
 }
 
 void Oracle::final_check() { transactions_.final_check(); }

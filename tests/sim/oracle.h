@@ -42,19 +42,21 @@ struct OracleStatistics {
 /// are fed with what clients did and saw; what contradicts them is a violation of a named invariant (invariants.h).
 ///
 /// **How transactions are judged.** Every row carries a tag that is unique in the run, every record read names the
-/// transaction that wrote it; so each read is attributed to one write. A write that is still open, was aborted or asked
-/// for its commit only after the reader had begun must not be seen; what was acknowledged, or seen by somebody, before
-/// the reader asked for its begin must be. Of two committed writers of a record that follow each other, the later one
-/// must have seen the first. Whoever has a commit whose outcome nobody was told (its client crashed) is decided by the
-/// first one who sees it, and is judged by that from then on. What these rules cannot see one by one is found at the
-/// end: final_check() orders all begins and commits by everything that was seen, and a cycle is a violation.
+/// transaction that wrote it; so each read is attributed to one write. A reader must not see a write whose transaction
+/// is open, was aborted, or asked for its commit only after the reader had begun. A reader must see a write that was
+/// acknowledged, or seen by another reader, before it asked for its begin. Of two committed writers of a record that
+/// follow each other, the later one must have seen the first. If a client crashes before it is told the outcome of a
+/// commit, the first read of its writes decides that outcome, and later reads are judged by it. Contradictions between
+/// several transactions are found at the end: final_check() orders all begins and commits by everything that was seen,
+/// and a cycle is a violation.
 ///
 /// **Losses.** The only excuse is a node that lost its memory: node_lost(), loss_accepted() (losses.h says what they
-/// excuse).
+/// excuse). A power cut at the commit manager's host is no excuse for any node's records; what it may take is the last
+/// commits, whole (transaction_model.h).
 ///
 /// Owner: the run (the simulator's world, or a test); outlives all client processes. Threads: the simulator is one;
 /// elsewhere any, each entry takes one lock. No entry waits. Cost: a look-up and a walk over the newest writes of a
-/// key, about a microsecond; final_check() is linear but for a sort.
+/// key, about a microsecond; final_check() sorts, and is linear otherwise.
 class Oracle {
  public:
   /// `now_ns`: the run's time, for messages only.
@@ -89,9 +91,9 @@ class Oracle {
   /// The record's node was lost at some time after that moment.
   bool lost_since(Place place, Moment from);
 
-  /// A storage node has looked through its memory when nothing was open and everything reported cleared: what is wrong
-  /// there (empty: nothing), and the undo records that it holds.
-  void node_checked(std::string_view node, std::string_view wrong, uint64_t undo_records);
+  /// A storage node has checked its memory when no transaction was open any more. `wrong` names the fault that it found
+  /// (empty: none), `intents` counts the intents that it holds.
+  void node_checked(std::string_view node, std::string_view wrong, uint64_t intents);
 
   /// After the last client ended and audit() has read everything. Nothing may be told after it.
   void final_check();

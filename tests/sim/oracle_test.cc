@@ -164,30 +164,135 @@ TEST(OracleTest, AbsenceOfWhatWasNotLostIsARemoval) {
   EXPECT_EQ(anew.oracle.invariant(), "long-fork") << anew.oracle.message();
 }
 
-TEST(OracleTest, TransactionOfADeadClientMayBeTornIfItsUndoRecordWasLost) {
-  for (const uint64_t id : {11u, 12u}) {  // undo records have the ids as keys: 11 was lost, 12 was not
+TEST(OracleTest, TransactionOfADeadClientIsWholeOutsideOfWhatIsLost) {
+  Story story;
+  story.put(10, {1, 2, 4});
+  story.crash(11, {1, 2, 4});
+  story.lose_odd();
+  story.look(1, 0);
+  story.look(2, 11);
+  EXPECT_FALSE(story.oracle.failed()) << story.oracle.message();
+  story.look(4, 10);
+  EXPECT_EQ(story.oracle.invariant(), "half-commit") << story.oracle.message();
+}
+
+TEST(OracleTest, TransactionThatBeganAfterTheLossMayCommit) {
+  Story story;
+  story.put(10, {1, 2});
+  story.lose_odd();
+  story.put(11, {2}, WriteKind::kUpdate);
+  story.look(2, 11);
+  expect_right(story);
+}
+
+// ---- power cuts ----------------------------------------------------------------------------------------------------
+
+TEST(OracleTest, PowerCutMayTakeTheLastCommitsWhole) {
+  Story story;
+  story.put(10, {1, 2});
+  story.put(11, {1, 2}, WriteKind::kUpdate);
+  story.put(12, {3});
+  const auto old = story.begin(0);
+  const auto pending = story.model.begin_called(1, true);  // its answer is on its way
+  story.cut_power(12, 10);
+  story.model.begun(pending, TransactionId());
+  story.read(old, 1, 11);
+  story.read(old, 3, 12);
+  story.read(pending, 1, 10);
+  story.read(pending, 3, 0);
+  const auto reader = story.begin(0);
+  story.read(reader, 1, 10);
+  story.read(reader, 2, 10);
+  story.read(reader, 3, 0);
+  story.put(1'001, {1}, WriteKind::kUpdate);
+  story.put(1'002, {3});
+  story.look(1, 1'001);
+  story.decide(11, false);
+  story.decide(12, false);
+  story.decide(1'002, true);
+  expect_right(story);
+}
+
+TEST(OracleTest, CommitThatAPowerCutTakesMayBeAcknowledgedLateOrRefused) {
+  for (const StatusCode answer : {StatusCode::kOk, StatusCode::kFenced, StatusCode::kUnknownOutcome}) {
     Story story;
-    story.put(10, {2, 4});
-    story.crash(id, {2, 4});
-    story.lose_odd();
-    story.look(2, id);
-    story.look(4, 10);
-    if (id == 11) {
-      expect_right(story);
-    } else {
-      EXPECT_EQ(story.oracle.invariant(), "half-commit") << story.oracle.message();
-    }
+    story.put(10, {1});
+    const auto writer = story.begin(11);
+    story.write(writer, 1);
+    story.model.commit_called(writer);
+    const auto old = story.begin(0);
+    story.read(old, 1, 11);
+    story.cut_power(11, 10);
+    story.model.commit_returned(writer, answer);
+    story.look(1, 10);
+    story.decide(11, false);
+    expect_right(story);
   }
 }
 
-TEST(OracleTest, TransactionThatWasOverBeforeTheLossIsWhole) {
+TEST(OracleTest, RemovalThatAPowerCutTakesLeavesTheRecord) {
   Story story;
-  story.put(10, {2, 4});
-  story.crash(11, {2, 4});
-  story.look(2, 11);  // so recovery was done with it
-  story.lose_odd();
-  story.look(4, 10);
-  EXPECT_EQ(story.oracle.invariant(), "half-commit") << story.oracle.message();
+  story.put(10, {1, 2});
+  story.put(11, {1, 2}, WriteKind::kRemove);
+  const auto old = story.begin(0);
+  story.read(old, 1, 0);
+  story.cut_power(11, 10);
+  story.read(old, 2, 0);
+  story.look(1, 10);
+  story.put(1'001, {1}, WriteKind::kUpdate);
+  expect_right(story);
+  story.look(2, 0);
+  EXPECT_EQ(story.oracle.invariant(), "begin-after-ack") << story.oracle.message();
+}
+
+TEST(OracleTest, RemovalThatAPowerCutTookBackOrdersNothing) {
+  Story story;
+  story.put(10, {1});
+  story.put(11, {1}, WriteKind::kRemove);
+  const auto old = story.begin(0);
+  story.read(old, 1, 0);
+  story.cut_power(11, 10);
+  story.look(1, 10);
+  story.decide(11, false);
+  expect_right(story);
+}
+
+TEST(OracleTest, ValueThatAPowerCutTakesWasRefusedToOthersBefore) {
+  Story story;
+  story.index(900, UniqueBy::kValue);
+  const auto writer = story.begin(9);
+  story.same(10, {1});
+  const auto late = [&](TransactionNumber number, uint64_t id) {
+    story.read(number, 2, 0);
+    story.model.wrote(number, {{Story::kTable, Key(2)}, WriteKind::kInsert, Story::tag(id, 2), 7, false});
+    story.end(number, StatusCode::kAlreadyExists);
+  };
+  story.cut_power(10, 9);
+  late(writer, 9);
+  EXPECT_FALSE(story.oracle.failed()) << story.oracle.message();
+  late(story.begin(1'001), 1'001);
+  EXPECT_EQ(story.oracle.invariant(), "wrong-refusal") << story.oracle.message();
+}
+
+TEST(OracleTest, SynchronousLogLosesWhatNobodyWasTold) {
+  Story story;
+  story.put(10, {1});
+  story.crash(11, {1});
+  story.cut_power(11, 10, false);
+  story.look(1, 10);
+  story.decide(11, false);
+  expect_right(story);
+}
+
+TEST(OracleTest, LogOfADeadManagerMayNameWhatNobodyWasTold) {
+  Story story;
+  story.put(10, {1});
+  story.crash(11, {1});
+  story.put(12, {2});
+  story.model.manager_died([](TransactionId id) { return id.value != 13; });
+  story.crash(13, {2});
+  story.model.manager_died([](TransactionId id) { return id.value != 13; });
+  expect_right(story);
 }
 
 TEST(OracleTest, LostPlainRecordMayBeMadeAgain) {
@@ -306,7 +411,7 @@ TEST(OracleTest, RightAnswersOfIndexesAreNotBlamed) {
   const auto writer = s.begin(11);
   s.model.wrote(writer, {{Story::kTable, Key(2)}, WriteKind::kInsert, Story::tag(11, 2), 7, false});
   s.end(writer, StatusCode::kAlreadyExists);
-  // Nobody keeps values apart while there is no index, and then none can be made.
+  // Without the unique index two records may have one value, and then the index cannot be made.
   s.drop_index();
   s.indexes.absent("i", s.oracle.now());
   s.indexes.refused(TableId(900), s.oracle.now());

@@ -13,6 +13,12 @@ constexpr size_t kShownNodes = 16;
 void OrderCheck::run() {
   add_events();
   for (const ModelTransaction& transaction : model_.transactions_) {
+    if (transaction.cut == kNever) continue;
+    for (const Write& write : transaction.writes) {
+      if (!write.leaves_record()) removed_until_[write.place] = transaction.cut;
+    }
+  }
+  for (const ModelTransaction& transaction : model_.transactions_) {
     if (!transaction.begun) continue;
     add_reads(transaction);
     if (counts(transaction)) add_writes(transaction);
@@ -27,7 +33,7 @@ void OrderCheck::run() {
 }
 
 bool OrderCheck::counts(const ModelTransaction& writer) const {
-  return writer.certain() && writer.may_be_visible() && !writer.writes.empty() && !model_.torn(writer);
+  return writer.certain() && writer.may_be_visible() && !writer.writes.empty() && writer.cut == kNever;
 }
 
 void OrderCheck::add_events() {
@@ -96,6 +102,10 @@ void OrderCheck::add_reads(const ModelTransaction& reader) {
       edge(completion(*writer), snapshot(reader));
     }
     if (writer == nullptr && (seen.present() || model_.removals(reader, place, 0).second != 0)) continue;
+    if (const auto removed = removed_until_.find(place);
+        !seen.present() && removed != removed_until_.end() && reader.requested < removed->second) {
+      continue;  // perhaps it saw the removal
+    }
     const ModelTransaction* next = next_writer(place, writer == nullptr ? 0 : writer->id.value);
     if (next != nullptr && next != &reader && !model_.losses_.between(place, 0, model_.verdict_.last())) {
       edge(snapshot(reader), completion(*next));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tests/sim/transaction_model.h"
@@ -47,6 +48,8 @@ class OrderCheck {
   std::vector<Moment> moments_;  // ascending; their numbers are nodes
   Node first_ = 0;               // of the transactions' nodes
   std::vector<std::vector<Node>> edges_;
+  /// Records with a removal that a power cut took back, and the last such cut: snapshots of before it may lack them.
+  std::unordered_map<Place, Moment, PlaceHash> removed_until_;
 };
 
 }  // namespace loam::sim

@@ -9,12 +9,14 @@
 namespace loam::sim {
 namespace {
 
+using commit::CommitLogMode;
 using testing::Random;
 
 constexpr uint64_t kMs = 1'000'000;
 /// The load has begun when the first fault comes.
 constexpr uint64_t kFirstFaultNs = 5 * kMs;
-/// Leases are counted with an eighth more where they are given (decision 0008): two clocks may differ by less.
+/// The commit manager counts a lease as an eighth longer than it grants it (docs/architecture.md). So the clocks of two
+/// hosts may differ by less than that.
 constexpr int64_t kMaxClockPpm = 55'000;
 constexpr size_t kMaxFaults = 14;
 constexpr uint64_t kOperatorNs = 20 * kMs;
@@ -116,7 +118,7 @@ void choose_shape(Plan& plan, Random& random) {
   plan.accounts = static_cast<uint32_t>(random.between(4, 32));
   plan.hot_keys = static_cast<uint32_t>(random.between(2, 24));
   plan.think_ns = uint64_t{100'000} << random.below(5);
-  // Some live so long that their session is fenced for it (R8).
+  // Some live longer than max_transaction_age_ns, and their session is fenced for it (R8).
   plan.long_ns = random.one_in(8) ? 2 * plan.max_transaction_age_ns : random.between(5, 60) * kMs;
   plan.fibers = static_cast<uint32_t>(random.between(2, 7));
 }
@@ -133,12 +135,41 @@ Fault make_comeback(const Plan& plan, Random& random) {
   return fault;
 }
 
-Fault make_late_mark(const Plan& plan, Random& random) {
+/// What stands still, or hears nothing, does so for longer than its lease, so that its session is recovered meanwhile;
+/// or, in a third of the cases, for less.
+Fault make_at_complete(const Plan& plan, Random& random) {
   Fault fault;
-  fault.kind = FaultKind::kLateMark;
+  fault.kind = FaultKind::kAtComplete;
   fault.at_ns = random.between(kFirstFaultNs, plan.calm_ns);
   fault.role = 1 + plan.nodes + static_cast<Role>(random.below(plan.clients));
   fault.for_ns = plan.client_lease_ns + random.between(plan.client_lease_ns / 4, plan.client_lease_ns);
+  if (random.one_in(3)) fault.for_ns = random.between(kMs / 4, plan.client_lease_ns);
+  // The late ones are the rarest: everything has to fit.
+  fault.amount = random.one_in(2) ? static_cast<uint64_t>(AtComplete::kStandBefore) : random.below(kAtCompletes);
+  return fault;
+}
+
+Fault make_log_fault(const Plan& plan, Random& random) {
+  constexpr std::array kKinds = {FaultKind::kManagerAtCommit, FaultKind::kManagerAtCommit, FaultKind::kStallLog,
+                                 FaultKind::kFullLog, FaultKind::kBehind};
+  Fault fault;
+  fault.kind = kKinds[random.below(kKinds.size())];
+  fault.at_ns = random.between(kFirstFaultNs, plan.calm_ns);
+  fault.for_ns = random.between(kMs, 2 * plan.client_lease_ns);
+  if (fault.kind == FaultKind::kManagerAtCommit) fault.amount = random.below(kCommitPoints.size());
+  if (fault.kind == FaultKind::kBehind) {
+    fault.role = 1 + static_cast<Role>(random.below(plan.nodes));
+    fault.for_ns = random.between(plan.node_lease_ns / 4, plan.node_lease_ns);
+  }
+  return fault;
+}
+
+Fault make_older_folder(const Plan& plan, Random& random) {
+  Fault fault;
+  fault.kind = FaultKind::kOlderFolder;
+  fault.amount = random.between(2 * kMs, plan.calm_ns / 2);
+  fault.at_ns = fault.amount + random.below(plan.calm_ns - fault.amount);
+  fault.for_ns = random.between(plan.node_lease_ns, 4 * plan.node_lease_ns);
   return fault;
 }
 
@@ -156,8 +187,8 @@ void choose_traits(Plan& plan) {
   if (!random.one_in(kTraitIn)) return;
   uint64_t ends_ns = 0;
   for (uint64_t left = random.between(1, kMaxTraitFaults); left != 0; --left) {
-    plan.faults.push_back(make_late_mark(plan, random));
-    // The commit manager dies while there are faults, and the client gets to its mark some time after this one.
+    plan.faults.push_back(make_at_complete(plan, random));
+    // The commit manager dies while there are faults, and the client gets to its Complete some time after this one.
     const Fault& late = plan.faults.back();
     ends_ns = std::max(ends_ns, late.at_ns + late.for_ns / 4 * 5 + plan.client_lease_ns);
   }
@@ -198,10 +229,32 @@ std::string_view to_string(FaultKind kind) {
       return "delay";
     case FaultKind::kRare:
       return "rare";
-    case FaultKind::kLateMark:
-      return "late-mark";
     case FaultKind::kComeback:
       return "comeback";
+    case FaultKind::kAtComplete:
+      return "at-complete";
+    case FaultKind::kManagerAtCommit:
+      return "manager-at-commit";
+    case FaultKind::kStallLog:
+      return "stall-log";
+    case FaultKind::kFullLog:
+      return "full-log";
+    case FaultKind::kBehind:
+      return "behind";
+    case FaultKind::kOlderFolder:
+      return "older-folder";
+  }
+  return "?";
+}
+
+std::string_view to_string(CommitLogMode mode) {
+  switch (mode) {
+    case CommitLogMode::kNone:
+      return "none";
+    case CommitLogMode::kOs:
+      return "os";
+    case CommitLogMode::kSync:
+      return "sync";
   }
   return "?";
 }
@@ -213,6 +266,8 @@ std::string describe(const Fault& fault, uint32_t nodes) {
                     fault.kind == FaultKind::kDelay || fault.kind == FaultKind::kComeback;
   if (pair) text += " and " + name_of(fault.peer, nodes);
   text += " at " + std::to_string(fault.at_ns / 1'000) + " us for " + std::to_string(fault.for_ns / 1'000) + " us";
+  if (fault.kind == FaultKind::kManagerAtCommit) return text + ", " + std::string(kCommitPoints[fault.amount]);
+  if (fault.kind == FaultKind::kAtComplete) return text + ", way " + std::to_string(fault.amount);
   if (fault.amount != 0) text += ", amount " + std::to_string(fault.amount);
   return text;
 }
@@ -222,7 +277,12 @@ constexpr uint64_t kColumnsSalt = 0x636f'6c75'6d6e;
 constexpr uint64_t kTreesSalt = 0x7472'6565;
 constexpr uint64_t kIndexesSalt = 0x696e'6465'78;
 constexpr uint64_t kCompactionSalt = 0x6761'7262'6167'65;
+constexpr uint64_t kCommitSalt = 0x636f'6d6d'6974;
 constexpr uint64_t kIndexesMemoryBytes = 1 << 20;
+constexpr uint64_t kMaxLogFaults = 3;
+constexpr uint64_t kIntentBlockBytes = 4'096;
+/// Ids are forgotten by blocks: some restarts leave a block behind.
+constexpr uint64_t kManyIdsAhead = 5'000;
 
 /// Each table that undoes in memory that is full holds a page of a reserve, and with indexes there are many tables: of
 /// the plans with less memory than that takes, half get it, and half keep what they have for a single index.
@@ -236,6 +296,40 @@ void choose_indexes(Plan& plan) {
   } else {
     plan.indexes = kSingle[random.below(kSingle.size())];
   }
+}
+
+/// It may die, and needs its log then.
+bool may_lose_manager(const Plan& plan) {
+  return std::ranges::any_of(plan.faults, [](const Fault& fault) {
+    switch (fault.kind) {
+      case FaultKind::kCrash:
+      case FaultKind::kCrashAtPoint:
+        return fault.role == 0;
+      case FaultKind::kAtComplete:  // the recoverer may be met
+      case FaultKind::kManagerAtCommit:
+      case FaultKind::kOlderFolder:
+        return true;
+      default:
+        return false;
+    }
+  });
+}
+
+/// The commit log, and what befalls it.
+void choose_commits(Plan& plan) {
+  Random random(plan.seed ^ kCommitSalt);
+  plan.log_mode = random.one_in(4) ? CommitLogMode::kSync : CommitLogMode::kOs;
+  plan.power_cuts = random.one_in(2);
+  plan.outcome_keep_ns = random.one_in(2) ? random.between(20, 200) * kMs : 600'000 * kMs;
+  if (random.one_in(4)) plan.ids_ahead = kManyIdsAhead;
+  plan.intent_memory_bytes = (random.one_in(8) ? random.between(12, 48) : 1'024) * kIntentBlockBytes;
+  if (random.one_in(2)) {
+    for (uint64_t left = random.between(1, kMaxLogFaults); left != 0; --left) {
+      plan.faults.push_back(make_log_fault(plan, random));
+    }
+  }
+  if (random.one_in(8)) plan.faults.push_back(make_older_folder(plan, random));
+  if (!may_lose_manager(plan) && random.one_in(4)) plan.log_mode = CommitLogMode::kNone;
 }
 
 Plan make_plan(uint64_t seed) {
@@ -254,6 +348,7 @@ Plan make_plan(uint64_t seed) {
   plan.compaction = Random(seed ^ kCompactionSalt).one_in(3);
   plan.trees = Random(seed ^ kTreesSalt).one_in(3);
   choose_indexes(plan);
+  choose_commits(plan);
   std::ranges::sort(plan.faults, {}, &Fault::at_ns);
   return plan;
 }

@@ -1,10 +1,13 @@
 // What a seed stands for: the shape of a cluster, and the faults that befall it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <loam/commit/log_device.h>
 
 namespace loam::sim {
 
@@ -22,15 +25,38 @@ enum class FaultKind : uint8_t {
   kSlow,          ///< its steps take `amount` times as long
   kCut,           ///< nothing passes between two roles, both ways
   kCutOneWay,     ///< from `role` to `peer`
-  kReset,         ///< their connections break, `amount` times; what was on its way may come late
+  kReset,         ///< their connections break, `amount` times; messages on their way may come late
   kDelay,         ///< what they say takes up to `amount` ns longer
   kRare,          ///< branches that are rare by themselves are taken once in `amount`
-  kComeback,  ///< a node answers a client no more, dies `amount` ns later and comes back, all before that hears of it
-  kLateMark,  ///< a client stands still before it marks a commit, until that is rolled back, and the manager dies then
+  kComeback,    ///< a node answers a client no more, dies `amount` ns later and comes back, all before that hears of it
+  kAtComplete,  ///< something befalls a client, or what it hears, when it sends Complete: `amount` is an AtComplete
+  kManagerAtCommit,  ///< the commit manager dies at its next pause point of that name: kCommitPoints[amount]
+  kStallLog,         ///< no flush of the commit log ends
+  kFullLog,          ///< the disk of the commit log has no more room
+  kBehind,           ///< a node hears nothing of the commit manager, and goes on serving
+  kOlderFolder,      ///< the commit manager dies, and one on a copy of its folder, `amount` ns old, takes its place
 };
 /// Of those that any plan may have: all before kComeback. The others are a trait's.
 inline constexpr size_t kFaultKinds = 12;
 std::string_view to_string(FaultKind kind);
+
+/// What happens around a client's Complete. "Before": it has not left the client. "After": it has, or is about to.
+enum class AtComplete : uint8_t {
+  kDieBefore,
+  kStandBefore,  ///< until its session is over and recovery is at work; then the Complete comes
+  kDieAfter,
+  kStandAfter,
+  kLoseAnswer,   ///< the client hears nothing of the commit manager for a while
+  kManagerDies,  ///< the commit manager does, about when the Complete comes
+};
+inline constexpr size_t kAtCompletes = 6;
+
+/// Where a commit stands at the commit manager and in its log.
+inline constexpr std::array<std::string_view, 7> kCommitPoints = {
+    "manager.commit.before_append", "manager.commit.appended", "manager.log.appended",     "manager.log.written",
+    "manager.log.flushed",          "manager.log.renamed",     "manager.complete.answered"};
+
+std::string_view to_string(commit::CommitLogMode mode);
 
 struct Fault {
   FaultKind kind = FaultKind::kCrash;
@@ -52,20 +78,24 @@ struct Plan {
   uint32_t network_threads = 1;
   uint64_t page_bytes = 0;
   uint64_t memory_bytes = 0;  ///< of a node
-  bool columns = false;       ///< whatever the compactor rewrites becomes columns, if it is old enough
+  bool columns = false;       ///< the compactor rewrites versions that are old enough as columns
   bool compaction = false;    ///< without end: next to no garbage makes a table worth it
   uint64_t client_lease_ns = 0;
   uint64_t node_lease_ns = 0;
   uint64_t max_transaction_age_ns = 0;
   uint64_t publish_interval_ns = 0;
   uint64_t ids_ahead = 0;
+  commit::CommitLogMode log_mode = commit::CommitLogMode::kOs;  ///< kNone only where the commit manager does not die
+  bool power_cuts = false;                ///< half of the commit manager's deaths are those of its host
+  uint64_t outcome_keep_ns = 0;           ///< minimum time for which the commit log keeps an outcome
+  uint64_t intent_memory_bytes = 0;       ///< of a node
   std::vector<int64_t> clock_ppm;         ///< by role
   std::vector<uint64_t> clock_offset_ns;  ///< by role
   uint64_t max_delay_ns = 0;              ///< of the network, while nothing is wrong
   uint64_t max_end_delay_ns = 0;          ///< a broken connection is noticed so late
   uint64_t restart_after_ns = 0;          ///< a process that died is started again so much later, on average
   uint64_t accept_loss_after_ns = 0;      ///< while faults last, the operator accepts a loss so much later
-  uint64_t operator_ns = 0;               ///< and looks so often
+  uint64_t operator_ns = 0;               ///< interval between two looks of the operator at the cluster
   // The load.
   uint32_t accounts = 0;
   uint32_t hot_keys = 0;

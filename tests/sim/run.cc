@@ -3,12 +3,16 @@
 #include <string_view>
 #include <utility>
 
+#include "common/base/thread.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/workload.h"
 #include "tests/sim/world.h"
 
 namespace loam::sim {
 namespace {
+
+/// Interval between two begins of the client that only keeps publications coming (Phases::forget()).
+constexpr uint64_t kOnlookNs = 50'000'000;
 
 /// The phases of a run, one after the other until something is wrong.
 class Phases {
@@ -94,7 +98,22 @@ class Phases {
       done = true;
     });
     if (!until(kAuditNs, "progress", "the audit", [&done] { return done; })) return false;
+    if (!forget()) return false;
     oracle_.final_check();
+    return !oracle_.failed();
+  }
+
+  /// Nodes forget what the last transactions have written, when publications say so: there are some as long as somebody
+  /// begins something.
+  bool forget() {
+    cluster_->run_client("onlooker", [this](client::Client& client) {
+      while (!cluster_->intents_gone()) {
+        client.run([&client] { static_cast<void>(client.begin({.read_only = true, .retry = {}})); });
+        sleep_ns(kOnlookNs);
+      }
+    });
+    world_.run(world_.world_ns() + kQuietNs, [this] { return oracle_.failed() || cluster_->intents_gone(); });
+    cluster_->judge_intents();
     return !oracle_.failed();
   }
 

@@ -73,6 +73,14 @@ class Story {
     oracle.client_crashed(kOther);
     return number;
   }
+  /// The commit manager says at the end whether it is committed, as its log does.
+  void decide(uint64_t id, bool committed) { model.decided(TransactionId(id), committed, committed); }
+  /// The power of the commit manager's host goes. Its log has named the transactions up to `written`, and now names
+  /// those up to `left`.
+  void cut_power(uint64_t written, uint64_t left, bool may_lose = true) {
+    model.power_cut([written](TransactionId id) { return id.value <= written; },
+                    [left](TransactionId id) { return id.value <= left; }, may_lose);
+  }
   /// Another transaction that reads one record.
   void look(uint64_t key, uint64_t id) { read(begin(0), key, id); }
 

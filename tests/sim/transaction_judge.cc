@@ -49,7 +49,7 @@ void TransactionModel::judge_read(ModelTransaction& reader, Place place, const S
 
 void TransactionModel::judge_walked(ModelTransaction& reader, Place place, const Seen& seen, Moment asked, Walk walk) {
   if (const Write* own = reader.write_of(place); own != nullptr) {
-    // Where an index had the record before nobody can tell any more, and its update will fail.
+    // After a loss the record's old position in an index is not known any more, and its update will fail.
     const bool lost = own->kind != WriteKind::kInsert && losses_.between(place, 0, verdict_.last());
     if (seen.present() || !lost) judge_own(reader, *own, seen);
   } else {
@@ -62,8 +62,8 @@ void TransactionModel::judge_apart(const ModelTransaction& reader, TableId table
   std::map<int64_t, Key> values;
   for (const ScannedRow& row : rows) {
     const auto [other, fresh] = values.emplace(row.seen.value, row.key);
-    // The transaction's own writes are judged by its commit, and what is torn by nobody.
-    const auto counts = [&](Key key) { return reader.write_of({table, key}) == nullptr && !may_be_torn({table, key}); };
+    // The transaction's own writes are judged by its commit.
+    const auto counts = [&](Key key) { return reader.write_of({table, key}) == nullptr; };
     if (fresh || !counts(row.key) || !counts(other->second)) continue;
     violate("index-unique", "a scan of " + name(reader) + " found the value " + std::to_string(row.seen.value) +
                                 " twice in table " + std::to_string(table.value));
@@ -72,7 +72,7 @@ void TransactionModel::judge_apart(const ModelTransaction& reader, TableId table
 
 void TransactionModel::judge_repeated(const ModelTransaction& reader, Place place, const Seen& before, const Seen& seen,
                                       Way way) {
-  // What was read may be lost by now.
+  // A record that was read before may be lost by now.
   if (!seen.present() && losses_.between(place, reader.requested, verdict_.last())) return;
   violate(way == Way::kGet ? "non-repeatable-read"
           : seen.present() ? "scan-snapshot"
@@ -105,11 +105,11 @@ bool TransactionModel::judge_writer_state(const ModelTransaction& reader, const 
   std::string_view invariant;
   if (writer.asked == kNever) {
     invariant = writer.outcome == Outcome::kOpen ? "dirty-read" : "abort-visible";
-  } else if (writer.outcome == Outcome::kAborted) {
-    if (torn(writer)) return true;
+  } else if (reader.must_lack(writer)) {
+    invariant = "lost-commit-visible";
+  } else if (writer.outcome == Outcome::kAborted && writer.cut == kNever) {
     invariant = "abort-visible";
   } else if (writer.fenced) {
-    if (torn(writer)) return true;
     invariant = "fenced-visible";
   } else if (writer.asked > reader.answered) {
     invariant = "future-read";
@@ -131,7 +131,7 @@ void TransactionModel::judge_gone(const ModelTransaction& writer, Place place, M
 
 bool TransactionModel::must_see(const ModelTransaction& reader, const ModelTransaction& writer) const {
   return writer.certain() && writer.number != reader.number && writer.may_be_visible() &&
-         (writer.visible_by < reader.requested || reader.has_seen(writer));
+         ((writer.visible_by < reader.requested && !reader.may_lack(writer)) || reader.has_seen(writer));
 }
 
 void TransactionModel::judge_newer(const ModelTransaction& reader, Place place, const Seen& seen, Way way) {
@@ -149,6 +149,7 @@ std::pair<ModelTransaction*, size_t> TransactionModel::removals(const ModelTrans
   for (auto entry = chain.upper_bound(id); entry != chain.end(); ++entry) {
     ModelTransaction& remover = at(entry->second);
     if (remover.write_of(place)->leaves_record() || remover.number == reader.number) continue;
+    if (reader.must_lack(remover)) continue;
     if (remover.asked > reader.answered || (reader.id.value != 0 && remover.id.value > reader.id.value)) continue;
     found.first = &remover;
     ++found.second;
@@ -219,7 +220,10 @@ void TransactionModel::took_place(ModelTransaction& writer, const ModelTransacti
   writer.write_of(place)->seen = true;
   if (!writer.seen && writer.outcome == Outcome::kUnknown) ++resolved_;
   writer.seen = true;
-  if (torn(writer)) return;
+  if (writer.cut != kNever && !commits_may_go_) {
+    violate("durable-commit-lost",
+            name(reader) + " has seen " + to_string(place) + " as " + name(writer) + " wrote it");
+  }
   if (writer.visible_by == kNever) writer.begins_then = static_cast<TransactionNumber>(transactions_.size());
   writer.visible_by = std::min(writer.visible_by, reader.answered);
 }
@@ -227,6 +231,7 @@ void TransactionModel::took_place(ModelTransaction& writer, const ModelTransacti
 // ---- commits -------------------------------------------------------------------------------------------------------
 
 void TransactionModel::judge_commit(const ModelTransaction& writer) {
+  if (writer.cut != kNever) return;
   for (const Write& write : writer.writes) {
     if (excused(writer, write.place)) continue;
     const Chain& chain = chains_[write.place];
@@ -235,6 +240,7 @@ void TransactionModel::judge_commit(const ModelTransaction& writer) {
     // What has no outcome yet is judged when it has one, and at the end; until then it says nothing.
     bool next_to = true;
     const auto skip = [&](const ModelTransaction& other) {
+      if (other.cut != kNever) return true;  // it is known to be gone
       const bool uncertain = !other.certain() || !other.may_be_visible();
       next_to = next_to && !uncertain;
       return uncertain;
@@ -283,12 +289,14 @@ void TransactionModel::judge_kinds(const ModelTransaction* before, const ModelTr
 
 Moment TransactionModel::last_seen(const ModelTransaction& writer, const Write& write) const {
   if (!write.leaves_record() || writer.asked == kNever) return 0;
-  if (!writer.may_be_visible() && !torn(writer)) return 0;
-  Moment last = kNever;
+  const bool was_there = writer.cut != kNever && writer.certain();
+  if (!writer.may_be_visible() && !was_there) return 0;
+  Moment last = writer.cut;
   const auto chain = chains_.find(write.place);
   if (chain == chains_.end()) return last;
   for (auto next = chain->second.upper_bound(writer.id.value); next != chain->second.end(); ++next) {
-    if (transactions_[next->second].certain()) last = std::min(last, transactions_[next->second].visible_by);
+    const ModelTransaction& successor = transactions_[next->second];
+    if (successor.certain() && successor.cut == kNever) last = std::min(last, successor.visible_by);
   }
   return last;
 }
@@ -331,12 +339,6 @@ void TransactionModel::index_refused(std::string_view index, TableId table, Uniq
   }
   violate("index-refused", "the creation of " + std::string(index) + " from event " + std::to_string(asked) + " to " +
                                std::to_string(now) + ": no two records can have had the same values");
-}
-
-bool TransactionModel::may_be_torn(Place place) const {
-  return losses_.any() && std::ranges::any_of(transactions_, [&](const ModelTransaction& writer) {
-           return writer.write_of(place) != nullptr && torn(writer);
-         });
 }
 
 void TransactionModel::judge_refusal(const ModelTransaction& writer) {

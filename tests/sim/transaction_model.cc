@@ -4,7 +4,6 @@
 #include <mutex>
 
 #include "common/base/assert.h"
-#include "common/wire/system_tables.h"
 #include "tests/sim/order_check.h"
 
 namespace loam::sim {
@@ -101,7 +100,8 @@ void TransactionModel::id_drawn(TransactionNumber number, TransactionId id) {
   take_id(at(number), id);
 }
 
-void TransactionModel::take_id(const ModelTransaction& transaction, TransactionId id) {
+void TransactionModel::take_id(ModelTransaction& transaction, TransactionId id) {
+  transaction.given = verdict_.last();
   const auto [other, fresh] = by_id_.emplace(id.value, transaction.number);
   if (!fresh) {
     violate("id-twice", name(transaction) + " and " + name(at(other->second)));
@@ -124,8 +124,8 @@ void TransactionModel::wrote(TransactionNumber number, const Write& write) {
   // An update by an index leaves the tag as it is.
   if (write.kind != WriteKind::kTouch && write.tag != 0) by_tag_.try_emplace(write.tag, number);
   if (Write* before = transaction.write_of(write.place); before != nullptr) {
-    // Seen from outside an insert that was then updated is an insert.
-    // And what was removed and is put back is an update.
+    // To other transactions an insert that was then updated is an insert, and a remove with an insert behind it is an
+    // update.
     const WriteKind kind = before->kind;
     *before = write;
     if (kind == WriteKind::kInsert && write.leaves_record()) before->kind = WriteKind::kInsert;
@@ -274,6 +274,7 @@ void TransactionModel::commit_returned(TransactionNumber number, StatusCode code
     if (!writes) return;
     ++commits_;
     if (transaction.fenced) violate("ack-after-fence", name(transaction));
+    judge_acknowledged(transaction);
     if (transaction.visible_by == kNever)
       transaction.begins_then = static_cast<TransactionNumber>(transactions_.size());
     transaction.visible_by = std::min(transaction.visible_by, transaction.ended);
@@ -288,8 +289,7 @@ void TransactionModel::commit_returned(TransactionNumber number, StatusCode code
   }
   ++aborts_;
   end(transaction, Outcome::kAborted);
-  if (torn(transaction)) return;
-  if (transaction.seen) {
+  if (transaction.seen && transaction.cut == kNever) {
     violate("outcome-changed",
             name(transaction) + " was answered " + std::string(to_string(code)) + ", and others have seen it");
   }
@@ -323,27 +323,78 @@ void TransactionModel::client_crashed(uint32_t process) {
   }
 }
 
-std::vector<TransactionId> TransactionModel::asked_ids() const {
+std::vector<TransactionId> TransactionModel::ids() const {
   const std::lock_guard lock(verdict_.mutex());
   std::vector<TransactionId> ids;
   for (const ModelTransaction& transaction : transactions_) {
-    if (transaction.id.value != 0 && transaction.asked != kNever) ids.push_back(transaction.id);
+    if (transaction.id.value != 0) ids.push_back(transaction.id);
   }
   return ids;
 }
 
-void TransactionModel::recovered(TransactionId id, bool committed) {
+void TransactionModel::judge_acknowledged(const ModelTransaction& writer) {
+  if (losses_.settled(writer.given, writer.asked)) {
+    violate("commit-over-loss", name(writer) + " began before the loss of a node was accepted");
+  }
+  if (writer.cut != kNever && !commits_may_go_) {
+    violate("durable-commit-lost", name(writer) + " was acknowledged, and a power cut had taken it back");
+  }
+}
+
+void TransactionModel::manager_died(const Named& written) {
+  const std::lock_guard lock(verdict_.mutex());
+  verdict_.next();
+  for (const ModelTransaction& transaction : transactions_) {
+    if (transaction.writes.empty() || transaction.cut != kNever) continue;
+    if (!transaction.certain() || !transaction.may_be_visible() || written(transaction.id)) continue;
+    violate("ack-unlogged", name(transaction) + " is not in the commit log");
+  }
+}
+
+void TransactionModel::power_cut(const Named& written, const Named& left, bool may_lose) {
+  const std::lock_guard lock(verdict_.mutex());
+  const Moment now = verdict_.next();
+  commits_may_go_ = may_lose;
+  for (ModelTransaction& transaction : transactions_) {
+    const TransactionId id = transaction.id;
+    if (id.value == 0 || transaction.cut != kNever || !written(id) || left(id)) continue;
+    transaction.cut = now;
+    if (may_lose || !transaction.certain() || transaction.writes.empty()) continue;
+    violate("durable-commit-lost", name(transaction) + " is not in the commit log after a power cut");
+  }
+  for (const ModelTransaction& transaction : transactions_) {
+    if (transaction.id.value == 0 || !left(transaction.id)) continue;
+    for (const auto& [place, seen] : transaction.reads) {
+      const auto writer = seen.present() ? by_id_.find(seen.version) : by_id_.end();
+      if (writer == by_id_.end() || at(writer->second).cut != now) continue;
+      violate("lost-out-of-order", name(transaction) + " is left after a power cut, and has seen " + to_string(place) +
+                                       " as " + name(at(writer->second)) + " wrote it, which is gone");
+    }
+  }
+}
+
+void TransactionModel::decided(TransactionId id, bool committed, bool on_disk) {
   const std::lock_guard lock(verdict_.mutex());
   const Moment now = verdict_.next();
   const auto found = by_id_.find(id.value);
   if (found == by_id_.end()) return;
   ModelTransaction& transaction = at(found->second);
-  if (transaction.writes.empty() || torn(transaction)) return;
-  const bool contradicted = committed ? transaction.outcome == Outcome::kAborted
-                                      : transaction.outcome == Outcome::kCommitted || transaction.seen;
+  if (committed != on_disk) {
+    violate("log-differs", name(transaction) + " is " + (committed ? "" : "not ") +
+                               "committed, says the commit manager, and its log on the disk says otherwise");
+  }
+  if (committed && transaction.asked == kNever) {
+    violate("log-wrong", name(transaction) + " is committed, and has not asked for it");
+  }
+  if (transaction.writes.empty()) return;
+  const bool gone = transaction.cut != kNever;
+  const bool contradicted = committed ? transaction.outcome == Outcome::kAborted || gone
+                                      : !gone && (transaction.outcome == Outcome::kCommitted || transaction.seen);
   if (contradicted) {
-    return violate("outcome-changed", name(transaction) + " was " + (committed ? "committed" : "rolled back") +
-                                          " by recovery" + (transaction.seen ? ", and others have seen it" : ""));
+    return violate("outcome-changed", name(transaction) + " is " + (committed ? "committed" : "rolled back") +
+                                          ", says the commit manager at the end" +
+                                          (transaction.seen ? ", and others have seen it" : "") +
+                                          (gone ? ", and a power cut has taken it back" : ""));
   }
   if (transaction.outcome != Outcome::kUnknown) return;
   ++resolved_;
@@ -389,17 +440,8 @@ void TransactionModel::leave_chains(const ModelTransaction& writer) {
   for (const Write& write : writer.writes) chains_[write.place].erase(writer.id.value);
 }
 
-bool TransactionModel::torn(const ModelTransaction& writer) const {
-  if (!losses_.any() || writer.asked == kNever) return false;
-  // One whose client still waits for the answer may have lost its session, too.
-  const bool recovered = writer.outcome == Outcome::kUnknown || writer.outcome == Outcome::kCommitting ||
-                         (writer.outcome == Outcome::kAborted && writer.answer == StatusCode::kFenced);
-  return recovered && losses_.tears({wire::kTransactionTableId, Key(writer.id.value)}, writer.asked, writer.visible_by,
-                                    verdict_.last());
-}
-
 bool TransactionModel::excused(const ModelTransaction& writer, Place place) const {
-  return losses_.any() && (torn(writer) || losses_.exposed(place, writer.asked, verdict_.last()));
+  return losses_.any() && losses_.exposed(place, writer.asked, verdict_.last());
 }
 
 void TransactionModel::end(ModelTransaction& transaction, Outcome outcome) {
@@ -414,7 +456,8 @@ std::string TransactionModel::name(const ModelTransaction& transaction) const {
   text += " of process " + std::to_string(transaction.process) + " (" + std::string(to_string(transaction.outcome));
   if (transaction.answer != StatusCode::kOk) text += ", answered " + std::string(loam::to_string(transaction.answer));
   return text + "; begin " + moment(transaction.requested) + ".." + moment(transaction.answered) + ", commit " +
-         moment(transaction.asked) + ".." + moment(transaction.ended) + ")";
+         moment(transaction.asked) + ".." + moment(transaction.ended) +
+         (transaction.cut == kNever ? "" : ", gone by a power cut at " + moment(transaction.cut)) + ")";
 }
 
 }  // namespace loam::sim

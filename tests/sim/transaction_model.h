@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -64,10 +65,8 @@ struct ModelTransaction {
   bool read_only = false;
   bool upgradable = false;  ///< its id is drawn at its first write
   bool begun = false;
-  bool fenced = false;     ///< a call of it was answered kFenced
-  bool seen = false;       ///< somebody saw a write of it
-  bool torn = false;       ///< its undo record was lost: any part of it may be seen
-  bool recovered = false;  ///< rolled back or completed by recovery: its session ended before its commit did
+  bool fenced = false;  ///< a call of it was answered kFenced
+  bool seen = false;    ///< somebody saw a write of it
   Outcome outcome = Outcome::kOpen;
   StatusCode answer = StatusCode::kOk;  ///< of commit
   TransactionId id;
@@ -75,7 +74,9 @@ struct ModelTransaction {
   Moment answered = kNever;           ///< begin returned: its snapshot was taken between the two
   Moment asked = kNever;              ///< commit was called
   Moment ended = kNever;              ///< commit returned, abort, crash
-  Moment visible_by = kNever;         ///< whoever asks for a begin after it must see the writes
+  Moment given = kNever;              ///< its id was told
+  Moment cut = kNever;                ///< a power cut took its record in the commit log
+  Moment visible_by = kNever;         ///< a transaction whose begin is asked for after it must see the writes
   uint64_t id_floor = 0;              ///< the highest id that was given out when it asked for its own
   TransactionNumber begins_then = 0;  ///< transactions begun at that moment
   std::vector<Write> writes;
@@ -88,9 +89,17 @@ struct ModelTransaction {
   /// Its writes may be seen by somebody.
   bool may_be_visible() const { return outcome != Outcome::kOpen && outcome != Outcome::kAborted; }
   bool certain() const { return outcome == Outcome::kCommitted || seen; }
+  /// A power cut took the commit of `writer` back, and this snapshot may have been taken since then; or must have been.
+  bool may_lack(const ModelTransaction& writer) const { return writer.cut != kNever && answered > writer.cut; }
+  bool must_lack(const ModelTransaction& writer) const { return writer.cut != kNever && requested > writer.cut; }
 };
 
 /// The model of all transactional tables.
+///
+/// **Power cuts.** With the commit log in mode `os`, the last commits may be gone when the power of the commit
+/// manager's host comes back: in order, so that nothing is left that has seen them. A snapshot of before the cut still
+/// shows them, until its session is refused. A snapshot of after it shows nothing of them. A begin that was asked for
+/// before the cut and answered after it may get either snapshot.
 ///
 /// Owner: the Oracle. Threads: every entry takes the verdict's lock. `requested` and `asked` of operations are moments
 /// from Oracle::now() or an entry here.
@@ -141,11 +150,19 @@ class TransactionModel {
   /// The creation of an index, which was asked for then, was refused for records that are not unique.
   void index_refused(std::string_view index, TableId table, UniqueBy unique, Moment asked);
   void client_crashed(uint32_t process);
-  /// Ids of all transactions that asked for their commit.
-  std::vector<TransactionId> asked_ids() const;
-  /// What the commit manager says of a transaction that was recovered: from now on that, and nothing else (R4, R8).
-  void recovered(TransactionId id, bool committed);
-  /// Decides what nobody has seen, and orders everything (order_check.h).
+  /// Whether a commit log names the transaction.
+  using Named = std::function<bool(TransactionId)>;
+  /// The commit manager has died, and this is what its log has when only the process is gone.
+  void manager_died(const Named& written);
+  /// Its host has lost power, too: the log named the commits in `written` before, and names those in `left` now.
+  /// `may_lose`: not every commit that was accepted is on the disk.
+  void power_cut(const Named& written, const Named& left, bool may_lose);
+  /// Ids that were told to anybody.
+  std::vector<TransactionId> ids() const;
+  /// When all was at rest: what the commit manager says of a transaction, and whether its log names it on the disk.
+  /// From now on that, and nothing else (R4, R8).
+  void decided(TransactionId id, bool committed, bool on_disk);
+  /// Decides the transactions whose writes no read has seen, and orders everything (order_check.h).
   void final_check();
 
   /// Before that moment the transaction had not been asked for.
@@ -162,7 +179,7 @@ class TransactionModel {
   const std::deque<ModelTransaction>& all() const { return transactions_; }
 
  private:
-  void take_id(const ModelTransaction& transaction, TransactionId id);
+  void take_id(ModelTransaction& transaction, TransactionId id);
   friend class OrderCheck;
   /// Writes of one record whose commit was asked for and not known to have failed, by id: the order of versions.
   using Chain = std::map<uint64_t, TransactionNumber>;
@@ -185,10 +202,12 @@ class TransactionModel {
   void judge_gone(const ModelTransaction& writer, Place place, Moment asked);
   void judge_total(const ModelTransaction& reader, TableId table, const Total& found);
   void judge_commit(const ModelTransaction& writer);
+  /// Reports the acknowledgement of a commit that must not be acknowledged.
+  void judge_acknowledged(const ModelTransaction& writer);
   void judge_refusal(const ModelTransaction& writer);
   /// An index may have refused this write for another record's value; or for another write's.
   bool may_be_taken(const ModelTransaction& writer, const Write& write) const;
-  /// The last moment at which a snapshot may have been taken that shows the write; 0: nobody may have seen it.
+  /// The last moment at which a snapshot may have been taken that shows the write; 0: no snapshot shows it.
   Moment last_seen(const ModelTransaction& writer, const Write& write) const;
   /// `next_to`: nothing that may have happened lies between them.
   void judge_neighbours(const ModelTransaction& before, const ModelTransaction& after, Place place, bool next_to);
@@ -202,10 +221,7 @@ class TransactionModel {
   void took_place(ModelTransaction& writer, const ModelTransaction& reader, Place place);
   void join_chains(const ModelTransaction& writer);
   void leave_chains(const ModelTransaction& writer);
-  /// Recovery had no undo record to go by (decision 0008): any part of the transaction may be there.
-  bool torn(const ModelTransaction& writer) const;
   bool excused(const ModelTransaction& writer, Place place) const;
-  bool may_be_torn(Place place) const;
   void end(ModelTransaction& transaction, Outcome outcome);
   std::string name(const ModelTransaction& transaction) const;
   void violate(std::string_view invariant, const std::string& text) { verdict_.violate(invariant, text); }
@@ -220,6 +236,7 @@ class TransactionModel {
   std::map<TableId, std::set<Key>> keys_;  // ever written
   std::map<TableId, Total> totals_;
   uint64_t highest_id_ = 0;
+  bool commits_may_go_ = false;  // by a power cut
   uint64_t begun_ = 0, commits_ = 0, aborts_ = 0, unknown_ = 0, resolved_ = 0, reads_ = 0, scans_ = 0;
 };
 

@@ -115,6 +115,7 @@ void run_workload(WorkloadContext context) {
       context.client,          context.oracle, context.process, context.shape.note_bytes, context.shape.wide_note_bytes,
       context.shape.max_age_ns};
   process.cuts_calls = context.shape.cuts_calls;
+  process.older_folder = context.shape.older_folder;
   const std::optional<WorkloadTables> tables =
       context.client.run([&] { return open_tables(process, context.shape.indexes, context.stop); });
   if (!tables) return;

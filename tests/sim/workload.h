@@ -34,9 +34,10 @@ struct WorkloadShape {
   uint32_t note_bytes = 40;        ///< longest note of a hot record: some pages fill
   uint64_t think_ns = 200'000;     ///< mean pause of a fiber between two operations
   uint64_t long_ns = 50'000'000;   ///< mean life of a long transaction
-  uint64_t max_age_ns = 0;         ///< what is open for longer must not commit; 0: that is not judged
+  uint64_t max_age_ns = 0;         ///< a transaction that is open for longer must not commit; 0: not judged
   bool late_inserts = false;       ///< with inserts of keys that have come and gone since the transaction's begin
   bool trees = false;              ///< with a fiber of each process that works on the Bd-tree of all
+  bool older_folder = false;       ///< Process::older_folder
   uint32_t indexes = 0;            ///< of an IndexSet: tables whose records come and go have these
   uint32_t operations = 0;         ///< of each fiber, then it ends; 0: until stop()
 
@@ -61,8 +62,8 @@ void set_up(client::Client& client, Oracle& oracle, const WorkloadShape& shape);
 /// done) and all have ended. From an ordinary thread.
 void run_workload(WorkloadContext context);
 
-/// Reads everything when nobody else works any more and every fault is mended: gets, scans, plain tables, tables. Then
-/// call Oracle::final_check(). From an ordinary thread, with a client of its own. What cannot be read is a violation
+/// Reads everything when no other client works and every fault is over: gets, scans, plain tables, tables. Then call
+/// Oracle::final_check(). From an ordinary thread, with a client of its own. A read that fails is a violation
 /// ("unreadable"): everything must work again by then, and every loss accepted.
 void audit(client::Client& client, Oracle& oracle);
 

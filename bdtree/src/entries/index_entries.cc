@@ -93,7 +93,8 @@ Status IndexEntries::take(Key key, TransactionId me, const Snapshot& snapshot, b
   }
   if (found) return ok_status();
   if (taken) return {StatusCode::kConflict, "another transaction has just taken the value from an index"};
-  // A loss may leave the records of a transaction that could not be undone, without their entries (decision 0008).
+  // A finished index has an entry for every value that a record has, unless a storage node has lost its memory and with
+  // it entries of records that other nodes hold (decision 0015).
   if (!building) return {StatusCode::kMalformed, "there is no entry of the value that the record has"};
   // An entry that no snapshot sees and that goes with this transaction: others, who began before the index was made,
   // may change the record when it is undone, and do not know of entries.

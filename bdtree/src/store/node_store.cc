@@ -36,24 +36,27 @@ std::vector<Result<StoredNode>> NodeStore::get(std::span<const TreeNodeId> ids) 
 
 Result<Version> NodeStore::insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) {
   LOAM_ASSIGN_OR_RETURN(const Buffer row, row_of(wire::index_node_schema(), std::array{base, delta}));
-  return write({wire::WriteKind::kInsert, reserve, {table_, Key(id.value)}, Version(), row});
+  return write({wire::WriteKind::kInsert, reserve, {table_, Key(id.value)}, Version(), row}, {});
 }
 
-Result<Version> NodeStore::replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) {
+Result<Version> NodeStore::replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve,
+                                   std::span<const wire::IndexIntent> intents) {
   LOAM_ASSIGN_OR_RETURN(const Buffer row, row_of(wire::index_node_schema(), std::array{base, delta}));
-  return write({wire::WriteKind::kUpdate, reserve, {table_, Key(id.value)}, expected, row});
+  return write({wire::WriteKind::kUpdate, reserve, {table_, Key(id.value)}, expected, row}, intents);
 }
 
-Result<Version> NodeStore::replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) {
+Result<Version> NodeStore::replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve,
+                                         std::span<const wire::IndexIntent> intents) {
   static const Schema schema = Schema::make({wire::index_node_schema().field(Fields::kDelta)}).value();
   static constexpr std::array<uint16_t, 1> kNumbers = {Fields::kDelta};
   LOAM_ASSIGN_OR_RETURN(const Buffer row, row_of(schema, std::array{delta}));
   return write(
-      {wire::WriteKind::kUpdateFields, reserve, {table_, Key(id.value)}, expected, row, FieldNumbers(kNumbers)});
+      {wire::WriteKind::kUpdateFields, reserve, {table_, Key(id.value)}, expected, row, FieldNumbers(kNumbers)},
+      intents);
 }
 
 Status NodeStore::remove(TreeNodeId id, Version expected) {
-  return write({wire::WriteKind::kRemove, Reserve::kRemove, {table_, Key(id.value)}, expected, {}}).status();
+  return write({wire::WriteKind::kRemove, Reserve::kRemove, {table_, Key(id.value)}, expected, {}}, {}).status();
 }
 
 }  // namespace loam::bdtree

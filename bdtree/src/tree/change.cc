@@ -12,16 +12,18 @@ struct Tree::Impl::Request {
   std::string_view key;
   const Change* change = nullptr;
   Op op{};
+  Intents intents{};
   std::optional<Status> outcome{};
   uint32_t joined_at = 0;  // Group::trips
   fiber::Event woken{};    // it has its outcome, or is to lead
 };
 
-/// Fibers that want to change one leaf. One of them leads: it reads, changes and writes for all that have come by then;
-/// the first that is left leads next.
+/// Fibers that want to change one leaf. One of them leads: it reads and changes the leaf and writes it once, for all
+/// requests that wait by then. The first request that is left leads next.
 struct Tree::Impl::Group {
   std::deque<Request*> waiting;
-  /// As the last write left it. Whoever changes it need not read it again: the swap tells whether it still holds.
+  /// The leaf as the last write left it. The next leader does not read it again: its swap fails if the leaf has
+  /// changed since.
   std::optional<Node> leaf;
   uint32_t trips = 0;  // made by all leaders
 };
@@ -46,11 +48,13 @@ struct Tree::Impl::HandOver {
 struct Tree::Impl::Batch {
   std::vector<std::pair<Request*, Status>> requests;
   bool changed = false;
-  std::string_view greatest;  // key put
+  std::string_view greatest;               // key put
+  std::vector<wire::IndexIntent> intents;  // of the changes made
+  size_t intent_bytes = 0;
 };
 
-Status Tree::Impl::update(std::string_view key, const Change& change, Reserve reserve) {
-  Request own{.key = key, .change = &change, .op = {.reserve = reserve}};
+Status Tree::Impl::update(std::string_view key, const Change& change, Reserve reserve, Intents intents) {
+  Request own{.key = key, .change = &change, .op = {.reserve = reserve}, .intents = intents};
   if (!options_.combine) {
     Group alone;
     lead(alone, own);
@@ -76,7 +80,13 @@ Status Tree::Impl::update(std::string_view key, const Change& change, Reserve re
   return std::move(*own.outcome);
 }
 
-/// Nobody rides on a reserve that is not kept for it; with `alone` nobody rides at all. [R6]
+/// Applies the leader's own request, and then the waiting requests that fit into the same write.
+///
+/// A waiting request is combined only if it may use the memory reserve that the leader's write uses [R6]; with `alone`
+/// none is combined.
+///
+/// A batch fits into one message. The leaf's bytes do not bound the intents, because a change may replace a payload by
+/// one of the same size. So a batch whose intents take kFullOfIntentBytes takes no further request.
 void Tree::Impl::apply(Node& leaf, Group& group, Request& own, bool alone, Batch& batch) {
   const size_t enough = leaf.bytes() + options_.node_bytes / 2;
   const auto serve = [&](Request& request) {
@@ -93,10 +103,15 @@ void Tree::Impl::apply(Node& leaf, Group& group, Request& own, bool alone, Batch
     leaf.change(request.key, put ? std::optional<std::string_view>(edit->payload) : std::nullopt);
     batch.changed = true;
     if (put) batch.greatest = std::max(batch.greatest, request.key);
+    for (const wire::IndexIntent& intent : request.intents) {
+      batch.intents.push_back(intent);
+      batch.intent_bytes += sizeof(intent) + intent.key.size();
+    }
   };
   batch.requests.emplace_back(&own, ok_status());
   serve(own);
-  for (auto next = group.waiting.begin(); !alone && next != group.waiting.end() && leaf.bytes() < enough;) {
+  const auto full = [&] { return alone || leaf.bytes() >= enough || batch.intent_bytes >= kFullOfIntentBytes; };
+  for (auto next = group.waiting.begin(); next != group.waiting.end() && !full();) {
     Request& request = **next;
     if (request.op.reserve >= own.op.reserve && leaf.frame().covers(request.key)) {
       batch.requests.emplace_back(&request, ok_status());
@@ -154,7 +169,7 @@ void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
       return;
     }
     op.trips = 0;
-    const Status written = write(*leaf, batch.greatest, op);
+    const Status written = write(*leaf, batch.greatest, batch.intents, op);
     group.trips += op.trips;
     // What does not fit together may fit alone.
     const bool no_room = written == StatusCode::kNoSpace || written == StatusCode::kOverloaded;

@@ -40,11 +40,13 @@ class SuspendingStore final : public MemoryStore {
   std::vector<Result<StoredNode>> get(std::span<const TreeNodeId> ids) override {
     return on_the_way([&] { return MemoryStore::get(ids); });
   }
-  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) override {
-    return on_the_way([&] { return after_it(MemoryStore::replace(id, expected, base, delta, reserve)); });
+  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve,
+                          std::span<const wire::IndexIntent> intents) override {
+    return on_the_way([&] { return after_it(MemoryStore::replace(id, expected, base, delta, reserve, intents)); });
   }
-  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) override {
-    return on_the_way([&] { return after_it(MemoryStore::replace_delta(id, expected, delta, reserve)); });
+  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve,
+                                std::span<const wire::IndexIntent> intents) override {
+    return on_the_way([&] { return after_it(MemoryStore::replace_delta(id, expected, delta, reserve, intents)); });
   }
   void back_off(uint32_t) override { let_others_run(); }
 

@@ -5,18 +5,32 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <loam/bdtree/store.h>
 
 #include "common/base/env.h"
+#include "common/base/ids.h"
+#include "common/wire/storage.h"
 
 namespace loam::bdtree {
+
+/// A change of a transaction, and the node whose write carried it.
+struct CarriedIntent {
+  TreeNodeId node;
+  TransactionId transaction;
+  std::string key;
+
+  bool operator==(const CarriedIntent&) const = default;
+};
 
 /// The records. Any thread; under the explorer every access is a scheduling point.
 class MemoryNodes {
  public:
+  std::vector<CarriedIntent> intents;      // of writes that succeeded, in their order
   std::map<uint64_t, StoredNode> records;  // looked at by tests between runs
   Reserve least = Reserve::kWrite;         // memory is full for what asks for less
 
@@ -66,14 +80,17 @@ class MemoryStore : public Store {
       return record->second.version;
     });
   }
-  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) override {
-    return change(id, expected, reserve, [&](StoredNode& node) {
+  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve,
+                          std::span<const wire::IndexIntent> intents) override {
+    return change(id, expected, reserve, intents, [&](StoredNode& node) {
       node.base.assign(base.begin(), base.end());
       node.delta.assign(delta.begin(), delta.end());
     });
   }
-  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) override {
-    return change(id, expected, reserve, [&](StoredNode& node) { node.delta.assign(delta.begin(), delta.end()); });
+  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve,
+                                std::span<const wire::IndexIntent> intents) override {
+    return change(id, expected, reserve, intents,
+                  [&](StoredNode& node) { node.delta.assign(delta.begin(), delta.end()); });
   }
   Status remove(TreeNodeId id, Version expected) override {
     return write(Reserve::kCompactor,
@@ -92,7 +109,7 @@ class MemoryStore : public Store {
   void defer(std::function<void()> work) override { deferred_.push_back(std::move(work)); }
   void back_off(uint32_t) override { Env::spin_pause(); }
 
-  /// Runs what was deferred, and what that defers.
+  /// Runs the deferred work, and the work that it defers in turn.
   void run_deferred() {
     while (!deferred_.empty()) {
       const std::vector<std::function<void()>> work = std::exchange(deferred_, {});
@@ -119,11 +136,15 @@ class MemoryStore : public Store {
     });
   }
   template <class F>
-  Result<Version> change(TreeNodeId id, Version expected, Reserve reserve, F&& f) {
+  Result<Version> change(TreeNodeId id, Version expected, Reserve reserve, std::span<const wire::IndexIntent> intents,
+                         F&& f) {
     return write(reserve, [&]() -> Result<Version> {
       const auto record = nodes_.records.find(id.value);
       if (record == nodes_.records.end() || record->second.version != expected) return conflict();
       f(record->second);
+      for (const wire::IndexIntent& intent : intents) {
+        nodes_.intents.push_back({id, intent.transaction, std::string(intent.key)});
+      }
       return record->second.version = nodes_.next_version();
     });
   }

@@ -2,9 +2,8 @@
 //
 // Each is a row of single swaps, and between any two of them the tree answers rightly:
 //
-//   split   insert R (nobody knows it) → swap L: L keeps the lower half, its bound and right link lead to R, from here
-//   on
-//           R is in the tree → enter R with the parent, which only saves the way over L.
+//   split   insert R (no node links to it yet) → swap L: L keeps the lower half, its bound and right link lead to R,
+//           from here on R is in the tree → enter R with the parent, which only saves the way over L.
 //   merge   freeze R (its content does not change any more) → swap its left neighbour P: P has both contents, R's bound
 //           and right link, from here on R is out of the tree → take R out of the parent → remove R. If both do not fit
 //           one node any more, P's right link is swapped for a copy of R that is not frozen.
@@ -124,7 +123,7 @@ void Tree::Impl::defer(DeferredSet Impl::* waiting, TreeNodeId id, std::function
 }
 
 void Tree::Impl::defer_post(uint8_t level, const std::string& low, TreeNodeId id) {
-  // What goes wrong is left to whoever goes by next.
+  // If the post fails, the next operation that follows the right link posts again.
   defer(&Impl::posts_, id, [level, low, id](Impl& tree) { (void)tree.post(level, low, id); });
 }
 
@@ -178,7 +177,7 @@ void Tree::Impl::look_again() {
 
 bool Tree::Impl::small(size_t content_bytes) const { return content_bytes * kMergePart < options_.node_bytes; }
 
-/// A leaf that is written as a whole loses what nobody needs.
+/// When a leaf is written as a whole, the entries that no snapshot needs are left out.
 void Tree::Impl::consolidate(Node& node) {
   const Ending later = collect(node);
   node.consolidate();
@@ -187,20 +186,21 @@ void Tree::Impl::consolidate(Node& node) {
   remember(node.id(), later.last);
 }
 
-Status Tree::Impl::write(Node& node, std::string_view greatest, Op& op) {
+Status Tree::Impl::write(Node& node, std::string_view greatest, Intents intents, Op& op) {
   const bool full = node.bytes() > options_.node_bytes;
   const bool delta_alone = !full && !node.delta().empty() && node.delta().size() <= options_.delta_bytes;
   if (!delta_alone) consolidate(node);
   const size_t least = node.leaf() ? kMinEntries : kMinChildren;
-  if (options_.split && node.bytes() > options_.node_bytes && node.size() >= least) return split(node, greatest, op);
+  if (options_.split && node.bytes() > options_.node_bytes && node.size() >= least)
+    return split(node, greatest, intents, op);
   ++op.trips;
   Result<Version> written = Version();
   if (delta_alone) {
     ++statistics_.delta_writes;
-    written = store_.replace_delta(node.id(), node.version(), node.delta(), op.reserve);
+    written = store_.replace_delta(node.id(), node.version(), node.delta(), op.reserve, intents);
   } else {
     ++statistics_.base_writes;
-    written = store_.replace(node.id(), node.version(), node.base(), node.delta(), op.reserve);
+    written = store_.replace(node.id(), node.version(), node.base(), node.delta(), op.reserve, intents);
   }
   if (!written.ok()) {
     if (written.code() == StatusCode::kConflict) ++statistics_.conflicts;
@@ -226,7 +226,7 @@ Result<Node> Tree::Impl::make_node(NodeFrame frame, const std::vector<EntryView>
   return Node::decode(id, {*version, std::move(base), {}});
 }
 
-Status Tree::Impl::split(Node& node, std::string_view greatest, Op& op) {
+Status Tree::Impl::split(Node& node, std::string_view greatest, Intents intents, Op& op) {
   const EntryList list = node.entries();
   const std::vector<EntryView>& all = list.views;
   // Keys that come in order fill nodes to the end instead of leaving halves behind; batches must not pile up there.
@@ -236,7 +236,7 @@ Status Tree::Impl::split(Node& node, std::string_view greatest, Op& op) {
   const size_t at = appended ? fitting(all, 0, room) : middle(all, node.prefix_bytes());
   const std::string separator =
       node.leaf() ? separator_between(all[at - 1].key, all[at].key) : std::string(all[at].key);
-  if (node.id() == kRoot) return split_root(node, at, list, separator, op);
+  if (node.id() == kRoot) return split_root(node, at, list, separator, intents, op);
 
   NodeFrame upper = node.frame();
   upper.low = separator;
@@ -247,7 +247,7 @@ Status Tree::Impl::split(Node& node, std::string_view greatest, Op& op) {
   node.rebuild(lower, {all.begin(), all.begin() + static_cast<ptrdiff_t>(at)});
   ++op.trips;
   ++statistics_.base_writes;
-  const auto written = store_.replace(node.id(), node.version(), node.base(), {}, op.reserve);
+  const auto written = store_.replace(node.id(), node.version(), node.base(), {}, op.reserve, intents);
   if (!written.ok()) {
     // Nobody knows the new node, unless the write's outcome is unknown: then it stays for collect_orphans().
     if (written.code() == StatusCode::kConflict) ++statistics_.conflicts;
@@ -261,7 +261,8 @@ Status Tree::Impl::split(Node& node, std::string_view greatest, Op& op) {
   return ok_status();
 }
 
-Status Tree::Impl::split_root(Node& node, size_t at, const EntryList& list, const std::string& separator, Op& op) {
+Status Tree::Impl::split_root(Node& node, size_t at, const EntryList& list, const std::string& separator,
+                              Intents intents, Op& op) {
   const auto cut = list.views.begin() + static_cast<ptrdiff_t>(at);
   NodeFrame frame = node.frame();
   frame.low = separator;
@@ -282,7 +283,7 @@ Status Tree::Impl::split_root(Node& node, size_t at, const EntryList& list, cons
   node.rebuild(root, {{"", left_child}, {separator, right_child}});
   ++op.trips;
   ++statistics_.base_writes;
-  const auto written = store_.replace(kRoot, node.version(), node.base(), {}, op.reserve);
+  const auto written = store_.replace(kRoot, node.version(), node.base(), {}, op.reserve, intents);
   if (!written.ok()) {
     if (written.code() == StatusCode::kConflict) ++statistics_.conflicts;
     if (refused(written.code())) {
@@ -310,7 +311,7 @@ Status Tree::Impl::post(uint8_t level, const std::string& low, TreeNodeId id) {
     if (!child.ok()) return child.code() == StatusCode::kNotFound ? ok_status() : child.status();
     if (child->frame().frozen || child->frame().low != low) return ok_status();
     parent.change(low, payload);
-    Status written = write(parent, {}, op);
+    Status written = write(parent, {}, {}, op);
     if (written.ok()) {
       Env::probe("tree.posted");
       auto kept = std::make_shared<Node>(std::move(parent));
@@ -356,7 +357,7 @@ Status Tree::Impl::merge(TreeNodeId id) {
   Node frozen = *node;
   frozen.rebuild(frame, list.views);
   ++op.trips;
-  LOAM_ASSIGN_OR_RETURN(const Version version, store_.replace(id, node->version(), frozen.base(), {}, op.reserve));
+  LOAM_ASSIGN_OR_RETURN(const Version version, store_.replace(id, node->version(), frozen.base(), {}, op.reserve, {}));
   frozen.set_version(version);
   cache_.drop(id);
   LOAM_RETURN_IF_ERROR(finish_merge(frozen, op));
@@ -401,9 +402,9 @@ Result<std::optional<Node>> Tree::Impl::absorb(const Node& node, Op& op) {
   const NodeFrame& frame = node.frame();
   const std::optional<Node> absorbed;
   if (frame.low.empty()) return Status(StatusCode::kMalformed, "the leftmost tree node of its level is frozen");
-  std::optional<Node> copy;  // serves every attempt: what is frozen does not change
+  std::optional<Node> copy;  // serves every attempt, because a frozen node does not change
   const auto leave = [&](auto result) -> Result<std::optional<Node>> {
-    if (copy) (void)store_.remove(copy->id(), copy->version());  // nobody knows it
+    if (copy) (void)store_.remove(copy->id(), copy->version());  // no node links to it
     return result;
   };
   for (uint32_t attempt = 0; attempt < options_.attempts; ++attempt) {
@@ -433,7 +434,7 @@ Result<std::optional<Node>> Tree::Impl::absorb(const Node& node, Op& op) {
     }
     ++op.trips;
     ++statistics_.base_writes;
-    const auto written = store_.replace(left.id(), left.version(), whole.base(), {}, op.reserve);
+    const auto written = store_.replace(left.id(), left.version(), whole.base(), {}, op.reserve, {});
     if (written.ok()) {
       Env::probe(fits ? "tree.absorbed" : "tree.frozen_copied");
       cache_.drop(left.id());
@@ -460,7 +461,7 @@ Status Tree::Impl::forget(const Node& node, Op& op) {
     LOAM_ASSIGN_OR_RETURN(Node parent, locate(Seek::to(frame.low), static_cast<uint8_t>(frame.level + 1), op));
     if (parent.find(frame.low) == child_payload(node.id())) parent.change(frame.low, std::nullopt);
     // Written even if it has no such entry: the head of this file has the reason.
-    Status written = write(parent, {}, op);
+    Status written = write(parent, {}, {}, op);
     if (written.ok()) {
       defer_merge(parent);
       auto kept = std::make_shared<Node>(std::move(parent));

@@ -29,7 +29,7 @@ class HookedStore final : public MemoryStore {
   std::function<void(TreeNodeId)> after_insert;   // once
   std::function<Status(TreeNodeId)> at_insert;    // once, instead of it
 
-  /// 1 in so many writes has no answer; half of those have happened. 0: all have.
+  /// One write in this many gets no answer; half of these writes took effect. 0: every write is answered.
   uint64_t lost_one_in = 0;
   testing::Random random{1};
   bool drops_deferred = false;
@@ -44,13 +44,15 @@ class HookedStore final : public MemoryStore {
     once(after_insert, id);
     return answer;
   }
-  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) override {
+  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve,
+                          std::span<const wire::IndexIntent> intents) override {
     once(before_change, id);
-    return lossy([&] { return MemoryStore::replace(id, expected, base, delta, reserve); });
+    return lossy([&] { return MemoryStore::replace(id, expected, base, delta, reserve, intents); });
   }
-  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) override {
+  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve,
+                                std::span<const wire::IndexIntent> intents) override {
     once(before_change, id);
-    return lossy([&] { return MemoryStore::replace_delta(id, expected, delta, reserve); });
+    return lossy([&] { return MemoryStore::replace_delta(id, expected, delta, reserve, intents); });
   }
   Status remove(TreeNodeId id, Version expected) override {
     return lossy([&]() -> Result<Version> {

@@ -61,9 +61,10 @@ Result<std::vector<std::optional<std::string>>> Tree::find(std::span<const std::
   return impl_->find_many(keys);
 }
 
-Status Tree::update(std::string_view key, const Change& change, Reserve reserve) {
+Status Tree::update(std::string_view key, const Change& change, Reserve reserve,
+                    std::span<const wire::IndexIntent> intents) {
   LOAM_RETURN_IF_ERROR(check_key(key));
-  return impl_->update(key, change, reserve);
+  return impl_->update(key, change, reserve, intents);
 }
 
 Status Tree::insert(std::string_view key, std::string_view payload) {

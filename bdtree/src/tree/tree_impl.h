@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -26,6 +27,9 @@ struct Op {
   uint32_t trips = 0;
   Reserve reserve = Reserve::kWrite;
 };
+
+/// The changes of transactions that a write carries (R5).
+using Intents = std::span<const wire::IndexIntent>;
 
 /// An entry's payload in an inner node.
 std::string child_payload(TreeNodeId child);
@@ -53,13 +57,14 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
 
   // ---- changes (change.cc) --------------------------------------------------------------------------------------
 
-  Status update(std::string_view key, const Change& change, Reserve reserve);
+  Status update(std::string_view key, const Change& change, Reserve reserve, Intents intents);
 
   // ---- structure (structure.cc) ---------------------------------------------------------------------------------
 
   /// Writes a node to which changes were made (Node::change), split if it is too large; kConflict if somebody was
-  /// faster. `greatest`: the greatest key that was put.
-  Status write(Node& node, std::string_view greatest, Op& op);
+  /// faster. `greatest`: the greatest key that was put. The swap that makes the changes readable carries the intents;
+  /// nodes that a split inserts, which nothing leads to before that swap, carry none.
+  Status write(Node& node, std::string_view greatest, Intents intents, Op& op);
   /// Enters a node of the level below with its parent, unless it is there or has gone.
   Status post(uint8_t level, const std::string& low, TreeNodeId id);
   /// Takes a node that is nearly empty into its left neighbour, if both together are small.
@@ -131,8 +136,9 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   /// The leaf will be worth a merge at that moment.
   void remember(TreeNodeId leaf, uint64_t moment);
 
-  Status split(Node& node, std::string_view greatest, Op& op);
-  Status split_root(Node& node, size_t at, const EntryList& list, const std::string& separator, Op& op);
+  Status split(Node& node, std::string_view greatest, Intents intents, Op& op);
+  Status split_root(Node& node, size_t at, const EntryList& list, const std::string& separator, Intents intents,
+                    Op& op);
   Status finish_row(const Node& node, Op& op);
   /// Takes the frozen node out of the tree: its content goes to the left neighbour, or to a copy. Nothing: it is out;
   /// else the neighbour: it is frozen and has to go first.

@@ -16,7 +16,6 @@
 #include "client-lib/src/core/backoff.h"
 #include "client-lib/src/driver/counter_impl.h"
 #include "client-lib/src/driver/limit_status.h"
-#include "common/base/env.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/fiber/stack.h"
@@ -336,12 +335,10 @@ Result<Transaction> Client::begin(const TransactionOptions& options) {
 
 Status Client::run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options) {
   Engine& engine = impl_->engine();
-  TransactionId id;                       // of the last attempt
-  std::optional<wire::RecordId> lost_at;  // likewise
+  std::optional<wire::RecordId> lost_at;  // of the last attempt
   std::exception_ptr thrown;              // by the body
   const auto attempt = [&]() -> Status {
     LOAM_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Impl::begin(*impl_, options));
-    id = transaction.id();
     Status status;
     try {
       status = body(transaction);
@@ -354,13 +351,11 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
     }
     if (!transaction.finished()) {
       if (!status.ok()) {
-        id = transaction.id();
         LOAM_RETURN_IF_ERROR(transaction.abort());
         return status;
       }
       status = transaction.commit();
     }
-    id = transaction.id();  // an upgradable one has drawn it meanwhile
     lost_at = Transaction::Impl::of(transaction).lost_at();
     return status;
   };
@@ -375,11 +370,7 @@ Status Client::run_transaction(const std::function<Status(Transaction&)>& body, 
       Status status = attempt();
       if (thrown) return status;
       if (status.ok() || !worth_retrying(status.code()) || tried >= options.retry.max_attempts) return status;
-      if (status == StatusCode::kUnavailable && engine.records_lost() &&
-          !engine.catalog().undo_record_out_of_reach(id)) {
-        return status;  // neither time nor another id helps
-      }
-      if (status == StatusCode::kUnavailable && engine.records_lost()) Env::probe("client.transaction.undo_was_away");
+      if (status == StatusCode::kUnavailable && engine.records_lost()) return status;  // time does not help
       const uint64_t wait_ns = std::max(retry_wait_ns(options.retry, status.code(), tried - 1, engine.random()),
                                         status == StatusCode::kOverloaded ? engine.overload_wait_ns() : 0);
       if (engine.worker().now_ns() + wait_ns >= last_start_ns) return status;

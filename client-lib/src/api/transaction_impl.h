@@ -33,7 +33,8 @@ class Transaction::Impl {
         catalog_version_(begun.catalog_version),
         seen_by_all_(begun.seen_by_all),
         indexes_(client.engine().catalog().indexes()),
-        lease_(std::move(lease)) {}
+        lease_(std::move(lease)),
+        writes_(client.engine().options().max_transaction_bytes) {}
   ~Impl();
 
   Engine& engine() { return engine_; }

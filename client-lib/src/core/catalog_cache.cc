@@ -124,14 +124,6 @@ std::vector<Table> CatalogCache::tables() const {
   return tables;
 }
 
-bool CatalogCache::undo_record_out_of_reach(TransactionId id) const {
-  const auto live = [](const wire::NodeInfo& node) { return node.state == wire::NodeState::kLive; };
-  const std::vector<wire::NodeInfo>& nodes = catalog_->nodes;
-  if (id == TransactionId() || std::all_of(nodes.begin(), nodes.end(), live)) return false;
-  const wire::NodeInfo* home = node(catalog_->shards.owner(wire::kTransactionTableId, Key(id.value)));
-  return home != nullptr && !live(*home) && std::any_of(nodes.begin(), nodes.end(), live);
-}
-
 const wire::NodeInfo* CatalogCache::node(NodeId id) const {
   for (const wire::NodeInfo& node : catalog_->nodes) {
     if (node.id == id) return &node;

@@ -56,9 +56,6 @@ class CatalogCache {
   /// In the order of names, without those of the system and of indexes.
   std::vector<Table> tables() const;
   const wire::NodeInfo* node(NodeId id) const;
-  /// Whether another id would serve a read-write transaction better: this one's undo record belongs on a node that is
-  /// not live, and some other node is. False for no id at all. O(nodes).
-  bool undo_record_out_of_reach(TransactionId id) const;
 
  private:
   std::shared_ptr<const wire::Catalog> catalog_;

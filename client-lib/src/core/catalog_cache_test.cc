@@ -31,7 +31,7 @@ TEST(CatalogCache, KeepsTheNewest) {
   ASSERT_EQ(cache.tables().size(), 2u);
   EXPECT_EQ(cache.tables()[0].name(), "a");
   EXPECT_FALSE(cache.find("old").has_value());
-  EXPECT_TRUE(cache.find("loam.transactions").has_value());
+  EXPECT_TRUE(cache.find("loam.counters").has_value());
   EXPECT_EQ(cache.find(TableId(1024))->name(), "b");
   EXPECT_NE(cache.node(NodeId(1)), nullptr);
   EXPECT_EQ(cache.node(NodeId(2)), nullptr);
@@ -96,34 +96,10 @@ TEST(CatalogCache, RefusesContradictions) {
   }
 }
 
-TEST(CatalogCache, KnowsWhichIdsCannotBeCommitted) {
-  const TransactionId here(7), there(8);
-  const auto shard = [](TransactionId id) { return wire::shard_of(wire::kTransactionTableId, Key(id.value)); };
-  ASSERT_NE(shard(here), shard(there));
-  wire::Catalog two = catalog(1, {});
-  two.nodes.push_back({NodeId(2), Incarnation(2), "tcp://127.0.0.1:2", ""});
-  two.shards.owners[shard(there)] = NodeId(2);
-  auto judged = [&, version = 1](wire::NodeState first, wire::NodeState second) mutable {
-    two.version = static_cast<uint64_t>(version++);
-    two.nodes[0].state = first;
-    two.nodes[1].state = second;
-    CatalogCache cache;
-    EXPECT_TRUE(cache.install(two, 1).ok());
-    EXPECT_FALSE(cache.undo_record_out_of_reach(TransactionId())) << "read-only transactions have no undo record";
-    return std::pair(cache.undo_record_out_of_reach(here), cache.undo_record_out_of_reach(there));
-  };
-  using enum wire::NodeState;
-  EXPECT_EQ(judged(kLive, kLive), std::pair(false, false));
-  EXPECT_EQ(judged(kLive, kLost), std::pair(false, true));
-  EXPECT_EQ(judged(kLive, kUnreachable), std::pair(false, true));
-  EXPECT_EQ(judged(kLost, kLive), std::pair(true, false));
-  EXPECT_EQ(judged(kLost, kUnreachable), std::pair(false, false)) << "no id is any better";
-}
-
 TEST(CatalogCache, ChecksNames) {
   EXPECT_TRUE(check_table_name("accounts").ok());
   EXPECT_TRUE(check_table_name(std::string(wire::kMaxTableNameBytes, 'x')).ok());
-  for (const std::string& name : {std::string(), std::string("loam.transactions"), std::string("loam.mine"),
+  for (const std::string& name : {std::string(), std::string("loam.counters"), std::string("loam.mine"),
                                   std::string(wire::kMaxTableNameBytes + 1, 'x')}) {
     EXPECT_EQ(check_table_name(name).code(), StatusCode::kInvalidArgument) << name;
   }

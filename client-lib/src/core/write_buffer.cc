@@ -4,8 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include <loam/client/options.h>
-
 namespace loam::client {
 namespace {
 
@@ -50,18 +48,12 @@ Result<Buffer> combine(const Table& target, const Part& first, const Part& secon
 
 }  // namespace
 
-Status WriteBuffer::check_room(const Table& table, Key key, size_t replaced, size_t added, bool fresh) const {
-  if (fresh && writes_.size() >= kMaxTransactionWrites) {
-    return {StatusCode::kInvalidArgument, describe(table, key) + ": a transaction may write " +
-                                              std::to_string(kMaxTransactionWrites) +
-                                              " records at most; split it into several"};
-  }
-  if (bytes_ - replaced + added > kMaxTransactionBytes) {
-    return {StatusCode::kInvalidArgument, describe(table, key) + ": a transaction may write " +
-                                              std::to_string(kMaxTransactionBytes) +
-                                              " bytes of rows at most; split it into several"};
-  }
-  return ok_status();
+Status WriteBuffer::check_room(const Table& table, Key key, size_t replaced, size_t added) const {
+  if (bytes() - replaced + added <= max_bytes_) return ok_status();
+  return {StatusCode::kInvalidArgument,
+          describe(table, key) + ": the transaction writes more than " + std::to_string(max_bytes_) +
+              " bytes (rows, and " + std::to_string(kTransactionBytesPerRecord) +
+              " for each record); split it into several, or raise ClientOptions::max_transaction_bytes"};
 }
 
 Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes row) {
@@ -70,9 +62,9 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
   const wire::RecordId id{table.id(), key};
   const auto found = writes_.find(id);
   if (found == writes_.end()) {
-    LOAM_RETURN_IF_ERROR(check_room(table, key, 0, row.size(), true));
+    LOAM_RETURN_IF_ERROR(check_room(table, key, 0, row.size() + kTransactionBytesPerRecord));
     writes_.emplace(id, Write{kind, Buffer(row.begin(), row.end()), table});
-    bytes_ += row.size();
+    row_bytes_ += row.size();
     return ok_status();
   }
   Write& own = found->second;
@@ -88,8 +80,8 @@ Status WriteBuffer::put(wire::WriteKind kind, const Table& table, Key key, Bytes
     if (!merged.ok()) return {merged.code(), describe(table, key) + ", " + std::string(merged.status().message())};
     made = std::move(merged).value();
   }
-  LOAM_RETURN_IF_ERROR(check_room(table, key, own.row.size(), made.row.size(), false));
-  bytes_ = bytes_ - own.row.size() + made.row.size();
+  LOAM_RETURN_IF_ERROR(check_room(table, key, own.row.size(), made.row.size()));
+  row_bytes_ = row_bytes_ - own.row.size() + made.row.size();
   if (kind == WriteKind::kRemove && own.kind == WriteKind::kInsert) {
     writes_.erase(found);
     return ok_status();

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <loam/client/options.h>
 #include <loam/client/record.h>
 #include <loam/client/table.h>
 
@@ -29,10 +31,13 @@ namespace loam::client {
 ///     remove         | update         | kNotFound | kNotFound             | kNotFound
 ///
 /// A *touch* writes a record, or the fields of it that were read, back as they were (Transaction::get_for_update).
-/// Owned by the transaction; one thread. Bounded by kMaxTransactionWrites and kMaxTransactionBytes (kInvalidArgument
-/// beyond).
+/// Owned by the transaction; one thread. Bounded in bytes: rows, and kTransactionBytesPerRecord for each record
+/// (kInvalidArgument beyond).
 class WriteBuffer {
  public:
+  /// `max_bytes`: ClientOptions::max_transaction_bytes.
+  explicit WriteBuffer(size_t max_bytes = SIZE_MAX) : max_bytes_(max_bytes) {}
+
   struct Write {
     wire::WriteKind kind{};
     Buffer row;   ///< of `table`; empty for a remove
@@ -58,7 +63,9 @@ class WriteBuffer {
 
   bool empty() const { return writes_.empty(); }
   size_t size() const { return writes_.size(); }
-  size_t bytes() const { return bytes_; }
+  /// What counts towards the limit.
+  size_t bytes() const { return row_bytes_ + writes_.size() * kTransactionBytesPerRecord; }
+  size_t max_bytes() const { return max_bytes_; }
   /// In ascending order of records.
   const std::map<wire::RecordId, Write>& writes() const { return writes_; }
 
@@ -66,10 +73,12 @@ class WriteBuffer {
   Status put(wire::WriteKind kind, const Table& table, Key key, Bytes row);
   /// `own` with the values that `row`, of a projection, has.
   static Result<Write> merge(const Write& own, const Table& table, Bytes row);
-  Status check_room(const Table& table, Key key, size_t replaced, size_t added, bool fresh) const;
+  /// `added` bytes come and `replaced` bytes go.
+  Status check_room(const Table& table, Key key, size_t replaced, size_t added) const;
 
+  size_t max_bytes_;
   std::map<wire::RecordId, Write> writes_;
-  size_t bytes_ = 0;
+  size_t row_bytes_ = 0;
 };
 
 }  // namespace loam::client

@@ -112,7 +112,7 @@ TEST(WriteBuffer, MergesFieldsLikeAMap) {
         for (size_t i = 0; i < values.size(); ++i) model[some.projection()[i]] = values[i];
       }
       const WriteBuffer::Write& own = *buffer.find(TableId(1024), Key(1));
-      ASSERT_EQ(buffer.bytes(), own.row.size());
+      ASSERT_EQ(buffer.bytes(), own.row.size() + kTransactionBytesPerRecord);
       ASSERT_TRUE(validate_row(own.table.schema(), own.row).ok());
       ASSERT_EQ(own.kind, inserted                ? WriteKind::kInsert
                           : own.table.projected() ? WriteKind::kUpdateFields
@@ -175,20 +175,26 @@ TEST(WriteBuffer, ARowThatGetsTooLargeIsNamed) {
   EXPECT_LT(buffer.bytes(), kMaxRowBytes) << "nothing has changed";
 }
 
-TEST(WriteBuffer, StopsAtItsLimits) {
-  WriteBuffer buffer;
+TEST(WriteBuffer, IsBoundedInBytesNotInRecords) {
   const Table notes = table();
-  for (uint64_t key = 0; key < kMaxTransactionWrites; ++key) ASSERT_TRUE(buffer.remove(notes, Key(key)).ok());
-  EXPECT_EQ(buffer.remove(notes, Key(kMaxTransactionWrites)).code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(buffer.insert(notes, Key(3), bytes("a record that is written already")).ok());
+  constexpr uint64_t kRecords = 100'000;
+  WriteBuffer removes(kRecords * kTransactionBytesPerRecord);
+  for (uint64_t key = 0; key < kRecords; ++key) ASSERT_TRUE(removes.remove(notes, Key(key)).ok());
+  const Status refused = removes.remove(notes, Key(kRecords));
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("split it into several"), std::string::npos) << refused.to_string();
+  EXPECT_EQ(removes.bytes(), removes.max_bytes());
 
-  WriteBuffer large;
+  constexpr size_t kMaxBytes = size_t{64} << 20;
+  WriteBuffer large(kMaxBytes);
   const Buffer megabyte(1 << 20);
   uint64_t key = 0;
-  while (large.bytes() + megabyte.size() <= kMaxTransactionBytes) {
+  while (large.bytes() + megabyte.size() + kTransactionBytesPerRecord <= kMaxBytes) {
     ASSERT_TRUE(large.insert(notes, Key(key++), megabyte).ok());
   }
+  EXPECT_EQ(key, 63u);
   EXPECT_EQ(large.insert(notes, Key(key), megabyte).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(large.update(notes, Key(0), Buffer(2 << 20)).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(large.size(), key);
   ASSERT_TRUE(large.remove(notes, Key(0)).ok());
   EXPECT_TRUE(large.insert(notes, Key(key), megabyte).ok()) << "what is taken back makes room";

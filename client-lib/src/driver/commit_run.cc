@@ -18,7 +18,6 @@ Status CommitRun::commit(Engine& engine, std::shared_ptr<Session> session, Commi
   const TransactionId id = context.id;
   auto run = std::make_shared<CommitRun>(engine, std::move(session), std::move(context), std::move(writes),
                                          std::move(index_changes));
-  engine.clears().enter();
   engine.run_started();
   run->self_ = run;
   run->machine_.start();
@@ -27,6 +26,8 @@ Status CommitRun::commit(Engine& engine, std::shared_ptr<Session> session, Commi
   Status result = *run->machine_.result();
   if (run->machine_.doubt() != CommitMachine::Doubt::kNone) {
     result = engine.outcomes().settle(id, run->machine_.doubt(), result, engine.commit_deadline());
+    const bool asked = run->machine_.doubt() == CommitMachine::Doubt::kUnknown;
+    if (asked && result != StatusCode::kUnknownOutcome) engine.counters().resolved.add(1);
   }
   run->count(result);
   Env::pause_point("client.commit.answered");
@@ -34,27 +35,21 @@ Status CommitRun::commit(Engine& engine, std::shared_ptr<Session> session, Commi
 }
 
 void CommitRun::reached() {
-  // The fates of a lost answer (kResolve) lead to one of these, too.
   if (machine_.failed() && machine_.phase() != Phase::kOver && !std::exchange(failure_reached_, true)) {
     Env::pause_point("client.abort.failed");
   }
   const Phase phase = machine_.phase();
   const Phase before = std::exchange(reached_, phase);
   if (phase == before) return;
-  if (phase == Phase::kUndoRecord) Env::pause_point("client.commit.begun");
-  if (phase == Phase::kWrite) Env::pause_point("client.commit.undo_written");
-  const bool goes_on = phase == Phase::kIndex || phase == Phase::kMark;
+  if (phase == Phase::kWrite) Env::pause_point("client.commit.begun");
+  const bool goes_on = !machine_.failed() && (phase == Phase::kIndex || phase == Phase::kComplete);
   if (before == Phase::kWrite && goes_on) Env::pause_point("client.commit.writes_applied");
   if (before == Phase::kIndex && goes_on) Env::pause_point("client.commit.indexed");
   if (before == Phase::kUndoIndex && phase == Phase::kUndo) Env::pause_point("client.abort.index_undone");
   if (phase == Phase::kUndo) Env::pause_point("client.abort.undo_decided");
-  if (phase == Phase::kComplete && machine_.committed()) Env::pause_point("client.commit.marked");
   if (phase == Phase::kComplete && before == Phase::kUndo) Env::pause_point("client.abort.reverted");
-  if (before == Phase::kComplete && !machine_.session_given_up()) {
+  if (before == Phase::kComplete && phase == Phase::kOver && !machine_.session_given_up()) {
     Env::pause_point(machine_.committed() ? "client.commit.completed" : "client.abort.completed");
-  }
-  if (before == Phase::kClear && machine_.cleared()) {
-    Env::pause_point(machine_.committed() ? "client.commit.cleared" : "client.abort.cleared");
   }
 }
 
@@ -68,7 +63,6 @@ void CommitRun::sent(bool writes, bool reverts) {
 
 void CommitRun::count(const Status& result) {
   EngineCounters& counters = engine_.counters();
-  if (machine_.resolved()) counters.resolved.add(1);
   if (result.ok()) {
     counters.committed.add(1);
   } else if (result.code() == StatusCode::kUnknownOutcome) {
@@ -110,7 +104,6 @@ void CommitRun::pump() {
   if (machine_.session_given_up()) session_->give_up(*machine_.result());
   if (known) woken_.notify();
   if (machine_.finished() && open_ == 0 && self_ != nullptr) {
-    engine_.clears().leave();
     engine_.run_ended();
     self_.reset();  // may be the end of this object
   }
@@ -139,8 +132,6 @@ void CommitRun::send(const Outgoing& out) {
         if constexpr (std::is_same_v<M, wire::Complete>) {
           ++open_;
           session_->manager().complete(message.outcomes[0].id, message.outcomes[0].committed, this);
-        } else if constexpr (std::is_same_v<M, wire::Cleared>) {
-          session_->manager().cleared(message.ids[0]);
         } else if constexpr (!std::is_same_v<M, IndexWork>) {
           request(out, message);
         }
@@ -182,10 +173,7 @@ void CommitRun::request(const Outgoing& out, const M& message) {
 Status CommitRun::on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) {
   const auto self = shared_from_this();
   const auto number = static_cast<uint32_t>(token);
-  if (opcode == wire::Opcode::kPlainWriteReply) {
-    LOAM_RETURN_IF_ERROR(wire::decode_body(body, plain_reply_));
-    machine_.on_answer(number, plain_reply_.results, plain_reply_.detail);
-  } else if (opcode == wire::Opcode::kWriteReply) {
+  if (opcode == wire::Opcode::kWriteReply) {
     LOAM_RETURN_IF_ERROR(wire::decode_body(body, write_reply_));
     machine_.on_answer(number, write_reply_.results, write_reply_.detail);
   } else if (opcode == wire::Opcode::kRevertReply) {
@@ -214,10 +202,10 @@ void CommitRun::end_without_answer(uint32_t number, const Status& status, rpc::E
   pump();
 }
 
-void CommitRun::on_completed() {
+void CommitRun::on_completed(bool refused) {
   const auto self = shared_from_this();
   --open_;
-  machine_.on_answer(0, {}, {});
+  machine_.on_completed(refused);
   pump();
 }
 

@@ -17,8 +17,8 @@ namespace loam::client {
 /// commits holds it too, until it has the result. Worker's thread only.
 class CommitRun final : public std::enable_shared_from_this<CommitRun>, private rpc::Caller, private CompletionWaiter {
  public:
-  /// In a fiber: commits, and waits for the answer that the application gets. What is left to do then goes on without
-  /// a fiber. If the session ends meanwhile, the outcome is asked for through the next one (R4). Counts the outcome.
+  /// Commits, and waits in the caller's fiber for the answer that the application gets. The remaining steps go on
+  /// without a fiber. If the session ends meanwhile, the next session asks for the outcome (R4). Counts the outcome.
   static Status commit(Engine& engine, std::shared_ptr<Session> session, CommitMachine::Context context,
                        WriteBuffer writes, std::vector<wire::IndexChange> index_changes);
 
@@ -31,7 +31,7 @@ class CommitRun final : public std::enable_shared_from_this<CommitRun>, private 
  private:
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
   void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
-  void on_completed() override;
+  void on_completed(bool refused) override;
   void on_completion_failure(const Status& status, rpc::Executed executed) override;
   /// A request of the machine has no answer.
   void end_without_answer(uint32_t number, const Status& status, rpc::Executed executed);
@@ -60,7 +60,6 @@ class CommitRun final : public std::enable_shared_from_this<CommitRun>, private 
   bool failure_reached_ = false;
   std::shared_ptr<CommitRun> self_;
   wire::WriteReply write_reply_;
-  wire::PlainWriteReply plain_reply_;
   wire::RevertReply revert_reply_;
 };
 

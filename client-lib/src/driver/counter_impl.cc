@@ -34,7 +34,7 @@ Result<Record> read(Engine& engine, const Table& table, Key key) {
 
 Counter::Impl::Impl(Engine& engine, std::string name, uint64_t block_size, Reserve reserve)
     : engine_(engine),
-      table_(make_table(wire::system_tables()[1])),
+      table_(make_table(wire::system_tables().front())),
       name_(std::move(name)),
       block_size_(block_size),
       reserve_(reserve) {}

@@ -2,6 +2,10 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -18,25 +22,36 @@ namespace {
 using wire::Opcode;
 using wire::WriteKind;
 
-TEST_F(DriverTest, CommitsAndCleansUp) {
+TEST_F(DriverTest, ATransferTakesFourRoundTrips) {
   prepare();
-  const uint64_t trips = client_->statistics().round_trips;
-  EXPECT_TRUE(update().ok());
-  EXPECT_EQ(client_->statistics().round_trips - trips, 5u) << "begin, undo record, write, mark, completion";
-  EXPECT_GT(newest(), first_version_);
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().undo_records == 0 && cluster_.seen().cleared.size() == 2; }));
-  EXPECT_EQ(cluster_.seen().out_of_sequence, 0u);
+  ASSERT_TRUE(
+      client_->run_transaction([&](Transaction& tx) { return tx.insert(*table_, Key(2), {Value::int64(5)}); }).ok());
+  const ClientStatistics before = client_->statistics();
+  const size_t requests = cluster_.seen().requests.size();
+  const Status transfer = client_->run_transaction([&](Transaction& tx) -> Status {
+    const std::array keys = {Key(1), Key(2)};
+    const auto accounts = tx.get_many(*table_, keys);
+    LOAM_RETURN_IF_ERROR(tx.update(*table_, keys[0], {Value::int64(accounts[0]->int64(0) - 1)}));
+    return tx.update(*table_, keys[1], {Value::int64(accounts[1]->int64(0) + 1)});
+  });
+  ASSERT_TRUE(transfer.ok()) << transfer.to_string();
+  const ClientStatistics after = client_->statistics();
+  EXPECT_EQ(after.round_trips - before.round_trips, 4u) << "begin, reads, writes, completion";
+  EXPECT_EQ(after.messages_out - before.messages_out, 4u);
+  EXPECT_EQ(after.messages_in - before.messages_in, 4u);
+  const ScriptedCluster::Seen seen = cluster_.seen();
+  EXPECT_EQ(std::vector(seen.requests.begin() + static_cast<ptrdiff_t>(requests), seen.requests.end()),
+            (std::vector<Opcode>{Opcode::kBegin, Opcode::kRead, Opcode::kWrite, Opcode::kComplete}));
+  EXPECT_TRUE(seen.intents.empty());
+  EXPECT_EQ(seen.out_of_sequence, 0u);
 }
 
-TEST_F(DriverTest, UnansweredUndoRecordAborts) {
-  connect(hasty());
-  prepare();
-  at(Opcode::kPlainWrite, WriteKind::kInsert, Fate::kDrop);
-  EXPECT_EQ(update().code(), StatusCode::kTimeout);
-  EXPECT_EQ(newest(), first_version_);
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == cluster_.seen().begun; }));
-  EXPECT_TRUE(update().ok()) << "the session goes on";
-  EXPECT_EQ(client_->statistics().sessions_opened, 1u);
+TEST_F(DriverTest, ATransactionWithoutWritesLeavesNothingInTheCommitLog) {
+  auto tx = client_->begin().value();
+  const uint64_t id = tx.id().value;
+  EXPECT_TRUE(tx.commit().ok());
+  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.contains(id); }));
+  EXPECT_FALSE(cluster_.seen().completed.at(id)) << "it has written nothing: its id is given back";
 }
 
 TEST_F(DriverTest, UnansweredWriteGivesTheSessionUp) {
@@ -54,56 +69,195 @@ TEST_F(DriverTest, UnansweredWriteGivesTheSessionUp) {
     EXPECT_EQ(status.code(), StatusCode::kFenced) << "it cannot have been committed: " << status.to_string();
     EXPECT_NE(status.message().find("was rolled back, run it again"), std::string::npos) << status.to_string();
     EXPECT_EQ(cluster.count(Opcode::kRevert), 0u) << "undone while a write may still come (R2)";
-    EXPECT_EQ(cluster.seen().undo_records, 1u) << "recovery finds it";
-    EXPECT_EQ(cluster.count(Opcode::kCloseSession), 1u) << "recovery need not wait for the lease";
+    const bool applied = fate == Fate::kApplyAndDrop;
+    EXPECT_EQ(cluster.seen().intents.size(), applied ? 1u : 0u) << "recovery finds the applied write";
     EXPECT_EQ(other.get(table, Key(1)).code(), StatusCode::kFenced);
-    EXPECT_EQ(client->statistics().sessions_opened, 2u);
     EXPECT_TRUE(client->begin().ok());
+    EXPECT_EQ(client->statistics().sessions_opened, 2u);
+    EXPECT_EQ(cluster.count(Opcode::kCloseSession), 1u) << "recovery need not wait for the lease";
   }
 }
 
-TEST_F(DriverTest, UnansweredMarkIsResolved) {
-  connect(hasty());
-  for (Fate fate : {Fate::kApplyAndDrop, Fate::kDrop}) {
-    if (first_version_ == 0) prepare();
-    const bool made = fate == Fate::kApplyAndDrop;
-    const uint64_t resolved = client_->statistics().resolved;
-    at(Opcode::kPlainWrite, WriteKind::kMark, fate);
-    const Status status = update();
-    EXPECT_EQ(status.code(), made ? StatusCode::kOk : StatusCode::kUnavailable) << status.to_string();
-    EXPECT_EQ(newest() > first_version_, made);
-    EXPECT_EQ(client_->statistics().resolved, resolved + 1);
-    EXPECT_TRUE(eventually([&] { return cluster_.seen().undo_records == 0; }));
-    EXPECT_TRUE(eventually([&] { return cluster_.seen().cleared.size() == cluster_.seen().completed.size(); }));
-    first_version_ = newest();
-    EXPECT_EQ(cluster_.seen().out_of_sequence, 0u);
-  }
-}
-
-TEST_F(DriverTest, LostClearingIsNoFailure) {
+// R4: the session is given up, and the commit log tells through the next one.
+TEST_F(DriverTest, AnUnansweredCompletionIsAskedFor) {
   connect(hasty());
   prepare();
-  at(Opcode::kPlainWrite, WriteKind::kRemove, Fate::kDrop);
-  EXPECT_TRUE(update().ok());
-  client_.reset();
-  const auto seen = cluster_.seen();
-  EXPECT_EQ(seen.undo_records, 1u);
-  EXPECT_EQ(seen.cleared.size(), 1u) << "what may still be there is not reported cleared (R5)";
+  for (Fate fate : {Fate::kApplyAndDrop, Fate::kDrop}) {
+    const bool accepted = fate == Fate::kApplyAndDrop;
+    const ClientStatistics before = client_->statistics();
+    at(Opcode::kComplete, fate);
+    const Status status = update();
+    EXPECT_EQ(status.code(), accepted ? StatusCode::kOk : StatusCode::kFenced) << status.to_string();
+    EXPECT_EQ(client_->statistics().resolved, before.resolved + 1);
+    EXPECT_EQ(client_->statistics().unknown_outcomes, 0u);
+    EXPECT_EQ(cluster_.count(Opcode::kRevert), 0u) << "a transaction that may be committed is not undone";
+    const ScriptedCluster::Seen seen = cluster_.seen();
+    EXPECT_EQ(seen.completed.contains(newest()), accepted);
+    EXPECT_EQ(seen.intents.contains(newest()), !accepted) << "recovery finds it";
+  }
+}
+
+// R9: records of the transaction may be lost, and the loss was accepted.
+TEST_F(DriverTest, ACommitRefusedForALossIsUndone) {
+  prepare();
+  auto tx = client_->begin().value();
+  auto untouched = client_->begin().value();
+  ASSERT_TRUE(tx.update(*table_, Key(1), {Value::int64(6)}).ok());
+  cluster_.accept_loss();
+  const Status status = tx.commit();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find("run it again"), std::string::npos) << status.to_string();
+  EXPECT_EQ(cluster_.seen().refused, 1u);
+  EXPECT_TRUE(untouched.commit().ok()) << "it has written nothing";
+  EXPECT_EQ(newest(), first_version_);
+  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == cluster_.seen().begun; }));
+  EXPECT_FALSE(cluster_.seen().completed.at(tx.id().value));
+  EXPECT_TRUE(cluster_.seen().intents.empty());
+  EXPECT_TRUE(update().ok()) << "what begins now can be committed";
+  EXPECT_EQ(client_->statistics().sessions_opened, 1u);
+}
+
+TEST_F(DriverTest, RunTransactionRepeatsWhatWasRefusedForALoss) {
+  prepare();
+  int attempts = 0;
+  const Status status = client_->run_transaction([&](Transaction& tx) {
+    if (++attempts == 1) cluster_.accept_loss();
+    return tx.update(*table_, Key(1), {Value::int64(6)});
+  });
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(attempts, 2);
+}
+
+// Of the commits in one message some are refused: each is told its own answer.
+TEST_F(DriverTest, EachCommitOfAMessageHasItsOwnAnswer) {
+  constexpr uint64_t kOld = 8, kAll = 16;
+  std::vector<Transaction> transactions;
+  for (uint64_t i = 0; i < kAll; ++i) {
+    if (i == kOld) cluster_.accept_loss();
+    transactions.push_back(client_->begin().value());
+    ASSERT_TRUE(transactions.back().insert(*table_, Key(10 + i), {Value::int64(1)}).ok());
+  }
+  std::vector<Status> statuses(kAll);
+  client_->run([&] {
+    std::vector<Task> tasks;
+    for (uint64_t i = 0; i < kAll; ++i) {
+      tasks.push_back(client_->spawn([&, i] { statuses[i] = transactions[i].commit(); }));
+    }
+    for (Task& task : tasks) task.join();
+  });
+  for (uint64_t i = 0; i < kAll; ++i) {
+    EXPECT_EQ(statuses[i].code(), i < kOld ? StatusCode::kUnavailable : StatusCode::kOk) << i;
+  }
+  EXPECT_LT(cluster_.count(Opcode::kComplete), kAll) << "they travel together";
+  EXPECT_EQ(cluster_.seen().refused, kOld);
 }
 
 TEST_F(DriverTest, RefusedStepsAreUndoneOrRepeated) {
   prepare();
-  at(Opcode::kPlainWrite, WriteKind::kInsert, Fate::kError);
-  EXPECT_EQ(update().code(), StatusCode::kOverloaded);
   at(Opcode::kWrite, Fate::kError);
   EXPECT_EQ(update().code(), StatusCode::kOverloaded);
   EXPECT_EQ(newest(), first_version_);
-  at(Opcode::kPlainWrite, WriteKind::kMark,
-     Fate::kError);  // the mark: every write is applied, so it is worth trying again
-  EXPECT_TRUE(update().ok());
+  EXPECT_EQ(cluster_.count(Opcode::kRevert), 0u) << "a write that was refused as a whole needs no revert";
   at(Opcode::kComplete, Fate::kError);
-  EXPECT_TRUE(update().ok());
-  EXPECT_TRUE(eventually([&] { return cluster_.seen().undo_records == 0; }));
+  EXPECT_TRUE(update().ok()) << "every write is applied, so it is worth trying again";
+  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == cluster_.seen().begun; }));
+  EXPECT_EQ(client_->statistics().sessions_opened, 1u);
+}
+
+// An unreachable node takes no write. The client undoes the writes that other nodes took, and its session goes on.
+TEST_F(DriverTest, ANodeThatIsAwayCostsTheTransactionOnly) {
+  connect(hasty());
+  prepare();
+  uint64_t away = 2;
+  while (!ScriptedCluster::at_second_node(Key(away))) ++away;
+  for (const auto state : {wire::NodeState::kLost, wire::NodeState::kUnreachable}) {
+    SCOPED_TRACE(wire::to_string(state));
+    cluster_.set_second_node(state);
+    ASSERT_TRUE(client_->open_table("t").ok()) << "the client has the new catalog";
+    const Status status = client_->run_transaction(
+        [&](Transaction& tx) -> Status {
+          LOAM_RETURN_IF_ERROR(tx.update(*table_, Key(1), {Value::int64(7)}));
+          return tx.insert(*table_, Key(away), {Value::int64(7)});
+        },
+        {.read_only = false, .retry = {.max_attempts = 1}});
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.to_string();
+    EXPECT_EQ(newest(), first_version_);
+    EXPECT_TRUE(update().ok());
+    first_version_ = newest();
+  }
+  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == cluster_.seen().begun; }));
+  EXPECT_TRUE(cluster_.seen().intents.empty());
+  EXPECT_EQ(client_->statistics().sessions_opened, 1u);
+}
+
+// R5: while the commit manager has not decided, the node can name everything that the transaction has changed.
+TEST_F(DriverTest, IntentsNameRecordsAndIndexChanges) {
+  connect(hasty());
+  cluster_.add_index();
+  ASSERT_TRUE(client_->open_table("t").ok()) << "the client has the new catalog";
+  prepare();
+  EXPECT_TRUE(cluster_.seen().in_index.contains(first_version_));
+  at(Opcode::kComplete, Fate::kDrop);
+  EXPECT_EQ(update().code(), StatusCode::kFenced);
+  const ScriptedCluster::Seen seen = cluster_.seen();
+  const uint64_t id = seen.rows.at({ScriptedCluster::kTable, Key(1)});
+  ASSERT_EQ(seen.intents.size(), 1u);
+  const ScriptedCluster::Intents& intents = seen.intents.at(id);
+  EXPECT_EQ(intents.records, (std::set<wire::RecordId>{{ScriptedCluster::kTable, Key(1)}}));
+  ASSERT_EQ(intents.index_changes.size(), 2u) << "it loses a value and gets another";
+  int takes = 0;
+  for (const wire::IndexChange& change : intents.index_changes) {
+    EXPECT_EQ(change.index, ScriptedCluster::kIndex);
+    EXPECT_EQ(change.record, Key(1));
+    EXPECT_FALSE(change.shared);
+    takes += change.take ? 1 : 0;
+  }
+  EXPECT_EQ(takes, 1);
+  EXPECT_NE(intents.index_changes[0].key, intents.index_changes[1].key);
+  EXPECT_TRUE(seen.in_index.contains(id));
+}
+
+TEST_F(DriverTest, IndexEntriesCountTowardsTheSizeOfATransaction) {
+  cluster_.add_index();
+  const size_t row_bytes = Record::make(*table_, {Value::int64(1)})->bytes().size();
+  ClientOptions options;
+  options.max_transaction_bytes = row_bytes + 2 * kTransactionBytesPerRecord;  // no room for the entry's key
+  connect(options);
+  auto tx = client_->begin().value();
+  ASSERT_TRUE(tx.insert(*table_, Key(1), {Value::int64(1)}).ok());
+  const Status status = tx.commit();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("index t_x: with its entries"), std::string::npos) << status.to_string();
+  EXPECT_TRUE(eventually([&] { return cluster_.seen().completed.size() == cluster_.seen().begun; }));
+  EXPECT_EQ(cluster_.count(Opcode::kWrite), 0u);
+  options.max_transaction_bytes += 64;
+  connect(options);
+  EXPECT_TRUE(
+      client_->run_transaction([&](Transaction& next) { return next.insert(*table_, Key(1), {Value::int64(1)}); })
+          .ok());
+}
+
+TEST_F(DriverTest, ATransactionOfManyWritesIsBoundedInBytes) {
+  constexpr uint64_t kRecords = 200'000;
+  const size_t bytes_of_one = Record::make(*table_, {Value::int64(1)})->bytes().size() + kTransactionBytesPerRecord;
+  ClientOptions options;
+  options.max_transaction_bytes = kRecords * bytes_of_one;
+  options.max_fibers = 16;
+  connect(options);
+  auto tx = client_->begin().value();
+  for (uint64_t key = 0; key < kRecords; ++key) {
+    ASSERT_TRUE(tx.insert(*table_, Key(key), {Value::int64(1)}).ok()) << key;
+  }
+  const Status beyond = tx.insert(*table_, Key(kRecords), {Value::int64(1)});
+  EXPECT_EQ(beyond.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(beyond.message().find("max_transaction_bytes"), std::string::npos) << beyond.to_string();
+  const Status committed = tx.commit();
+  ASSERT_TRUE(committed.ok()) << committed.to_string();
+  const ScriptedCluster::Seen seen = cluster_.seen();
+  EXPECT_EQ(seen.rows.size(), kRecords);
+  EXPECT_TRUE(seen.completed.at(tx.id().value));
+  EXPECT_EQ(cluster_.count(Opcode::kWrite), (kRecords + 1'023) / 1'024);
+  EXPECT_EQ(seen.executed_twice, 0u);
 }
 
 TEST_F(DriverTest, ReadsTimeOutAndGoOn) {

@@ -38,8 +38,6 @@ class DriverTest : public ::testing::Test {
     const Status status =
         client_->run_transaction([&](Transaction& tx) { return tx.insert(*table_, Key(1), {Value::int64(5)}); });
     ASSERT_TRUE(status.ok()) << status.to_string();
-    const auto cleared = [&] { return !cluster_.seen().cleared.empty() && cluster_.seen().undo_records == 0; };
-    ASSERT_TRUE(eventually(cleared));
     first_version_ = cluster_.seen().rows[{ScriptedCluster::kTable, Key(1)}];
   }
   /// The next request of that kind meets `fate`, all others are answered.

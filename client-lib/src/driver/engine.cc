@@ -14,7 +14,7 @@ namespace {
 
 /// How long an orderly end waits for the commit manager's word.
 constexpr uint64_t kCloseTimeoutNs = 2'000'000'000;
-/// Between looks at what is still under way.
+/// Interval between two checks whether requests are still under way.
 constexpr uint64_t kCloseAgainNs = 1'000'000;
 /// Before the second attempt to open a session; doubles up to kMaxReconnectNs.
 constexpr uint64_t kFirstReopenNs = 20'000'000;
@@ -132,45 +132,34 @@ Result<Engine::Begun> Engine::begin(BeginKind kind) {
     if (writes) admission_.leave();
     return status;
   };
-  for (uint32_t drawn = 1;;) {
+  for (;;) {
     auto session = this->session(deadline_ns);
     if (!session.ok()) return refused(session.status());
     Begun begun{std::move(session).value(), {}};
     ManagerSession& manager = begun.session->manager();
     begun.answer = manager.begin(kind);
-    if (begun.answer.status.ok()) {
-      const TransactionId id = begun.answer.id;
-      if (Status known = know_catalog(*begun.session, begun.answer); !known.ok()) {
-        if (kind == BeginKind::kReadWrite) {
-          manager.give_back(id);
-        } else {
-          manager.release(begun.answer.snapshot_number);
-        }
-        if (begun.session->status().ok() || worker_.now_ns() >= deadline_ns) return refused(known);
-        continue;
+    Status failed = begun.answer.status;
+    if (failed.ok()) {
+      failed = know_catalog(*begun.session, begun.answer);
+      if (failed.ok()) return begun;
+      if (kind == BeginKind::kReadWrite) {
+        manager.give_back(begun.answer.id);
+      } else {
+        manager.release(begun.answer.snapshot_number);
       }
-      const bool fits = kind != BeginKind::kReadWrite || !catalog_.undo_record_out_of_reach(id);
-      if (fits || drawn++ == kMaxDrawnIds) return begun;
-      Env::probe("client.begin.drawn_again");
-      manager.give_back(id);
-      continue;
     }
-    if (begun.session->status().ok() || worker_.now_ns() >= deadline_ns) return refused(begun.answer.status);
+    if (begun.session->status().ok() || worker_.now_ns() >= deadline_ns) return refused(failed);
   }
 }
 
 Result<BeginAnswer> Engine::upgrade(Session& session, uint64_t snapshot_number) {
-  for (uint32_t drawn = 1;; ++drawn) {
-    BeginAnswer answer = session.manager().upgrade(snapshot_number);
-    LOAM_RETURN_IF_ERROR(answer.status);
-    if (Status known = know_catalog(session, answer); !known.ok()) {
-      session.manager().give_back(answer.id);
-      return known;
-    }
-    if (!catalog_.undo_record_out_of_reach(answer.id) || drawn == kMaxDrawnIds) return answer;
-    Env::probe("client.begin.drawn_again");
+  BeginAnswer answer = session.manager().upgrade(snapshot_number);
+  LOAM_RETURN_IF_ERROR(answer.status);
+  if (Status known = know_catalog(session, answer); !known.ok()) {
     session.manager().give_back(answer.id);
+    return known;
   }
+  return answer;
 }
 
 Status Engine::know_catalog(Session& session, const BeginAnswer& answer) {

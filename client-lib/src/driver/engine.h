@@ -27,21 +27,15 @@
 
 namespace loam::client {
 
-/// Commits whose undo records are still being cleared, at most; more wait (so that nothing grows without bound while a
-/// node that holds undo records hangs).
-inline constexpr size_t kMaxClears = 4'096;
 /// Fibers for the library's own work and for calls of ordinary threads, beyond ClientOptions::max_fibers.
 inline constexpr size_t kReservedFibers = 1'024;
-/// Ids that one begin draws at most while some node is away: with half of the shards away, one of 65,536 begins gets
-/// an id that cannot be committed all the same.
-inline constexpr uint32_t kMaxDrawnIds = 16;
 /// Before a question to the commit manager is asked again whose answer was lost with the connection.
 inline constexpr uint64_t kAskAgainNs = 5'000'000;
 
-/// The present session, the catalog and the counters of one client, and what holds them together.
+/// Holds the present session, the catalog and the counters of one client.
 ///
 /// When a session ends, the engine opens the next one by itself, with growing waits while the commit manager is away or
-/// recovering; what was begun under the old one fails with its status, new work waits for the new one.
+/// recovering. Transactions of the old session fail with its status; new ones wait for the new session.
 ///
 /// Owner: the client; made and used on the worker's thread, destroyed after the worker has stopped.
 class Engine final : private rpc::RoundHook {
@@ -93,12 +87,9 @@ class Engine final : private rpc::RoundHook {
     std::shared_ptr<Session> session;
     BeginAnswer answer;
   };
-  /// In a fiber. A session that ends meanwhile is replaced: nothing has happened under it. An id whose undo record
-  /// belongs on a node that is away, as far as the catalog tells, is given back and another drawn: the caller has read
-  /// nothing yet, so the later snapshot is as good.
+  /// In a fiber. A session that ends meanwhile is replaced: nothing has happened under it.
   Result<Begun> begin(BeginKind kind);
-  /// In a fiber: the id of an upgradable transaction that begins to write, and its answer's catalog is known. An id is
-  /// drawn again as by begin().
+  /// In a fiber: the id of an upgradable transaction that begins to write, and its answer's catalog is known.
   Result<BeginAnswer> upgrade(Session& session, uint64_t snapshot_number);
   /// A snapshot that lasts as long as the result. In a fiber.
   Result<std::shared_ptr<SnapshotLease>> lease_snapshot();
@@ -123,14 +114,13 @@ class Engine final : private rpc::RoundHook {
   CatalogCache& catalog() { return catalog_; }
   const ClientOptions& options() const { return options_; }
   EngineCounters& counters() { return counters_; }
-  Gate& clears() { return clears_; }
   /// Of open transactions, and how many more may wait to begin.
   Gate& admission() { return admission_; }
   Outcomes& outcomes() { return outcomes_; }
   RecentWrites& recent_writes() { return recent_writes_; }
   Turns& turns() { return turns_; }
   uint64_t random() { return random_(); }
-  /// Commits under way, the clearing of their undo records included.
+  /// Commits under way, the completion of an aborted one included.
   void run_started() { runs_.add(); }
   void run_ended() { runs_.done(); }
   /// A fiber of the engine's own, which close() waits for; `refused` is called instead if there is none.
@@ -190,7 +180,6 @@ class Engine final : private rpc::RoundHook {
   Outcomes outcomes_{*this};
   RecentWrites recent_writes_;
   Turns turns_;
-  Gate clears_{kMaxClears};
   fiber::WaitGroup runs_;
   fiber::WaitGroup own_;
   std::mt19937_64 random_;

@@ -30,15 +30,17 @@ enum class Fault : uint8_t {
   kRefused,
   kForgotten,
   kFenced,
+  kFencedAfter,
   kCut
 };
 constexpr std::array kFaults = {Fault::kNone,         Fault::kLostBefore,  Fault::kLostAfter, Fault::kLate,
                                 Fault::kClosedBefore, Fault::kClosedAfter, Fault::kRefused,   Fault::kForgotten,
-                                Fault::kFenced,       Fault::kCut};
+                                Fault::kFenced,       Fault::kFencedAfter, Fault::kCut};
 
 std::string name_of(Fault fault) {
-  constexpr std::array kNames = {"None",        "LostBefore", "LostAfter", "Late",   "ClosedBefore",
-                                 "ClosedAfter", "Refused",    "Forgotten", "Fenced", "Cut"};
+  constexpr std::array kNames = {"None",    "LostBefore", "LostAfter", "Late",        "ClosedBefore", "ClosedAfter",
+                                 "Refused", "Forgotten",  "Fenced",    "FencedAfter", "Cut"};
+  static_assert(kNames.size() == kFaults.size());
   return kNames[static_cast<size_t>(fault)];
 }
 
@@ -63,6 +65,8 @@ Fate fate_of(Fault fault) {
       return Fate::kForget;
     case Fault::kFenced:
       return Fate::kFence;
+    case Fault::kFencedAfter:
+      return Fate::kApplyAndFence;
   }
   return Fate::kAnswer;
 }
@@ -72,12 +76,11 @@ struct Step {
   Opcode opcode;
   WriteKind kind{};
 };
-constexpr Step kUndoRecord{Opcode::kPlainWrite, WriteKind::kInsert};
 constexpr Step kWrites{Opcode::kWrite};
-constexpr Step kMark{Opcode::kPlainWrite, WriteKind::kMark};
+constexpr Step kIndexChange{Opcode::kPlainWrite, WriteKind::kUpdateFields};
 constexpr Step kCompletion{Opcode::kComplete};
 constexpr Step kOutcome{Opcode::kAskOutcomes};
-constexpr Step kClearing{Opcode::kPlainWrite, WriteKind::kRemove};
+constexpr Step kReverts{Opcode::kRevert};
 
 /// A cluster of its own for each pair.
 class Pair {
@@ -220,21 +223,19 @@ TEST_P(FaultPairs, OfAnUpgradeLeaveNoIdOpen) {
   });
 }
 
-void create_as_told(Pair& pair) {
-  const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
-  const auto told =
-      pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
-  pair.settle();
-  const bool created = pair.cluster().seen().created.contains("new");
-  if (told.ok()) {
-    EXPECT_TRUE(created);
-  } else if (told.code() != StatusCode::kUnknownOutcome) {
-    EXPECT_FALSE(created) << told.status().to_string();
-  }
-}
-
 TEST_P(FaultPairs, OfACreateTellItsEffect) {
-  with_each({Opcode::kCreateTable}, {Opcode::kCreateTable}, create_as_told);
+  with_each({Opcode::kCreateTable}, {Opcode::kCreateTable}, [](Pair& pair) {
+    const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
+    const auto told =
+        pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
+    pair.settle();
+    const bool created = pair.cluster().seen().created.contains("new");
+    if (told.ok()) {
+      EXPECT_TRUE(created);
+    } else if (told.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_FALSE(created) << told.status().to_string();
+    }
+  });
 }
 
 TEST_P(FaultPairs, OfADropTellItsEffect) {
@@ -254,7 +255,18 @@ TEST_P(FaultPairs, OfADropTellItsEffect) {
 
 // A catalog that cannot be read after the change does not hide that the change was made.
 TEST_P(FaultPairs, OfACreateAndItsCatalogTellTheEffect) {
-  with_each({Opcode::kCreateTable}, {Opcode::kGetCatalog}, create_as_told);
+  with_each({Opcode::kCreateTable}, {Opcode::kGetCatalog}, [](Pair& pair) {
+    const Schema schema = Schema::make({{"x", FieldType::kInt64, false}}).value();
+    const auto told =
+        pair.with_faults([&] { return pair.client().create_table("new", TableKind::kTransactional, schema); });
+    pair.settle();
+    const bool created = pair.cluster().seen().created.contains("new");
+    if (told.ok()) {
+      EXPECT_TRUE(created);
+    } else if (told.code() != StatusCode::kUnknownOutcome) {
+      EXPECT_FALSE(created) << told.status().to_string();
+    }
+  });
 }
 
 TEST_P(FaultPairs, OfAScanGiveAllRowsOrAnError) {
@@ -291,41 +303,52 @@ TEST_P(FaultPairs, OfAScanGiveAllRowsOrAnError) {
 /// The steps of a commit, each fault at one step and a second one at the same or the next step.
 class CommitFaultPairs : public FaultPairs {
  protected:
-  void check(Step first, Step second) {
-    with_each(first, second, [this](Pair& pair) { commit(pair); });
+  struct Kind {
+    bool indexed = false;  // it changes an index
+    bool refused = false;  // the commit manager refuses it, because a loss of records was accepted (R9)
+  };
+
+  void check(Step first, Step second, Kind kind = {false, false}) {
+    with_each(first, second, [this, kind](Pair& pair) { commit(pair, kind); });
   }
 
-  void commit(Pair& pair) {
+  void commit(Pair& pair, Kind kind) {
+    if (kind.indexed) pair.cluster().add_index();
     const Table table = pair.client().open_table("t").value();
     const wire::RecordId record{ScriptedCluster::kTable, Key(1)};
     const auto insert = [&](Transaction& tx) { return tx.insert(table, Key(1), {Value::int64(5)}); };
     ASSERT_TRUE(pair.client().run_transaction(insert).ok());
-    ASSERT_TRUE(eventually([&] { return pair.cluster().seen().undo_records == 0; }));
     const uint64_t before = pair.cluster().seen().rows[record];
     uint64_t id = 0;
     const Status told = pair.with_faults([&]() -> Status {
       LOAM_ASSIGN_OR_RETURN(Transaction tx, pair.client().begin());
       id = tx.id().value;
+      if (kind.refused) pair.cluster().accept_loss();
       LOAM_RETURN_IF_ERROR(tx.update(table, Key(1), {Value::int64(6)}));
       return tx.commit();
     });
+    ASSERT_NE(id, 0u);
     pair.settle();
     auto seen = pair.cluster().seen();
     const bool written = seen.rows[record] == id;
+    const bool in_index = seen.in_index.contains(id);
     const auto completed = seen.completed.find(id);
-    const bool committed = completed != seen.completed.end() && completed->second;
-    const bool aborted = completed != seen.completed.end() && !completed->second;
+    const bool open = completed == seen.completed.end();
+    const bool committed = !open && completed->second;
     if (told.ok()) {
-      EXPECT_TRUE(committed && written) << "acknowledged";
+      EXPECT_TRUE(committed) << "acknowledged";
     } else if (told.code() != StatusCode::kUnknownOutcome) {
       EXPECT_FALSE(committed) << told.to_string();
-      EXPECT_TRUE(!written || seen.undo_records > 0) << "what stays is recovery's work: " << told.to_string();
     }
     // The parts agree in every case.
-    EXPECT_TRUE(written || !committed) << "a committed id without its write";
-    EXPECT_TRUE(seen.rows[record] == before || !aborted) << "an aborted id whose write stays";
-    if (id != 0 && completed == seen.completed.end()) {
-      EXPECT_TRUE(seen.undo_records > 0 || !written) << "an open id whose write no undo record names";
+    EXPECT_FALSE(committed && kind.refused);
+    if (committed) {
+      EXPECT_TRUE(written && in_index == kind.indexed) << "a committed id without its writes";
+    } else if (!open) {
+      EXPECT_TRUE(seen.rows[record] == before && !in_index) << "an aborted id whose writes stay";
+    } else {
+      EXPECT_TRUE(!written || seen.intents[id].records.contains(record)) << "an open id whose write no intent names";
+      EXPECT_TRUE(!in_index || !seen.intents[id].index_changes.empty()) << "an index change that no intent names";
     }
   }
 };
@@ -333,16 +356,17 @@ class CommitFaultPairs : public FaultPairs {
 INSTANTIATE_TEST_SUITE_P(Commits, CommitFaultPairs, ::testing::ValuesIn(kFaults),
                          [](const auto& test) { return name_of(test.param); });
 
-TEST_P(CommitFaultPairs, AtTheUndoRecord) { check(kUndoRecord, kUndoRecord); }
-TEST_P(CommitFaultPairs, AtTheUndoRecordAndTheWrites) { check(kUndoRecord, kWrites); }
 TEST_P(CommitFaultPairs, AtTheWrites) { check(kWrites, kWrites); }
-TEST_P(CommitFaultPairs, AtTheWritesAndTheMark) { check(kWrites, kMark); }
-TEST_P(CommitFaultPairs, AtTheMark) { check(kMark, kMark); }
-TEST_P(CommitFaultPairs, AtTheMarkAndTheCompletion) { check(kMark, kCompletion); }
-TEST_P(CommitFaultPairs, AtTheMarkAndTheQuestionForItsOutcome) { check(kMark, kOutcome); }
+TEST_P(CommitFaultPairs, AtTheWritesAndTheCompletion) { check(kWrites, kCompletion); }
 TEST_P(CommitFaultPairs, AtTheCompletion) { check(kCompletion, kCompletion); }
-TEST_P(CommitFaultPairs, AtTheCompletionAndTheClearing) { check(kCompletion, kClearing); }
-TEST_P(CommitFaultPairs, AtTheClearing) { check(kClearing, kClearing); }
+TEST_P(CommitFaultPairs, AtTheCompletionAndTheQuestionForItsOutcome) { check(kCompletion, kOutcome); }
+TEST_P(CommitFaultPairs, AtTheWritesAndTheIndex) { check(kWrites, kIndexChange, {.indexed = true}); }
+TEST_P(CommitFaultPairs, AtTheIndex) { check(kIndexChange, kIndexChange, {.indexed = true}); }
+TEST_P(CommitFaultPairs, AtTheIndexAndTheCompletion) { check(kIndexChange, kCompletion, {.indexed = true}); }
+TEST_P(CommitFaultPairs, AtTheCompletionThatIsRefused) { check(kCompletion, kCompletion, {.refused = true}); }
+TEST_P(CommitFaultPairs, AtTheReverts) { check(kReverts, kReverts, {.refused = true}); }
+TEST_P(CommitFaultPairs, AtTheRevertsAndTheSecondCompletion) { check(kReverts, kCompletion, {.refused = true}); }
+TEST_P(CommitFaultPairs, AtTheUndoOfTheIndex) { check(kCompletion, kIndexChange, {.indexed = true, .refused = true}); }
 
 }  // namespace
 }  // namespace loam::client

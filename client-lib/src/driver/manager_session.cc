@@ -89,10 +89,6 @@ Status ManagerSession::on_greeted(wire::Opcode opcode, ByteReader& body) {
   renew_at_ns_ = worker_.now_ns();
   if (resumed) {
     counters_.resumed.add(1);
-    // Whether these arrived is not known; telling them twice is harmless (R5).
-    cleared_.insert(cleared_.end(), told_.begin(), told_.end());
-    told_.clear();
-    told_before_renewal_ = 0;
   } else {
     counters_.sessions_opened.add(1);
     opening_ends(ok_status());
@@ -157,7 +153,6 @@ void ManagerSession::renew() {
   for (const auto& [number, holders] : snapshot_holders_) message.held.push_back(number);
   if (!channel_.connected()) return;  // the greeting of the next connection renews
   renew_at_ns_ = now_ns + (options_.renew_every_ns != 0 ? options_.renew_every_ns : lease_ns_ / 4);
-  told_before_renewal_ = told_.size();
   // Also while begins wait for room in the window: a busy client is alive.
   renewing_ = channel_.request_aside(message, this, kRenewalToken, now_ns + lease_ns_ / 2);
 }
@@ -167,8 +162,6 @@ Status ManagerSession::on_renewed(wire::Opcode opcode, ByteReader& body) {
   if (opcode != wire::SessionRenewed::kOpcode) return rpc::unexpected_reply(opcode);
   LOAM_RETURN_IF_ERROR(wire::decode_body(body, renewed));
   renewing_ = false;
-  told_.erase(told_.begin(), told_.begin() + static_cast<ptrdiff_t>(told_before_renewal_));
-  told_before_renewal_ = 0;
   catalog_.heard_of(renewed.catalog_version);
   if (catalog_.stale()) refresh_soon();
   return ok_status();
@@ -263,18 +256,7 @@ void ManagerSession::release(uint64_t snapshot_number) {
 
 // ---- complete ------------------------------------------------------------------------------------------------------
 
-void ManagerSession::complete(TransactionId id, bool committed, CompletionWaiter* waiter, uint64_t delay_ns) {
-  if (delay_ns != 0) {
-    const Status spawned = worker_.scheduler().spawn([this, id, committed, waiter, delay_ns] {
-      worker_.scheduler().sleep_for(delay_ns);
-      --delayed_;
-      complete(id, committed, waiter);
-    });
-    if (spawned.ok()) {
-      ++delayed_;
-      return;
-    }
-  }
+void ManagerSession::complete(TransactionId id, bool committed, CompletionWaiter* waiter) {
   completions_.outcomes.push_back({id, committed});
   completions_.waiters.push_back(waiter);
 }
@@ -285,6 +267,7 @@ void ManagerSession::flush_completions() {
     const uint64_t token = 2 * next_token_++ + 1;
     wire::Complete message{std::move(batch.outcomes)};
     const auto sent = channel_.request(message, this, token, worker_.now_ns() + options_.commit_timeout_ns);
+    batch.outcomes = std::move(message.outcomes);
     if (sent.ok()) {
       open_completions_.emplace(token, std::move(batch));
       continue;
@@ -293,9 +276,9 @@ void ManagerSession::flush_completions() {
   }
 }
 
-void ManagerSession::Completion::tell_completed() const {
-  for (CompletionWaiter* waiter : waiters) {
-    if (waiter != nullptr) waiter->on_completed();
+void ManagerSession::Completion::tell_completed(const std::vector<TransactionId>& refused) const {
+  for (size_t i = 0; i < waiters.size(); ++i) {
+    if (waiters[i] != nullptr) waiters[i]->on_completed(std::ranges::binary_search(refused, outcomes[i].id));
   }
 }
 
@@ -307,30 +290,18 @@ void ManagerSession::Completion::tell_failure(const Status& status, rpc::Execute
 
 Status ManagerSession::on_completed(uint64_t token, wire::Opcode opcode, ByteReader& body) {
   if (opcode != wire::Opcode::kCompleted) return rpc::unexpected_reply(opcode);
-  wire::Completed completed;
-  LOAM_RETURN_IF_ERROR(wire::decode_body(body, completed));
-  open_completions_.extract(token).mapped().tell_completed();
+  LOAM_RETURN_IF_ERROR(wire::decode_body(body, completed_));
+  std::ranges::sort(completed_.refused);
+  open_completions_.extract(token).mapped().tell_completed(completed_.refused);
   return ok_status();
 }
 
-void ManagerSession::flush_cleared() {
-  while (!cleared_.empty()) {
-    wire::Cleared message{take_front(cleared_)};
-    if (lease_ns_ != 0) told_.insert(told_.end(), message.ids.begin(), message.ids.end());
-    channel_.tell(message);
-  }
-}
-
 void ManagerSession::flush() {
-  if (!end_.ok()) {
-    cleared_.clear();
-    released_.clear();
-  }
+  if (!end_.ok()) released_.clear();
   // Outcomes leave before begins, so that the new snapshots see them.
   flush_completions();
-  if (channel_.connected()) {
-    flush_cleared();
-    while (!released_.empty()) channel_.tell(wire::ReleaseSnapshots{take_front(released_)});
+  while (channel_.connected() && !released_.empty()) {
+    channel_.tell(wire::ReleaseSnapshots{take_front(released_)});
   }
   flush_begins();
   renew();

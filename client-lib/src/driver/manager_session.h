@@ -21,13 +21,14 @@
 
 namespace loam::client {
 
-/// Most outcomes of one Complete, ids of one Cleared and numbers of one ReleaseSnapshots.
+/// Most outcomes of one Complete, ids of one AskOutcomes and numbers of one ReleaseSnapshots.
 inline constexpr size_t kMaxCompletions = 4'096;
 
-/// Who waits for the acknowledgement of an outcome.
+/// Who waits for the commit manager's answer to a completion.
 class CompletionWaiter {
  public:
-  virtual void on_completed() = 0;
+  /// `refused`: the transaction cannot be committed, and stays open until it is completed as aborted (R9).
+  virtual void on_completed(bool refused) = 0;
   virtual void on_completion_failure(const Status& status, rpc::Executed executed) = 0;
 
  protected:
@@ -38,7 +39,7 @@ class CompletionWaiter {
 /// session, and what had no answer is sent again.
 ///
 /// Owner: a Session; the worker's thread only, in fibers where it says so. What fibers ask for during a round is
-/// gathered and leaves in flush(): one Begin, one Complete, one Cleared. The lease is renewed four times in its length,
+/// gathered and leaves in flush(): one Begin, one Complete. The lease is renewed four times in its length,
 /// whether or not anything else is said. The session ends once, by close(), because the commit manager says kFenced, or
 /// by end(); from then on everything fails with the reason.
 class ManagerSession final : private rpc::Caller {
@@ -58,11 +59,11 @@ class ManagerSession final : private rpc::Caller {
   /// In a fiber. Connects, registers, takes the catalog. While the cluster says that it is starting, or recovering,
   /// tries again until `deadline_ns`; a commit manager that cannot be reached is not waited for.
   Status open(uint64_t deadline_ns);
-  /// In a fiber. Orderly end; what is still to be told is told first.
+  /// In a fiber. Ends the session in order, after the messages that are still to be sent.
   void close(uint64_t deadline_ns);
-  /// The session is over, whoever said so. Idempotent.
+  /// Marks the session as ended: a server said so, or this client gives it up. Idempotent.
   void end(const Status& status);
-  /// The same, and the commit manager is told to recover what is left open (R2).
+  /// Ends the session, and tells the commit manager to recover its open transactions (R2).
   void give_up(const Status& status);
 
   /// In a fiber. kUnavailable, kTimeout, kOverloaded; the session's end.
@@ -71,14 +72,11 @@ class ManagerSession final : private rpc::Caller {
   BeginAnswer upgrade(uint64_t snapshot_number);
   /// A registered snapshot is not needed any more. Snapshots of one Begin are shared: the last one tells the CM.
   void release(uint64_t snapshot_number);
-  /// `waiter` may be null: nobody waits.
-  void complete(TransactionId id, bool committed, CompletionWaiter* waiter, uint64_t delay_ns = 0);
-  /// An id under which nothing was written: nobody waits for its end.
-  void give_back(TransactionId id) {
-    complete(id, false, nullptr);
-    cleared(id);
-  }
-  void cleared(TransactionId id) { cleared_.push_back(id); }
+  /// Tells the commit manager the transaction's outcome. `waiter` gets the answer. It may be null if the transaction is
+  /// aborted and no fiber waits for its end.
+  void complete(TransactionId id, bool committed, CompletionWaiter* waiter);
+  /// Completes an id under which nothing was written, without waiting for the answer.
+  void give_back(TransactionId id) { complete(id, false, nullptr); }
 
   /// In a fiber. Once the session has ended the call has failed.
   template <wire::Message Reply, wire::Message M>
@@ -96,7 +94,7 @@ class ManagerSession final : private rpc::Caller {
   /// Asks for a newer catalog and does not wait: a server spoke of one, or refused us as behind the times.
   void refresh_soon();
 
-  /// Sends what was gathered.
+  /// Sends the messages that were gathered.
   void flush();
   void expire(uint64_t now_ns) { channel_.expire(now_ns); }
   uint64_t earliest_deadline_ns() const;
@@ -113,9 +111,7 @@ class ManagerSession final : private rpc::Caller {
   bool connected() const { return channel_.connected(); }
   uint64_t resent() const { return channel_.resent(); }
   /// Nothing is under way: may be destroyed.
-  bool idle() const {
-    return channel_.idle() && !refreshing_ && delayed_ == 0 && begins_.empty() && completions_.outcomes.empty();
-  }
+  bool idle() const { return channel_.idle() && !refreshing_ && begins_.empty() && completions_.outcomes.empty(); }
 
  private:
   /// One fiber's begin. If the fiber has gone, what comes is given back.
@@ -131,7 +127,8 @@ class ManagerSession final : private rpc::Caller {
   struct Completion {
     std::vector<wire::Complete::Outcome> outcomes;
     std::vector<CompletionWaiter*> waiters;
-    void tell_completed() const;
+    /// `refused` ascends.
+    void tell_completed(const std::vector<TransactionId>& refused) const;
     void tell_failure(const Status& status, rpc::Executed executed) const;
   };
 
@@ -148,7 +145,6 @@ class ManagerSession final : private rpc::Caller {
   void renewal_failed(const Status& status, rpc::Executed executed);
   void flush_begins();
   void flush_completions();
-  void flush_cleared();
   void renew();
   void opening_ends(const Status& status);
 
@@ -165,7 +161,6 @@ class ManagerSession final : private rpc::Caller {
   bool refreshing_ = false;
   uint64_t refresh_again_ns_ = 0;
   bool closing_ = false;
-  size_t delayed_ = 0;  // fibers that will complete something later
 
   // While it opens.
   fiber::Event* opening_ = nullptr;
@@ -175,20 +170,17 @@ class ManagerSession final : private rpc::Caller {
   uint64_t renew_at_ns_ = 0;
   bool renewing_ = false;
   uint64_t newest_snapshot_ = 0;
-  /// Cleared ids that were told since the last acknowledged renewal: told again on the next connection.
-  std::vector<TransactionId> told_;
-  size_t told_before_renewal_ = 0;
 
   BeginBatcher begins_;
   Completion completions_;
-  std::vector<TransactionId> cleared_;
   std::vector<uint64_t> released_;
   std::map<uint64_t, uint32_t> snapshot_holders_;  // by number
   // Under way, by token: begins have even tokens, completions odd ones.
   uint64_t next_token_ = 0;
   std::unordered_map<uint64_t, BeginGroup> open_begins_;
   std::unordered_map<uint64_t, Completion> open_completions_;
-  wire::Begun begun_;  // reused
+  wire::Begun begun_;          // reused
+  wire::Completed completed_;  // reused
 };
 
 }  // namespace loam::client

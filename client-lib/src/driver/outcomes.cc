@@ -9,25 +9,23 @@
 namespace loam::client {
 
 Status Outcomes::settle(TransactionId id, CommitMachine::Doubt doubt, const Status& why, uint64_t deadline_ns) {
-  using Doubt = CommitMachine::Doubt;
-  const wire::Outcome outcome = ask(id, deadline_ns);
   const std::string name = "transaction " + std::to_string(id.value);
   const std::string reason(why.message());
   Status aborted(StatusCode::kFenced, name + " was rolled back, run it again: " + reason);
-  if (doubt == Doubt::kNotCommitted) return aborted;
-  if (outcome == wire::Outcome::kCommitted) return ok_status();
-  if (outcome == wire::Outcome::kForgotten && doubt == Doubt::kCommitted) return ok_status();
-  if (outcome == wire::Outcome::kAborted && doubt == Doubt::kUnknown) return aborted;
-  if (doubt == Doubt::kCommitted) {
-    return {StatusCode::kUnknownOutcome,
-            name + " is committed, but others may not see it before recovery has finished it: " + reason};
+  if (doubt == CommitMachine::Doubt::kNotCommitted) return aborted;
+  switch (ask(id, deadline_ns)) {
+    case wire::Outcome::kCommitted:
+      return ok_status();
+    case wire::Outcome::kAborted:
+      return aborted;
+    case wire::Outcome::kForgotten:
+      return {StatusCode::kUnknownOutcome,
+              name + " may or may not be committed, and the commit manager does not know it any more: " + reason};
+    case wire::Outcome::kPending:
+      break;
   }
   return {StatusCode::kUnknownOutcome,
-          name +
-              (outcome == wire::Outcome::kForgotten
-                   ? " may or may not be committed, and the commit manager does not know it any more: "
-                   : " may or may not be committed; recovery had not decided it in time: ") +
-              reason};
+          name + " may or may not be committed, and the commit manager did not tell in time: " + reason};
 }
 
 wire::Outcome Outcomes::ask(TransactionId id, uint64_t deadline_ns) {
@@ -52,7 +50,7 @@ bool Outcomes::ask_all() {
   bool news = false;
   for (size_t i = 0; i < count; ++i) {
     if (reply->outcomes[i] == wire::Outcome::kPending) continue;
-    // Whoever asked may have given up meanwhile.
+    // The fiber that asked may have given up meanwhile.
     const auto found = std::find_if(questions_.begin(), questions_.end(),
                                     [&](const Question* question) { return question->id == message.ids[i]; });
     if (found == questions_.end()) continue;

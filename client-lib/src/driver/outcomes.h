@@ -14,7 +14,7 @@ namespace loam::client {
 
 class Engine;
 
-/// Between two questions about transactions that are being recovered: kFirstAskAgainNs * 2^n, at most kMaxAskAgainNs.
+/// Between two questions about transactions that are not decided yet: kFirstAskAgainNs * 2^n, at most kMaxAskAgainNs.
 inline constexpr uint64_t kFirstAskAgainNs = 2'000'000;
 inline constexpr uint64_t kMaxAskAgainNs = 100'000'000;
 
@@ -28,12 +28,11 @@ class Outcomes {
   /// its machine knew, `why` how the session ended.
   ///
   ///     | doubt          | committed | aborted  | forgotten       | no answer until the deadline |
-  ///     | not committed  |           | kFenced  | kFenced         | kFenced                      |
+  ///     | not committed  | kFenced, without a question                                          |
   ///     | unknown        | ok        | kFenced  | kUnknownOutcome | kUnknownOutcome              |
-  ///     | committed      | ok        |          | ok              | kUnknownOutcome              |
   ///
-  /// It waits for recovery also where the outcome is known, so that what the application does next meets no record that
-  /// the dead session holds.
+  /// It does not wait for recovery: until that has undone what the transaction wrote, writes of the same records get
+  /// kConflict.
   Status settle(TransactionId id, CommitMachine::Doubt doubt, const Status& why, uint64_t deadline_ns);
 
  private:

@@ -59,9 +59,10 @@ wire::PlainWrite::Operation plain_operation(const Table& table, Key key, wire::W
 }
 
 Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& session, const Table& table,
-                            const wire::PlainWrite::Operation& operation) {
+                            const wire::PlainWrite::Operation& operation, std::span<const wire::IndexIntent> intents) {
   wire::PlainWrite message;
   message.operations.push_back(operation);
+  message.intents.assign(intents.begin(), intents.end());
   const uint64_t deadline_ns = engine.request_deadline();
   const auto again = [&](StatusCode code) {
     return passing(engine, code) && (session == nullptr || session->status().ok());

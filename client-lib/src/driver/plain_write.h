@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include <loam/client/table.h>
 
@@ -23,8 +24,11 @@ wire::PlainWrite::Operation plain_operation(const Table& table, Key key, wire::W
 /// that may write, so that nothing is written once it is fenced (kFenced); null: the client's present session. `table`
 /// names the record in messages.
 ///
+/// `intents`: the changes of transactions that the write of an index's node carries (R5).
+///
 /// kConflict, kAlreadyExists, kNoSpace and so on: the node has refused the write. kUnknownOutcome: the answer was lost.
 Result<Version> plain_write(Engine& engine, const std::shared_ptr<Session>& session, const Table& table,
-                            const wire::PlainWrite::Operation& operation);
+                            const wire::PlainWrite::Operation& operation,
+                            std::span<const wire::IndexIntent> intents = {});
 
 }  // namespace loam::client

@@ -16,14 +16,14 @@ namespace loam::client {
 
 /// The last writers of records, as far as they are transactions of this client.
 ///
-/// A storage node refuses a write over a version that the transaction does not see; until then its undo record and all
-/// its writes have travelled, and they are taken back. If the version is another transaction's of this client, the
-/// client knows it beforehand, and gives up for the price of an id. While the other one is still committing, it is not
-/// known whether it will have been in the way: it is waited for, but not for long: one that hangs shall not hold up
-/// others, whose sending would tell.
+/// A storage node refuses a write over a version that the transaction does not see. By then the client has sent all
+/// writes of the transaction, and has to take them back. If the version is of another transaction of this client, the
+/// client knows the conflict beforehand and aborts at the cost of an id. While the other transaction is still
+/// committing, its outcome is not known: the client waits for it, but not for long. Then it sends the writes, and the
+/// storage node decides. So a commit that hangs does not hold up others.
 ///
-/// Records share a fixed number of places; who comes later takes the place. What is forgotten so is found by the
-/// storage node, as are the writes of other clients.
+/// Records share a fixed number of places; a later writer takes the place over. A conflict with a forgotten writer, or
+/// with another client's, is found by the storage node.
 ///
 /// Invariant: a place's version is committed, so that every later snapshot sees it; a transaction is refused only if it
 /// would have been anyway.

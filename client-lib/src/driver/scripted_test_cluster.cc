@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include <loam/bdtree/index_entries.h>
+#include <loam/bdtree/tree.h>
+
+#include "bdtree/src/tree/memory_store.h"
 #include "common/net/tcp_transport.h"
 #include "common/schema/chunk.h"
 #include "common/schema/row.h"
@@ -71,6 +75,17 @@ void ScriptedCluster::set_outcome(wire::Outcome outcome) {
   outcome_ = outcome;
 }
 
+void ScriptedCluster::accept_loss() {
+  const std::lock_guard lock(mutex_);
+  lost_before_ = next_id_;
+}
+
+void ScriptedCluster::add_index() {
+  const std::lock_guard lock(mutex_);
+  indexed_ = true;
+  ++catalog_version_;
+}
+
 void ScriptedCluster::refuse_opens(size_t count) {
   const std::lock_guard lock(mutex_);
   refuse_opens_ = count;
@@ -133,10 +148,31 @@ ScriptedCluster::Seen ScriptedCluster::seen() const {
   for (const auto& [record, versions] : versions_) {
     if (!versions.empty()) now.rows[record] = versions.back().first;
   }
-  now.undo_records = static_cast<size_t>(std::count_if(plain_.rows().begin(), plain_.rows().end(), [](const auto& p) {
-    return p.first.table == wire::kTransactionTableId;
-  }));
+  for (const auto& [id, records] : intents_) now.intents[id].records = records;
+  for (const auto& [id, changes] : plain_.intents()) now.intents[id.value].index_changes = changes;
+  now.in_index = transactions_in_index();
   return now;
+}
+
+std::set<uint64_t> ScriptedCluster::transactions_in_index() const {
+  std::set<uint64_t> found;
+  bdtree::MemoryNodes nodes;
+  for (const auto& [record, row] : plain_.rows()) {
+    if (record.table != kIndex) continue;
+    const RowView view(wire::index_node_schema(), row.row);
+    const Bytes base = view.blob(wire::IndexNodeFields::kBase), delta = view.blob(wire::IndexNodeFields::kDelta);
+    nodes.records[record.key.value] = {Version(row.version), Buffer(base.begin(), base.end()),
+                                       Buffer(delta.begin(), delta.end())};
+  }
+  if (nodes.records.empty()) return found;
+  bdtree::MemoryStore store(nodes);
+  const auto entries = bdtree::Tree::open(store)->range("", "", SIZE_MAX).value();
+  for (const bdtree::Entry& entry : entries) {
+    // The record's key does not matter here.
+    const auto decoded = bdtree::IndexEntries::decode(std::string_view(entry.payload), Key(1)).value();
+    for (const bdtree::IndexEntry& one : decoded.entries()) found.insert({one.from.value, one.to.value});
+  }
+  return found;
 }
 
 size_t ScriptedCluster::count(Opcode opcode) const {
@@ -190,7 +226,7 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
   const Fate fate = greeting || !script_ ? Fate::kAnswer : script_(envelope.opcode, kind);
   const bool apply = fate == Fate::kAnswer || fate == Fate::kApplyAndDrop || fate == Fate::kHold ||
                      fate == Fate::kApplyAndClose || fate == Fate::kLoseManager || fate == Fate::kFence ||
-                     fate == Fate::kForget;
+                     fate == Fate::kApplyAndFence || fate == Fate::kForget;
   if (fate == Fate::kFence) fenced_ = true;
   if (fate == Fate::kLoseManager) drop_[0] = true;
   Buffer answer;
@@ -199,6 +235,7 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
     if (fate == Fate::kHold || fate == Fate::kApplyAndDrop) scans_.insert({&connection, envelope.sequence});
   }
   if (apply) answer = execute_once(connection, envelope, reader);
+  if (fate == Fate::kCloseAndFence || fate == Fate::kApplyAndFence) fenced_ = true;
   switch (fate) {
     case Fate::kAnswer:
     case Fate::kLoseManager:
@@ -223,6 +260,8 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
       return true;
     case Fate::kClose:
     case Fate::kApplyAndClose:
+    case Fate::kCloseAndFence:
+    case Fate::kApplyAndFence:
       connection.close({StatusCode::kUnavailable, "the script says so"});
       return false;
     default:
@@ -232,7 +271,7 @@ bool ScriptedCluster::serve(net::Connection& connection, Bytes message) {
 
 bool ScriptedCluster::repeatable(Opcode opcode) {
   return opcode == Opcode::kRead || opcode == Opcode::kPlainRead || opcode == Opcode::kRenewSession ||
-         opcode == Opcode::kGetCatalog || opcode == Opcode::kCleared || opcode == Opcode::kReleaseSnapshots;
+         opcode == Opcode::kGetCatalog || opcode == Opcode::kReleaseSnapshots;
 }
 
 Buffer ScriptedCluster::refuse_once(const net::Connection& connection, const wire::Envelope& envelope) {
@@ -281,8 +320,18 @@ wire::WriteResult ScriptedCluster::write(const wire::Write& message, const wire:
   const bool exists = !versions.empty() && !versions.back().second.empty();
   if (operation.kind == wire::WriteKind::kInsert && exists) return {StatusCode::kAlreadyExists, {}};
   if (operation.kind != wire::WriteKind::kInsert && !exists) return {StatusCode::kNotFound, {}};
+  intents_[id].insert(operation.record);
   versions.emplace_back(id, Buffer(operation.row.begin(), operation.row.end()));
   return {StatusCode::kOk, Version(id)};
+}
+
+wire::WriteResult ScriptedCluster::revert(wire::RecordId record, TransactionId transaction) {
+  auto& versions = versions_[record];
+  const auto own = std::ranges::find(versions, transaction.value, &std::pair<uint64_t, Buffer>::first);
+  if (own == versions.end()) return {StatusCode::kOk, {}};
+  if (own + 1 != versions.end()) return {StatusCode::kConflict, {}};
+  versions.pop_back();
+  return {StatusCode::kOk, {}};
 }
 
 Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& reader) {
@@ -323,9 +372,7 @@ Buffer ScriptedCluster::execute(const wire::Envelope& envelope, ByteReader& read
       const auto message = rpc::decoded<wire::Revert>(reader);
       wire::RevertReply reply;
       for (const wire::RecordId& record : message.records) {
-        auto& versions = versions_[record];
-        if (!versions.empty() && versions.back().first == message.transaction.value) versions.pop_back();
-        reply.results.push_back({StatusCode::kOk, {}});
+        reply.results.push_back(revert(record, message.transaction));
       }
       return rpc::encoded(reply, envelope.sequence);
     }
@@ -371,11 +418,17 @@ wire::Catalog ScriptedCluster::catalog() const {
   catalog.tables.push_back({kTable, "t", TableKind::kTransactional, schema});
   catalog.tables.push_back({kPlainTable, "plain", TableKind::kNonTransactional, schema});
   for (const auto& [name, table] : created_) catalog.tables.push_back(table);
+  if (indexed_) {
+    wire::TableInfo index{kIndex, "t_x", TableKind::kNonTransactional, wire::index_node_schema()};
+    index.index.table = kTable;
+    index.index.parts = {{0, false}};
+    catalog.tables.push_back(std::move(index));
+  }
   catalog.nodes.push_back({NodeId(1), incarnation_, node_address_, "", node_state_});
   catalog.shards.version = 1;
   catalog.shards.owners.assign(wire::kVirtualShards, NodeId(1));
   if (second_) {
-    // Port 1 is nobody's: connections are refused at once.
+    // No server listens at port 1: connections are refused at once.
     catalog.nodes.push_back({NodeId(2), Incarnation(2), "tcp://127.0.0.1:1", "", *second_});
     for (size_t shard = 1; shard < wire::kVirtualShards; shard += 2) catalog.shards.owners[shard] = NodeId(2);
     catalog.shards.owners[wire::shard_of(kTable, Key(1))] = NodeId(1);
@@ -421,6 +474,33 @@ Buffer ScriptedCluster::drop_table(const wire::Envelope& envelope, const wire::D
   return rpc::encoded(wire::TableDropped{catalog_version_}, envelope.sequence);
 }
 
+wire::Completed ScriptedCluster::complete(const wire::Complete& message) {
+  wire::Completed reply;
+  for (const auto& [id, committed] : message.outcomes) {
+    if (!open_ids_.contains(id.value)) {
+      LOAM_CHECK(!committed || seen_.completed.contains(id.value), "a commit of an id that is not open");
+      continue;
+    }
+    if (committed && id.value < lost_before_) {
+      ++seen_.refused;
+      reply.refused.push_back(id);
+      continue;
+    }
+    seen_.completed[id.value] = committed;
+    open_ids_.erase(id.value);
+    intents_.erase(id.value);  // as if the publication were there at once
+    plain_.forget(id);
+  }
+  return reply;
+}
+
+wire::Outcome ScriptedCluster::outcome_of(TransactionId id) const {
+  const auto completed = seen_.completed.find(id.value);
+  if (completed != seen_.completed.end())
+    return completed->second ? wire::Outcome::kCommitted : wire::Outcome::kAborted;
+  return open_ids_.contains(id.value) && !fenced_ ? wire::Outcome::kPending : outcome_;
+}
+
 Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteReader& reader) {
   switch (envelope.opcode) {
     case Opcode::kOpenSession:
@@ -430,13 +510,7 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
       return rpc::encoded(wire::SessionRenewed{catalog_version_}, envelope.sequence);
     case Opcode::kAskOutcomes: {
       wire::Outcomes reply;
-      for (TransactionId id : rpc::decoded<wire::AskOutcomes>(reader).ids) {
-        const auto completed = seen_.completed.find(id.value);
-        const bool known = completed != seen_.completed.end();
-        reply.outcomes.push_back(!known              ? outcome_
-                                 : completed->second ? wire::Outcome::kCommitted
-                                                     : wire::Outcome::kAborted);
-      }
+      for (TransactionId id : rpc::decoded<wire::AskOutcomes>(reader).ids) reply.outcomes.push_back(outcome_of(id));
       return rpc::encoded(reply, envelope.sequence);
     }
     case Opcode::kGetCatalog:
@@ -464,14 +538,7 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
       return rpc::encoded(begun, envelope.sequence);
     }
     case Opcode::kComplete:
-      for (const auto& outcome : rpc::decoded<wire::Complete>(reader).outcomes) {
-        seen_.completed[outcome.id.value] = outcome.committed;
-        open_ids_.erase(outcome.id.value);
-      }
-      return rpc::encoded(wire::Completed{}, envelope.sequence);
-    case Opcode::kCleared:
-      for (TransactionId id : rpc::decoded<wire::Cleared>(reader).ids) seen_.cleared.insert(id.value);
-      return {};
+      return rpc::encoded(complete(rpc::decoded<wire::Complete>(reader)), envelope.sequence);
     case Opcode::kReleaseSnapshots:
       for (uint64_t number : rpc::decoded<wire::ReleaseSnapshots>(reader).numbers) {
         seen_.released.insert(number);
@@ -483,7 +550,7 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
     case Opcode::kDropTable:
       return drop_table(envelope, rpc::decoded<wire::DropTable>(reader));
     case Opcode::kCloseSession:
-      fenced_ = true;  // what is left open is recovered
+      fenced_ = true;  // recovery aborts its open transactions
       return rpc::encoded(wire::SessionClosed{}, envelope.sequence);
     default:
       return rpc::encoded(wire::Error{{StatusCode::kInvalidArgument, "the scripted manager does not do that"}},

@@ -76,6 +76,12 @@ Result<std::vector<WrittenRecord>> finish_reading(const IndexKeys& keys, const R
   return written;
 }
 
+Status too_large(const Index& index, size_t max_bytes) {
+  return {StatusCode::kInvalidArgument,
+          "index " + index.name() + ": with its entries the transaction writes more than " + std::to_string(max_bytes) +
+              " bytes; split it into several, or raise ClientOptions::max_transaction_bytes"};
+}
+
 }  // namespace
 
 Result<std::vector<WrittenRecord>> written_records(const IndexUser& user, const IndexKeys& keys,
@@ -101,16 +107,20 @@ Result<std::vector<wire::IndexChange>> index_changes(const IndexUser& user, cons
     }
   }
   std::vector<wire::IndexChange> changes;
+  size_t room = writes.max_bytes() - writes.bytes();
+  const auto add = [&](const OfIndex& of, Key record, bool take, IndexKeys::TreeKey&& key) -> Status {
+    const size_t bytes = kTransactionBytesPerRecord + key.bytes.size();
+    if (bytes > room) return too_large(of.keys->index(), writes.max_bytes());
+    room -= bytes;
+    changes.push_back({of.index, record, take, key.shared, std::move(key.bytes)});
+    return ok_status();
+  };
   for (const OfIndex& of : all) {
     LOAM_ASSIGN_OR_RETURN(std::vector<WrittenRecord> written, finish_reading(*of.keys, of.reading));
     for (WrittenRecord& record : written) {
       if (record.before && record.after && record.before->bytes == record.after->bytes) continue;
-      if (record.before) {
-        changes.push_back({of.index, record.record, true, record.before->shared, std::move(record.before->bytes)});
-      }
-      if (record.after) {
-        changes.push_back({of.index, record.record, false, record.after->shared, std::move(record.after->bytes)});
-      }
+      if (record.before) LOAM_RETURN_IF_ERROR(add(of, record.record, true, std::move(*record.before)));
+      if (record.after) LOAM_RETURN_IF_ERROR(add(of, record.record, false, std::move(*record.after)));
     }
   }
   return changes;

@@ -37,7 +37,8 @@ Result<std::vector<WrittenRecord>> written_records(const IndexUser& user, const 
                                                    const WriteBuffer& writes);
 
 /// What commit() has to change (R27): nothing for writes that leave an index's fields as they are. In a fiber.
-/// kInvalidArgument: a value is too long for an index. kMalformed: a unique index is damaged, and nobody can tell which
+/// kInvalidArgument: a value is too long for an index, or the entries bring the transaction over
+/// ClientOptions::max_transaction_bytes. kMalformed: a unique index is damaged, and nobody can tell which
 /// values are taken; others that are damaged are left as they are.
 Result<std::vector<wire::IndexChange>> index_changes(const IndexUser& user, const WriteBuffer& writes);
 

@@ -67,8 +67,9 @@ std::vector<Result<StoredNode>> TreeStore::read(std::span<const Key> keys) {
   return nodes;
 }
 
-Result<Version> TreeStore::write(const wire::PlainWrite::Operation& operation) {
-  return plain_write(engine_, session_, nodes_, operation);
+Result<Version> TreeStore::write(const wire::PlainWrite::Operation& operation,
+                                 std::span<const wire::IndexIntent> intents) {
+  return plain_write(engine_, session_, nodes_, operation, intents);
 }
 
 Result<Version> TreeStore::insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) {

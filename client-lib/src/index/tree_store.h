@@ -39,7 +39,8 @@ class TreeStore final : public bdtree::NodeStore, public std::enable_shared_from
 
  private:
   std::vector<Result<bdtree::StoredNode>> read(std::span<const Key> keys) override;
-  Result<Version> write(const wire::PlainWrite::Operation& operation) override;
+  Result<Version> write(const wire::PlainWrite::Operation& operation,
+                        std::span<const wire::IndexIntent> intents) override;
 
   Engine& engine_;
   const Table nodes_;

@@ -197,6 +197,15 @@ void Trees::work_together(const std::function<void()>& work, size_t fibers) {
   others.wait();
 }
 
+std::vector<wire::IndexIntent> Trees::intents_of(TransactionId transaction, const Group& group) {
+  std::vector<wire::IndexIntent> intents;
+  intents.reserve(group.size());
+  for (const wire::IndexChange* change : group) {
+    intents.push_back({transaction, change->record, change->take, change->shared, change->key});
+  }
+  return intents;
+}
+
 Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
                      const Group& group, bool undo, Reserve reserve) {
   Env::pause_point("client.index.change");
@@ -219,9 +228,12 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
     }
     return edit_of(entries, entries.entries() != before);
   };
+  // What an undo changes needs no undo itself.
+  const std::vector<wire::IndexIntent> intents =
+      undo ? std::vector<wire::IndexIntent>() : intents_of(transaction.id, group);
   const auto make = [&]() -> Status {
     LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, open(session, first.index));
-    return tree->tree->update(first.key, edit, reserve);
+    return tree->tree->update(first.key, edit, reserve, intents);
   };
   const Status made = make();
   if (made.ok() || made == StatusCode::kNoSuchTable) return ok_status();  // R30

@@ -76,6 +76,8 @@ class Trees final : public IndexWriter {
   Result<std::shared_ptr<IndexTree>> make(const std::shared_ptr<Session>& session, TableId index);
   /// Changes under one key of one tree: one swap.
   using Group = std::vector<const wire::IndexChange*>;
+  /// What the swap carries, so that recovery can undo the changes (R5). Refers to the changes' keys.
+  static std::vector<wire::IndexIntent> intents_of(TransactionId transaction, const Group& group);
   Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction, const Group& group,
                 bool undo, Reserve reserve);
 

@@ -88,17 +88,6 @@ class Service final : public admin::ClusterAdmin::Service {
     return to_grpc(accepted.status());
   }
 
-  grpc::Status AcceptUnreadable(grpc::ServerContext* context, const admin::AcceptUnreadableRequest* request,
-                                admin::AcceptUnreadableReply*) override {
-    const TransactionId id(request->transaction());
-    const auto accepted = ask<std::monostate>(context, [this, id](Core&, const auto& done) {
-      backend_.accept_unreadable(id, [done](const Status& status) {
-        done(status.ok() ? Result<std::monostate>(std::monostate()) : Result<std::monostate>(status));
-      });
-    });
-    return to_grpc(accepted.status());
-  }
-
   grpc::Status ListSessions(grpc::ServerContext* context, const admin::ListSessionsRequest*,
                             admin::ListSessionsReply* reply) override {
     const auto sessions = look<std::vector<SessionStatus>>(context, [](const Core& core) { return core.sessions(); });

@@ -19,8 +19,6 @@ struct AdminBackend {
   std::function<bool(std::function<void(Core&)>)> post;
   /// From inside a task: the core's counters and the transport's.
   std::function<ManagerStatistics(const Core&)> statistics;
-  /// From inside a task: RecoveryDriver::accept_unreadable().
-  std::function<void(TransactionId, std::function<void(Status)>)> accept_unreadable;
   /// Data path, as it was bound; from inside a task.
   std::function<std::string()> address;
   uint64_t timeout_ns = 0;

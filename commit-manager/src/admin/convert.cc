@@ -106,7 +106,6 @@ void fill(const SessionStatus& from, admin::Session& to) {
   to.set_recoverer(from.recoverer);
   to.set_silent_ns(from.silent_ns);
   to.set_open(from.open);
-  to.set_uncleared(from.uncleared);
   to.set_end(from.end);
 }
 
@@ -119,11 +118,10 @@ namespace {
 
 void fill(const RecoveryStatistics& from, admin::Recovery& to) {
   add_statistics(from, *to.mutable_statistics());
-  for (const TransactionId id : from.unreadable_ids) to.add_unreadable_transactions(id.value);
-  for (const auto& [node, transactions] : from.waiting) {
+  for (const auto& [node, tasks] : from.waiting) {
     admin::WaitingNode& waiting = *to.add_waiting();
     waiting.set_node(node.value);
-    waiting.set_transactions(transactions);
+    waiting.set_tasks(tasks);
   }
 }
 

@@ -52,13 +52,14 @@ struct DurableState {
   std::vector<DurableNode> nodes;       ///< node n is nodes[n - 1]
   bool dealt = false;
   wire::ShardMap shards;
-  wire::ClusterHistory history;  ///< up to `epoch`; names no cluster if the format has none (R10)
+  /// Up to `epoch`; names no cluster if the format has none (R10). Without `log`, which the commit log knows.
+  wire::ClusterHistory history;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
     v(m.epoch), v(m.transactions), v(m.sessions), v(m.last_incarnation), v(m.next_table), v(m.node_lease_ns);
     v(m.version), v(m.tables), v(m.nodes), v(m.dealt), v(m.shards);
-    if (m.format > kOldestStateFormat) v(m.history);
+    if (m.format > kOldestStateFormat) v(m.history.cluster), v(m.history.epochs), v(m.history.state);
   }
 };
 

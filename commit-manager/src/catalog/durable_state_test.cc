@@ -41,6 +41,19 @@ TEST(DurableStateTest, KeepsTheHistoryOfEpochs) {
   EXPECT_EQ(state->transactions, TransactionId(77));
 }
 
+/// How far the commit log reaches, the commit log knows: a state that was stored before it existed is read.
+TEST(DurableStateTest, DoesNotKeepThePositionOfTheCommitLog) {
+  DurableState with_commits = some_state();
+  with_commits.history.log = 1'000;
+  Buffer bytes, without;
+  encode_state(with_commits, bytes);
+  encode_state(some_state(), without);
+  EXPECT_EQ(bytes, without);
+  const auto state = decode_state(bytes);
+  ASSERT_TRUE(state.ok()) << state.status().to_string();
+  EXPECT_EQ(state->history.log, 0u);
+}
+
 TEST(DurableStateTest, HistoryThatContradictsItselfIsDamage) {
   const auto bad = [](auto change) {
     DurableState state = some_state();

@@ -181,7 +181,7 @@ TEST_F(AnswerWindowTest, RefusesWhatItCouldNotRepeat) {
     const auto refused = h->take<TableCreated>(other);
     EXPECT_EQ(refused.error.code(), StatusCode::kOverloaded) << refused.error.to_string();
   }
-  EXPECT_EQ(h->core.catalog().tables.size(), 4u) << "it was not executed";
+  EXPECT_EQ(h->core.catalog().tables.size(), 3u) << "it was not executed";
   EXPECT_TRUE(h->call<Begun>(other, Begin{1, false}).ok()) << "small answers have room of their own";
   EXPECT_TRUE(h->call<SessionClosed>(connection, wire::CloseSession{}).ok());
   EXPECT_EQ(h->core.statistics().kept_answer_bytes, 0u);

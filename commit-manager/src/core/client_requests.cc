@@ -92,22 +92,23 @@ bool Core::Impl::begun_again(const Session& session, uint64_t sequence, Bytes by
   return true;
 }
 
+/// Answered when the commit log has what it commits: in append_commits(), or later.
 Status Core::Impl::complete(Session& session, ByteReader& reader, uint64_t sequence) {
   LOAM_RETURN_IF_ERROR(decode(reader, complete_));
-  Status status = transactions_.complete(session.id, session.load, complete_.outcomes);
-  if (status.ok()) {
-    Env::pause_point("manager.complete.executed");
-    answer(session, sequence, wire::Completed{});
-    Env::pause_point("manager.complete.answered");
-  } else {
+  const size_t before = accepted_.size();
+  wire::Completed completed;
+  Status status =
+      transactions_.complete(session.id, session.load, complete_.outcomes, lost_up_to_, accepted_, completed.refused);
+  if (!status.ok()) {
     refuse(session, sequence, std::move(status));
+    return ok_status();
   }
-  return ok_status();
-}
-
-Status Core::Impl::cleared(Session& session, ByteReader& reader) {
-  LOAM_RETURN_IF_ERROR(decode(reader, cleared_));
-  transactions_.clear(session.id, session.load, cleared_.ids);
+  Env::pause_point("manager.complete.executed");
+  if (accepted_.size() == before) {
+    answer(session, sequence, completed);
+  } else {
+    waiting_commits_.push_back({log_end_ + accepted_.size(), session.id, sequence, std::move(completed)});
+  }
   return ok_status();
 }
 
@@ -117,27 +118,13 @@ Status Core::Impl::release_snapshots(Session& session, ByteReader& reader) {
   return ok_status();
 }
 
-/// An id that is open is pending, whoever has begun it: its outcome is still to come. While older epochs are being
-/// recovered, so is every id of theirs that has no outcome yet.
 Status Core::Impl::ask_outcomes(Session& session, ByteReader& reader, uint64_t sequence) {
   wire::AskOutcomes request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
   Env::probe("manager.outcome.asked");
   wire::Outcomes told;
   told.outcomes.reserve(request.ids.size());
-  for (const TransactionId id : request.ids) {
-    wire::Outcome outcome = transactions_.outcome(id);
-    if (outcome == wire::Outcome::kForgotten) {
-      if (const auto kept = outcomes_.find(id); kept.has_value()) {
-        Env::probe("manager.outcome.kept");
-        outcome = *kept ? wire::Outcome::kCommitted : wire::Outcome::kAborted;
-      } else if (restarting_ && id.value != 0 && id < options_.first_transaction) {
-        Env::probe("manager.outcome.pending_of_older_epoch");
-        outcome = wire::Outcome::kPending;
-      }
-    }
-    told.outcomes.push_back(outcome);
-  }
+  for (const TransactionId id : request.ids) told.outcomes.push_back(outcome(id));
   counts_.outcomes_asked += request.ids.size();
   answer(session, sequence, told);
   return ok_status();
@@ -163,17 +150,33 @@ Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t s
     refuse(session, sequence, std::move(full));
     return ok_status();
   }
-  // What was entered may be among the records that are gone: the acceptance drops it. Until then nobody can read it, so
-  // that a client whose catalog says that it is being built may make what its tree lacks.
-  if (catalog_.count(wire::NodeState::kLost) != 0 && catalog_.known_table(request.index)) {
-    refuse(session, sequence, {StatusCode::kUnavailable, "a storage node has lost its records; accept its loss first"});
-    return ok_status();
+  index_ends_.push_back({log_progress_.accepted, session.id, sequence, request.index});
+  finish_indexes();
+  return ok_status();
+}
+
+/// Entries that a build has made have no intents: recovery would leave them in the index if a loss of power took back
+/// the commits that the build saw. So an index is finished when all of these are on the disk.
+void Core::Impl::finish_indexes() {
+  while (!index_ends_.empty() && index_ends_.front().position <= log_progress_.flushed) {
+    const IndexEnd due = index_ends_.front();
+    index_ends_.pop_front();
+    const auto session = sessions_.find(due.session);
+    if (session != sessions_.end()) finish_index(session->second, due.sequence, due.index);
   }
-  Status status = catalog_.finish_index(request.index);
+}
+
+void Core::Impl::finish_index(Session& session, uint64_t sequence, TableId index) {
+  // The lost records may include entries of this index: accepting the loss drops an index that is being built. An
+  // unfinished index is not read, so clients that maintain it may still add entries that its tree lacks.
+  if (catalog_.count(wire::NodeState::kLost) != 0 && catalog_.known_table(index)) {
+    return refuse(session, sequence,
+                  {StatusCode::kUnavailable, "a storage node has lost its records; accept its loss first"});
+  }
+  Status status = catalog_.finish_index(index);
   answer_when_stored(session.id, sequence,
                      status.ok() ? Result<wire::IndexFinished>(wire::IndexFinished{catalog_.version()})
                                  : Result<wire::IndexFinished>(std::move(status)));
-  return ok_status();
 }
 
 Status Core::Impl::drop(Session& session, ByteReader& reader, uint64_t sequence) {

@@ -16,8 +16,8 @@ using wire::Opcode;
 /// A publication of this size delays the next by one more interval: its bytes go to every node.
 constexpr uint64_t kPublicationBytesPerInterval = 64u << 10;
 
-/// Leases and ages are looked at so often in the shortest of them, and at least after kLongestTickNs: a part of the
-/// time for which a dead client's keys stay claimed.
+/// Leases and ages are checked this many times in the shortest of them, and at least every kLongestTickNs. The interval
+/// is a part of the time for which a dead client's keys stay claimed.
 constexpr uint64_t kTicksPerLease = 16;
 constexpr uint64_t kLongestTickNs = 20'000'000;
 
@@ -35,8 +35,9 @@ uint64_t tick_ns(const CoreOptions& options) {
   return std::clamp<uint64_t>(shortest_ns(options) / kTicksPerLease, 1'000'000, kLongestTickNs);
 }
 
-/// A longer time without a tick means that the commit manager did not run, and that is nobody else's fault: no more
-/// than this counts. But it does count, so that the dead are noticed by a starved commit manager too.
+/// Upper bound on the time between two ticks that counts against leases. In a longer gap the commit manager itself did
+/// not run, and clients and nodes must not lose their leases for that. A part of the gap counts all the same, so that
+/// even a starved commit manager notices dead processes.
 uint64_t counted_gap_ns(const CoreOptions& options) { return std::max(shortest_ns(options) / 4, tick_ns(options)); }
 
 }  // namespace
@@ -54,7 +55,7 @@ void Core::Impl::on_messages(PeerId id, std::span<const Bytes> messages, uint64_
       ++counts_.malformed;
       ByteReader reader(message);
       wire::Envelope envelope;
-      static_cast<void>(wire::decode_envelope(reader, envelope));  // of what is left, to name the request if possible
+      static_cast<void>(wire::decode_envelope(reader, envelope));  // decodes as far as possible, to name the request
       send(peer, envelope.sequence, wire::Error{status});
       doom(peer, std::move(status), true);
     }
@@ -80,7 +81,6 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
       return get_catalog(peer, envelope.sequence, reader);
     case Opcode::kBegin:
     case Opcode::kComplete:
-    case Opcode::kCleared:
     case Opcode::kReleaseSnapshots:
     case Opcode::kRenewSession:
     case Opcode::kAskOutcomes:
@@ -97,6 +97,7 @@ Status Core::Impl::execute(Peer& peer, Bytes message, uint64_t now_ns) {
     case Opcode::kTableRemoved:
     case Opcode::kFenceInstalled:
     case Opcode::kLossAccepted:
+    case Opcode::kPublicationInstalled:
     case Opcode::kError:
       return node_answer(peer, envelope, reader);
     default:
@@ -124,7 +125,7 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
       }
       return {StatusCode::kMalformed, std::string(to_string(envelope.opcode)) + " without a session; open one first"};
     }
-    if (envelope.opcode == Opcode::kCleared || envelope.opcode == Opcode::kReleaseSnapshots) return ok_status();
+    if (envelope.opcode == Opcode::kReleaseSnapshots) return ok_status();
     ++counts_.refused;
     send(peer, envelope.sequence,
          wire::Error{{StatusCode::kFenced, "session " + std::to_string(peer.ended.value) +
@@ -134,8 +135,6 @@ Status Core::Impl::execute_for_session(Peer& peer, const wire::Envelope& envelop
   Session& session = *peer.session;
   session.heard_ns = now_ns;
   switch (envelope.opcode) {
-    case Opcode::kCleared:
-      return cleared(session, reader);
     case Opcode::kReleaseSnapshots:
       return release_snapshots(session, reader);
     case Opcode::kRenewSession:
@@ -219,7 +218,7 @@ void Core::Impl::doom(Peer& peer, Status why, bool ends_session) {
   doomed_.push_back({peer.id, std::move(why), ends_session});
 }
 
-/// What ends with a connection. Sessions and nodes outlive it, but for a session that broke the protocol.
+/// Forgets a connection. Its session or node outlives it; only a session that broke the protocol ends with it.
 void Core::Impl::forget(Peer& peer, const Status& why, bool ends_session) {
   if (peer.session != nullptr && ends_session) {
     end_session(*peer.session, why.to_string());
@@ -234,6 +233,7 @@ void Core::Impl::forget(Peer& peer, const Status& why, bool ends_session) {
 }
 
 void Core::Impl::settle() {
+  append_commits();
   while (true) {
     if (durable_status_.ok()) changes_.settle();
     if (!doomed_.empty()) {
@@ -280,16 +280,18 @@ void Core::Impl::tick(uint64_t now_ns) {
     leases_.extend(away_ns, now_ns);
     transactions_.forget_time(away_ns);
   }
+  served_ns_ += ticked_ns_ == 0 ? 0 : std::min(now_ns - ticked_ns_, counted_ns);
   ticked_ns_ = now_ns;
   watch_store(now_ns);
   expire_nodes(now_ns);
+  decide_losses();
   expire_sessions(now_ns);
   if (closed_unfenced_ != 0 && now_ns - closed_since_ns_ >= kClosedUnfencedNs) {
     Env::probe("manager.fence.for_closed_sessions");
     fence_due_ = true;
   }
   advance_fencing();
-  outcomes_.expire(now_ns);
+  look_at_log();
 }
 
 uint64_t Core::Impl::next_deadline_ns() const {
@@ -307,8 +309,9 @@ uint64_t Core::Impl::publication_due_ns() const {
 }
 
 void Core::Impl::publish(uint64_t now_ns) {
-  transactions_.publish(now_ns, publish_.publication);
+  make_publication(publish_.publication);
   publish_.state = history_.state;
+  publish_.log = history_.log;
   out_.clear();
   wire::encode_message(publish_, publish_.publication.number, out_);
   counts_.publication_bytes = out_.size();
@@ -350,12 +353,6 @@ void Core::Impl::drop_table(const wire::DropTable& request, TableChanges::DropDo
   settle();
 }
 
-void Core::Impl::damage_indexes(std::function<void(Status)> done) {
-  changes_.damage_indexes();
-  when_stored([done = std::move(done)](const Status& stored) { done(stored); });
-  settle();
-}
-
 // ---- the public face -----------------------------------------------------------------------------------------------
 
 void Core::set_admin_address(std::string address) { impl_->set_admin_address(std::move(address)); }
@@ -372,23 +369,21 @@ void Core::drop_table(const wire::DropTable& request, std::function<void(Result<
   impl_->drop_table(request, std::move(done));
 }
 void Core::accept_loss(NodeId node, std::function<void(Status)> done) { impl_->accept_loss(node, std::move(done)); }
-void Core::damage_indexes(std::function<void(Status)> done) { impl_->damage_indexes(std::move(done)); }
 SessionId Core::open_recoverer(uint64_t now_ns) { return impl_->open_recoverer(now_ns); }
-bool Core::recovery_scan_due() const { return impl_->recovery_scan_due(); }
 std::vector<RecoveryTask> Core::recovery_tasks(size_t max) const { return impl_->recovery_tasks(max); }
-void Core::recovered(TransactionId id, bool committed, uint64_t now_ns) { impl_->recovered(id, committed, now_ns); }
-void Core::recovery_cleared(TransactionId id) { impl_->recovery_cleared(id); }
-void Core::recovery_scan_done(uint64_t now_ns) { impl_->recovery_scan_done(now_ns); }
+void Core::recovered(const RecoveryTask& task, uint64_t now_ns) { impl_->recovered(task, now_ns); }
 const FencedSessions* Core::sweep_due() const { return impl_->sweep_due(); }
 void Core::swept(const FencedSessions& sessions) { impl_->swept(sessions); }
 void Core::stored(const Status& outcome) { impl_->stored(outcome); }
+void Core::logged(const CommitLogProgress& progress) { impl_->log_moved(progress); }
+void Core::log_failed(const Status& why) { impl_->log_failed(why); }
 Status Core::durable_status() const { return impl_->durable_status(); }
 wire::Catalog Core::catalog_for_recovery() const { return impl_->shown_catalog(true); }
 wire::Catalog Core::catalog() const { return impl_->shown_catalog(false); }
 std::vector<NodeStatus> Core::nodes() const { return impl_->catalog().nodes(); }
 std::vector<Orphan> Core::orphans() const { return impl_->transactions().orphans(); }
 std::vector<SessionStatus> Core::sessions() const { return impl_->sessions(); }
-std::optional<bool> Core::outcome(TransactionId id) const { return impl_->outcome(id); }
+wire::Outcome Core::outcome(TransactionId id) const { return impl_->outcome(id); }
 wire::ClusterId Core::cluster() const { return impl_->cluster(); }
 Statistics Core::statistics() const { return impl_->statistics(); }
 bool Core::ready() const { return impl_->ready(); }

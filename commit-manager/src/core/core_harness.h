@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,10 +94,81 @@ class SlowDurable final : public Durable {
   uint64_t started = 0;
 };
 
+/// A commit log that remembers what it is given. It has written and flushed everything at once, or comes as far as the
+/// test says. Positions are those of the core.
+class RecordingLog final : public CommitLog {
+ public:
+  RecordingLog() = default;
+  /// Goes on from these contents.
+  explicit RecordingLog(CommitLogContents contents) : before(std::move(contents)), progress{before.end, before.end} {}
+
+  void append(std::span<const TransactionId> ids) override {
+    EXPECT_FALSE(ids.empty());
+    batches.emplace_back(ids.begin(), ids.end());
+    all.insert(all.end(), ids.begin(), ids.end());
+    bytes_since += bytes_per_commit * ids.size();
+  }
+  void begin_anew(CommitLogContents needed) override {
+    EXPECT_EQ(needed.end, end());
+    beginnings.push_back(std::move(needed));
+    bytes_since = 0;
+  }
+  uint64_t bytes() const override { return bytes_since; }
+
+  /// Position of the last commit.
+  uint64_t end() const { return before.end + all.size(); }
+  /// The commits up to this position are written.
+  void accept(Core& core, uint64_t position) {
+    progress.accepted = position;
+    core.logged(progress);
+  }
+  /// The written commits up to this position are on the disk.
+  void flush(Core& core, uint64_t position) {
+    progress.flushed = position;
+    core.logged(progress);
+  }
+  /// Everything is on the disk.
+  void finish(Core& core) {
+    progress = {end(), end()};
+    core.logged(progress);
+  }
+  /// What the next start finds if the records up to this position are left, the newest beginning before it included.
+  CommitLogContents left(uint64_t position) const {
+    CommitLogContents contents = before;
+    for (const CommitLogContents& beginning : beginnings) {
+      if (beginning.end <= position) contents = beginning;
+    }
+    std::set<TransactionId> ids;
+    for (const IdRange& range : contents.committed) {
+      for (uint64_t id = range.first.value; id <= range.last.value; ++id) ids.emplace(id);
+    }
+    for (uint64_t at = contents.end; at < position; ++at) ids.insert(all[at - before.end]);
+    contents.committed.clear();
+    for (const TransactionId id : ids) {
+      const bool next = !contents.committed.empty() && contents.committed.back().last.value + 1 == id.value;
+      if (!next) contents.committed.push_back({id, id});
+      contents.committed.back().last = id;
+    }
+    contents.end = position;
+    return contents;
+  }
+
+  CommitLogContents before;
+  CommitLogProgress progress;
+  bool at_once = true;
+  uint64_t bytes_per_commit = 8;
+  uint64_t bytes_since = 0;
+  std::vector<TransactionId> all;  ///< since `before`
+  std::vector<std::vector<TransactionId>> batches;
+  std::vector<CommitLogContents> beginnings;
+};
+
 class CoreHarness {
  public:
-  explicit CoreHarness(const CoreOptions& options = open_at_once(), Durable* durable = nullptr, Bytes state = {})
-      : core(options, outbox, durable, state) {
+  explicit CoreHarness(const CoreOptions& options = open_at_once(), Durable* durable = nullptr, Bytes state = {},
+                       RecordingLog* commit_log = nullptr)
+      : log(commit_log),
+        core(options, outbox, durable, state, commit_log, commit_log == nullptr ? CommitLogContents{} : log->before) {
     core.on_time(now_ns);  // stores the first state
   }
 
@@ -123,7 +195,11 @@ class CoreHarness {
     core.on_time(now_ns);
   }
 
-  void deliver(PeerId peer, Bytes message) { core.on_messages(peer, std::span(&message, 1), now_ns); }
+  void deliver(PeerId peer, Bytes message) { deliver_frame(peer, std::span(&message, 1)); }
+  void deliver_frame(PeerId peer, std::span<const Bytes> messages) {
+    core.on_messages(peer, messages, now_ns);
+    if (log != nullptr && log->at_once && log->progress.flushed != log->end()) log->finish(core);
+  }
 
   template <wire::Message M>
   static Buffer encoded(const M& message, uint64_t sequence) {
@@ -208,8 +284,40 @@ class CoreHarness {
     return fence.ok();
   }
 
+  /// A node reads everything that it was sent, and acknowledges it.
+  void acknowledge_all(PeerId node) {
+    auto& queue = outbox.sent[node];
+    while (!queue.empty()) {
+      ByteReader reader(queue.front());
+      wire::Envelope envelope;
+      ASSERT_TRUE(wire::decode_envelope(reader, envelope).ok());
+      switch (envelope.opcode) {
+        case wire::Opcode::kFence:
+          deliver(node, encoded(wire::FenceInstalled{}, envelope.sequence));
+          break;
+        case wire::Opcode::kInstallTable:
+          deliver(node, encoded(wire::TableInstalled{}, envelope.sequence));
+          break;
+        case wire::Opcode::kAcceptLoss:
+          deliver(node, encoded(wire::LossAccepted{}, envelope.sequence));
+          break;
+        case wire::Opcode::kPublish: {
+          wire::Publish publish;
+          ASSERT_TRUE(wire::decode_body(reader, publish).ok());
+          const Publication& seen = publish.publication;
+          deliver(node, encoded(wire::PublicationInstalled{seen.cm_epoch, seen.number}, envelope.sequence));
+          break;
+        }
+        default:
+          break;
+      }
+      queue.pop_front();
+    }
+  }
+
   uint64_t now_ns = 1'000'000'000;
   RecordingOutbox outbox;
+  RecordingLog* const log;
   Core core;
 
  private:

@@ -5,18 +5,20 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <loam/commit/core.h>
 
 #include "commit-manager/src/catalog/catalog_store.h"
 #include "commit-manager/src/catalog/table_changes.h"
+#include "commit-manager/src/core/committed_ids.h"
 #include "commit-manager/src/core/node_leases.h"
-#include "commit-manager/src/core/outcomes.h"
 #include "commit-manager/src/core/session.h"
 #include "commit-manager/src/core/stored_state.h"
 #include "commit-manager/src/core/transactions.h"
@@ -24,8 +26,8 @@
 
 namespace loam::commit {
 
-/// Decodes, dispatches, encodes. One source file for each of: sessions, clients' requests, storage nodes, identity,
-/// fences, recovery, restart, reports.
+/// Decodes, dispatches, encodes. One source file for each of: sessions, clients' requests, commits, storage nodes,
+/// identity, fences, recovery and restart, reports.
 ///
 /// A peer whose connection has to end is only marked (doom()), and a session that ends leaves its transactions for
 /// settle(), which runs at the end of every public call: it closes connections, makes orphans, and sends fences. So no
@@ -35,7 +37,8 @@ namespace loam::commit {
 /// (durability.cc). After an error of the disk nothing is said at all.
 class Core::Impl final : public NodeChannel {
  public:
-  Impl(const CoreOptions& options, Outbox& outbox, Durable* durable, const std::optional<DurableState>& before);
+  Impl(const CoreOptions& options, Outbox& outbox, Durable* durable, const std::optional<DurableState>& before,
+       CommitLog* log, const CommitLogContents& logged);
 
   void on_messages(PeerId id, std::span<const Bytes> messages, uint64_t now_ns);
   void peer_lost(PeerId id);
@@ -43,27 +46,25 @@ class Core::Impl final : public NodeChannel {
   uint64_t next_deadline_ns() const;
   void create_table(const wire::CreateTable& request, TableChanges::CreateDone done);
   void drop_table(const wire::DropTable& request, TableChanges::DropDone done);
-  void damage_indexes(std::function<void(Status)> done);
   void accept_loss(NodeId node, std::function<void(Status)> done);
   void set_admin_address(std::string address) { admin_address_ = std::move(address); }
   bool ready() const { return shards_known() && !restarting_ && may_serve().ok(); }
 
   SessionId open_recoverer(uint64_t now_ns);
-  bool recovery_scan_due() const;
   std::vector<RecoveryTask> recovery_tasks(size_t max) const;
-  void recovered(TransactionId id, bool committed, uint64_t now_ns);
-  void recovery_cleared(TransactionId id);
-  void recovery_scan_done(uint64_t now_ns);
+  void recovered(const RecoveryTask& task, uint64_t now_ns);
   const FencedSessions* sweep_due() const;
   void swept(const FencedSessions& sessions);
 
   wire::ClusterId cluster() const { return history_.cluster; }
   Statistics statistics() const;
   std::vector<SessionStatus> sessions() const;
-  std::optional<bool> outcome(TransactionId id) const { return outcomes_.find(id); }
+  wire::Outcome outcome(TransactionId id) const;
   void check_invariants() const;
 
   void stored(const Status& outcome);
+  void log_moved(const CommitLogProgress& progress);
+  void log_failed(const Status& why);
   const Status& durable_status() const { return durable_status_; }
   wire::Catalog shown_catalog(bool with_pending) const;
   const CatalogStore& catalog() const { return catalog_; }
@@ -90,7 +91,7 @@ class Core::Impl final : public NodeChannel {
     wire::Begin asked;
   };
   struct LossAcceptance {
-    uint64_t sequence = 0;
+    uint64_t sequence = 0;  ///< of the message to the node; 0: an earlier process of the node may still hold its lease
     std::function<void(Status)> done;
   };
 
@@ -136,11 +137,12 @@ class Core::Impl final : public NodeChannel {
   /// Makes an answer again into out_. False: the client has had it, since it has ended what it names.
   bool begun_again(const Session& session, uint64_t sequence, Bytes reference);
   Status complete(Session& session, ByteReader& reader, uint64_t sequence);
-  Status cleared(Session& session, ByteReader& reader);
   Status release_snapshots(Session& session, ByteReader& reader);
   Status ask_outcomes(Session& session, ByteReader& reader, uint64_t sequence);
   Status create(Session& session, ByteReader& reader, uint64_t sequence);
   Status finish_index(Session& session, ByteReader& reader, uint64_t sequence);
+  void finish_indexes();
+  void finish_index(Session& session, uint64_t sequence, TableId index);
   Status drop(Session& session, ByteReader& reader, uint64_t sequence);
   /// Answers a request of the session, and keeps the answer for its repetition.
   template <wire::Message M>
@@ -163,6 +165,7 @@ class Core::Impl final : public NodeChannel {
   Status renew_node(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status node_answer(Peer& peer, const wire::Envelope& envelope, ByteReader& reader);
   Status node_error(Peer& peer, uint64_t sequence, Status error);
+  void decide_losses();
   Status loss_accepted(NodeId node, uint64_t sequence, Status outcome);
   void expire_nodes(uint64_t now_ns);
   Peer* peer_of(NodeId node);
@@ -187,10 +190,31 @@ class Core::Impl final : public NodeChannel {
   void advance_fencing();
   void await_fence();
   bool worth_a_sweep(uint64_t lost, uint64_t closed) const;
+  /// Its transactions are complete when every node is done.
   void leave_if_done(std::map<SessionId, EndedSession>::iterator at);
+
+  // commits.cc
+  void logged(const CommitLogProgress& progress);
+  /// Gives the commits that were accepted in this round to the commit log, as one batch.
+  void append_commits();
+  /// The next `count` commits of the log may be seen; those up to position `flushed` are on the disk.
+  void finish_commits(uint64_t count, uint64_t flushed);
+  void flush_commits();
+  void make_publication(Publication& publication);
+  void publication_installed(NodeId node, const wire::PublicationInstalled& installed);
+  /// Nodes with shards whose records are not lost all know that these ids are complete.
+  bool known_complete(TransactionId first, TransactionId last) const;
+  /// Cuts ids that are not needed any more, and lets the log begin anew when it has grown long.
+  void look_at_log();
 
   // recovery.cc
   bool save();
+  std::vector<NodeId> nodes_with_shards() const;
+  /// The node has acknowledged the fence, over the connection that it has.
+  bool may_ask(NodeId node, uint64_t fence) const;
+  /// Nothing is left to undo at this node: it has started anew with empty memory, and the loss is accepted.
+  void nothing_left_at(NodeId node);
+  void end_restart();
 
   // durability.cc
   /// The number of the first state that has everything that has changed by now.
@@ -256,8 +280,39 @@ class Core::Impl final : public NodeChannel {
   uint64_t closed_since_ns_ = 0;  ///< the first of them
   SessionId recoverer_;
   uint64_t recoverer_since_ns_ = 0;
-  Outcomes outcomes_;
   std::map<NodeId, LossAcceptance> losses_;
+  TransactionId lost_up_to_;  ///< the newest id when a loss was accepted last: none up to it is committed any more (R9)
+
+  // Commits. Positions count them over all epochs.
+  CommitLog* const log_;
+  CommittedIds committed_;
+  std::vector<TransactionId> accepted_;  ///< not given to the log yet
+  std::deque<TransactionId> unseen_;     ///< given to the log, not seen yet; the last one has position log_end_
+  std::deque<TransactionId> unflushed_;  ///< seen, not on the disk; the last one has log_progress_.accepted
+  struct WaitingCommit {
+    uint64_t position = 0;  ///< of its last commit
+    SessionId session;
+    uint64_t sequence = 0;
+    wire::Completed answer;
+  };
+  std::deque<WaitingCommit> waiting_commits_;  ///< positions do not fall
+  struct IndexEnd {
+    uint64_t position = 0;  ///< of the last commit that the build may have seen
+    SessionId session;
+    uint64_t sequence = 0;
+    TableId index;
+  };
+  std::deque<IndexEnd> index_ends_;  ///< positions do not fall
+  uint64_t log_end_ = 0;
+  CommitLogProgress log_progress_;
+  uint64_t served_ns_ = 0;  ///< time that the commit manager ran, for CoreOptions::outcome_keep_ns
+  uint64_t log_looked_ns_ = 0;
+  uint64_t log_ranges_ = 0;          ///< that it began with
+  std::vector<TransactionId> seen_;  ///< scratch
+  /// What the nodes know: publications that were sent and may still be acknowledged, by number, and the newest one that
+  /// each node has acknowledged in this epoch.
+  std::map<uint64_t, std::shared_ptr<const Snapshot>> published_;
+  std::map<NodeId, std::pair<uint64_t, std::shared_ptr<const Snapshot>>> known_by_;
 
   // Identity (R10).
   wire::ClusterHistory history_;  ///< its state is the number of the newest stored one
@@ -289,6 +344,8 @@ class Core::Impl final : public NodeChannel {
   bool slow_store_noted_ = false;
   bool restarting_ = false;  ///< sessions of older epochs are not recovered yet (R11)
   uint64_t restart_fence_ = 0;
+  std::set<NodeId> restart_undone_;
+  std::shared_ptr<const std::vector<IdRange>> committed_before_;  ///< while it restarts
 
   // Time.
   uint64_t now_ns_ = 0;
@@ -301,7 +358,6 @@ class Core::Impl final : public NodeChannel {
   wire::Begin begin_;
   wire::Begun begun_;
   wire::Complete complete_;
-  wire::Cleared cleared_;
   wire::ReleaseSnapshots release_;
   wire::RenewSession renew_;
   wire::Publish publish_;

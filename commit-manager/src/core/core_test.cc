@@ -17,7 +17,6 @@ std::vector<Buffer> all_messages() {
   add(wire::OpenSession{"a client", SessionId(1), 1});
   add(wire::Begin{2, true});
   add(wire::Complete{{{TransactionId(1), true}, {TransactionId(2), false}}});
-  add(wire::Cleared{{TransactionId(1), TransactionId(2)}});
   add(wire::ReleaseSnapshots{{1, 2, 3}});
   add(wire::RenewSession{7, {1, 2, 3}});
   add(wire::AskOutcomes{{TransactionId(1), TransactionId(2)}});
@@ -29,6 +28,7 @@ std::vector<Buffer> all_messages() {
   add(wire::RenewNode{});
   add(wire::FenceInstalled{});
   add(wire::LossAccepted{});
+  add(wire::PublicationInstalled{1, 2});
   add(wire::TableInstalled{});
   add(wire::TableRemoved{});
   add(wire::Error{Status(StatusCode::kNoSpace, "full")});
@@ -62,7 +62,8 @@ TEST(Core, TrailingBytesAreMalformed) {
     const bool open = opcode == wire::Opcode::kOpenSession || opcode == wire::Opcode::kRegisterNode;
     const bool node = opcode == wire::Opcode::kTableInstalled || opcode == wire::Opcode::kTableRemoved ||
                       opcode == wire::Opcode::kFenceInstalled || opcode == wire::Opcode::kLossAccepted ||
-                      opcode == wire::Opcode::kRenewNode || opcode == wire::Opcode::kError;
+                      opcode == wire::Opcode::kPublicationInstalled || opcode == wire::Opcode::kRenewNode ||
+                      opcode == wire::Opcode::kError;
     const PeerId peer = open ? h.connect() : node ? h.node("tcp://a:1") : h.client();
     Buffer longer = message;
     longer.push_back(std::byte{0});
@@ -87,6 +88,7 @@ TEST(Core, MessagesForOthersAreRefused) {
 
 TEST(Core, WhatFollowsABadMessageInItsFrameIsNotExecuted) {
   CoreHarness h;
+  h.node("tcp://a:1");  // where the transaction may have written
   const PeerId peer = h.client();
   const Buffer good = CoreHarness::encoded(wire::Begin{1, false}, 5);
   const Buffer bad = {std::byte{200}, std::byte{1}};
@@ -101,12 +103,12 @@ TEST(Core, WhatFollowsABadMessageInItsFrameIsNotExecuted) {
 TEST(Core, OversizedRequestsAreMalformed) {
   CoreHarness h;
   const PeerId peer = h.client();
-  wire::Cleared cleared;
-  for (uint64_t id = 1; id <= 300'000; ++id) cleared.ids.emplace_back(id);
-  h.post(peer, cleared);
+  wire::ReleaseSnapshots released;
+  for (uint64_t number = 1; number <= 300'000; ++number) released.numbers.push_back(number);
+  h.post(peer, released);
   EXPECT_FALSE(h.outbox.closed.contains(peer)) << "large, and within the limit";
-  for (uint64_t id = 1; id <= 100'000; ++id) cleared.ids.emplace_back(id);
-  h.post(peer, cleared);
+  for (uint64_t number = 1; number <= 100'000; ++number) released.numbers.push_back(number);
+  h.post(peer, released);
   ASSERT_TRUE(h.outbox.closed.contains(peer));
   EXPECT_EQ(h.outbox.closed.at(peer), StatusCode::kMalformed);
 }

@@ -1,6 +1,5 @@
 // The core while its disk is busy: what waits, what goes on, and what a crash leaves (R11).
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -9,26 +8,23 @@
 #include <gtest/gtest.h>
 
 #include "commit-manager/src/catalog/durable_state.h"
-#include "commit-manager/src/core/core_harness.h"
+#include "commit-manager/src/core/durability_fixture.h"
 #include "common/testing/random.h"
 
 namespace loam::commit {
 namespace {
 
 using testing::Random;
-using wire::AcceptLoss;
 using wire::Begin;
 using wire::Begun;
 using wire::CatalogReply;
 using wire::Completed;
-using wire::CreateTable;
 using wire::DropTable;
 using wire::GetCatalog;
 using wire::InstallTable;
 using wire::NodeRegistered;
 using wire::NodeRenewed;
 using wire::OpenSession;
-using wire::RegisterNode;
 using wire::RenewNode;
 using wire::SessionOpened;
 using wire::SessionRenewed;
@@ -37,55 +33,6 @@ using wire::TableDropped;
 
 /// What the disk takes when it stalls.
 constexpr uint64_t kStallNs = 5'000'000'000;
-
-CreateTable table(const std::string& name) { return {name, TableKind::kTransactional, test_schema()}; }
-
-struct DurabilityTest : ::testing::Test {
-  static CoreOptions options() {
-    CoreOptions options = CoreHarness::open_at_once();
-    options.initial_nodes = 1;
-    return options;
-  }
-
-  /// A manager that starts from what the disk has, with one storage node that has the shard map.
-  void start(const CoreOptions& with = options()) {
-    const uint64_t now_ns = h ? h->now_ns : 1'000'000'000;
-    disk.writing.reset();  // the crash takes an unfinished state
-    const Buffer state = disk.state;
-    ASSERT_TRUE(Core::check_state(state).ok()) << Core::check_state(state).to_string();
-    h = std::make_unique<CoreHarness>(with, &disk, state);
-    h->now_ns = now_ns;
-    disk.finish_all(h->core);
-    h->core.on_time(h->now_ns);
-  }
-  void serve() {
-    node = register_node("tcp://a:1");
-    finish();
-    acknowledge_tables();
-    client = h->client();
-    finish();
-    ASSERT_EQ(h->core.statistics().sessions, 1u);
-  }
-
-  PeerId register_node(const std::string& address, Incarnation incarnation = Incarnation(0)) {
-    const PeerId peer = h->connect();
-    h->post(peer, RegisterNode{address, "", 1 << 20, incarnation});
-    return peer;
-  }
-  void acknowledge_tables() {
-    while (!h->outbox.sent[node].empty()) {
-      const auto install = h->take<InstallTable>(node);
-      if (install.ok()) h->deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));
-    }
-  }
-  void finish() { disk.finish_all(h->core); }
-  bool silent(PeerId peer) { return h->outbox.sent[peer].empty(); }
-
-  SlowDurable disk;
-  std::unique_ptr<CoreHarness> h;
-  PeerId node;
-  PeerId client;
-};
 
 TEST_F(DurabilityTest, ADiskThatStallsCostsNoLeaseAndStopsNoBegin) {
   start();
@@ -322,69 +269,11 @@ TEST_F(DurabilityTest, ANodeThatWasUnreachableHearsOfTheShardMapThatWasDealtMean
   h->core.check_invariants();
 }
 
-/// Clients and nodes can ask faster than a disk that stalls stores.
-TEST_F(DurabilityTest, AnswersThatWaitAreBounded) {
-  CoreOptions few = options();
-  few.max_waiting_answers = 8;
-  few.max_waiting_answer_bytes = 2'000;
-  start(few);
-  serve();
-  h->core.create_table(table("a"), [](const Result<TableCreated>&) {});
-  ASSERT_TRUE(h->core.statistics().storing);
-  size_t overloaded = 0, answered = 0;
-  for (int i = 0; i < 20; ++i) {
-    h->core.drop_table({"none", {}}, [&](const Result<TableDropped>& result) {
-      overloaded += result.code() == StatusCode::kOverloaded;
-      answered += result.code() == StatusCode::kNoSuchTable;
-    });
-  }
-  EXPECT_EQ(overloaded, 12u);
-  EXPECT_EQ(answered, 0u);
-  EXPECT_EQ(h->core.statistics().answers_waiting, 8u);
-  h->post(client, table("b"));
-  EXPECT_EQ(h->take<TableCreated>(client).error.code(), StatusCode::kOverloaded);
-  h->post(client, DropTable{"none"});
-  EXPECT_EQ(h->take<TableDropped>(client).error.code(), StatusCode::kOverloaded);
-  h->post(client, wire::FinishIndex{TableId(7)});
-  EXPECT_EQ(h->take<wire::IndexFinished>(client).error.code(), StatusCode::kOverloaded);
-  const PeerId refused = register_node("tcp://a:1", Incarnation(77));
-  EXPECT_TRUE(h->outbox.closed.contains(refused));
-  EXPECT_EQ(h->core.statistics().answers_waiting, 8u);
-  finish();
-  EXPECT_EQ(answered, 8u);
-
-  // Two answers with large definitions are too much.
-  wire::CreateTable large = table("large");
-  std::vector<Field> fields;
-  for (int i = 0; i < 30; ++i) fields.push_back({std::string(40, 'f') + std::to_string(i), FieldType::kInt64, false});
-  large.schema = Schema::make(std::move(fields)).value();
-  h->post(client, large);
-  finish();
-  acknowledge_tables();
-  finish();
-  ASSERT_TRUE(h->newest<TableCreated>(client).ok());
-  h->core.create_table(table("c"), [](const Result<TableCreated>&) {});
-  h->post(client, large);
-  h->post(client, large);
-  EXPECT_TRUE(silent(client));
-  h->post(client, large);
-  EXPECT_EQ(h->take<TableCreated>(client).error.code(), StatusCode::kOverloaded);
-  finish();
-  for (int i = 0; i < 2; ++i) EXPECT_TRUE(h->take<TableCreated>(client)->existed);
-  EXPECT_EQ(h->core.statistics().answers_waiting, 0u);
-
-  // Nodes that connect again and again add nothing.
-  h->core.create_table(table("d"), [](const Result<TableCreated>&) {});
-  for (int i = 0; i < 100; ++i) register_node("tcp://c:1");
-  EXPECT_EQ(h->core.statistics().answers_waiting, 0u);
-  finish();
-  h->core.check_invariants();
-}
-
 TEST_F(DurabilityTest, ANodeHearsOfAnAcceptedLossWhenItIsStored) {
   start();
   serve();
   h->core.peer_lost(node);
+  h->run_for(kOver);
   const PeerId back = register_node("tcp://a:1");
   finish();
   ASSERT_TRUE(h->newest<NodeRegistered>(back)->memory_lost);
@@ -402,101 +291,19 @@ TEST_F(DurabilityTest, ANodeHearsOfAnAcceptedLossWhenItIsStored) {
   EXPECT_TRUE(done->ok()) << done->to_string();
 }
 
-TEST_F(DurabilityTest, BeginsLastAsLongAsReservedIdsAndThenWait) {
-  CoreOptions few = options();
-  few.ids_ahead = 100;
-  few.max_waiting_begins = 3;
-  start(few);
-  serve();
-  const uint64_t bound = decode_state(disk.state)->transactions.value;
-  uint64_t last = 0;
-  uint64_t given = 0;
-  std::vector<uint64_t> waiting;
-  for (; given < 200; ++given) {
-    const uint64_t sequence = h->post(client, Begin{1, false});
-    if (silent(client)) {
-      waiting.push_back(sequence);
-      break;
-    }
-    last = h->take<Begun>(client)->first_id.value;
-  }
-  EXPECT_EQ(last, bound) << "every id that is reserved is given, and no other";
-  EXPECT_GE(given, few.ids_ahead) << "the next ones were asked for in time";
-  EXPECT_TRUE(h->call<Begun>(client, Begin{0, true}).ok()) << "a snapshot needs no id";
-  const PeerId other = h->client();
-  h->post(other, Begin{2, false});
-  waiting.push_back(h->post(client, Begin{5, true}));
-  EXPECT_EQ(h->core.statistics().begins_waiting, few.max_waiting_begins);
-  const auto refused = h->call<Begun>(client, Begin{1, false});
-  EXPECT_EQ(refused.error.code(), StatusCode::kOverloaded) << refused.error.to_string();
-  h->core.check_invariants();
-
-  ASSERT_TRUE(disk.finish(h->core));
-  const auto first = h->take<Begun>(client);
-  EXPECT_EQ(first.sequence, waiting[0]);
-  EXPECT_EQ(first->first_id.value, last + 1);
-  EXPECT_EQ(h->take<Begun>(other)->first_id.value, last + 2) << "in the order in which they came";
-  const auto third = h->take<Begun>(client);
-  EXPECT_EQ(third.sequence, waiting[1]);
-  EXPECT_EQ(third->first_id.value, last + 4);
-  EXPECT_EQ(h->core.statistics().begins_waiting, 0u);
-  h->core.check_invariants();
-}
-
-TEST_F(DurabilityTest, ABeginThatWaitsEndsWithItsSession) {
-  CoreOptions few = options();
-  few.ids_ahead = 2;
-  start(few);
-  serve();
-  while (h->core.statistics().begins_waiting == 0) h->post(client, Begin{1, false});
-  const PeerId other = h->client();
-  h->post(other, Begin{1, false});
-  ASSERT_EQ(h->core.statistics().begins_waiting, 2u);
-  h->post(client, wire::CloseSession{});
-  finish();
-  EXPECT_TRUE(h->take<Begun>(other).ok());
-  EXPECT_EQ(h->core.statistics().begins_waiting, 0u);
-  h->core.check_invariants();
-}
-
-TEST_F(DurabilityTest, SessionsStayBelowTheirBound) {
-  CoreOptions few = options();
-  few.ids_ahead = 4;
-  start(few);
-  serve();
-  h->core.create_table(table("a"), [](const Result<TableCreated>&) {});
-  SessionId last;
-  Status refused;
-  for (int i = 0; i < 20 && refused.ok(); ++i) {
-    const PeerId peer = h->connect();
-    const auto opened = h->call<SessionOpened>(peer, OpenSession{"test"});
-    if (opened.ok()) last = opened->session;
-    refused = opened.error;
-  }
-  EXPECT_EQ(refused.code(), StatusCode::kUnavailable) << refused.to_string();
-  EXPECT_EQ(last, decode_state(disk.state)->sessions);
-  EXPECT_EQ(h->core.open_recoverer(h->now_ns), SessionId(0));
-  h->core.check_invariants();
-  finish();
-  EXPECT_TRUE(h->call<SessionOpened>(h->connect(), OpenSession{"test"}).ok());
-  EXPECT_NE(h->core.open_recoverer(h->now_ns), SessionId(0));
-}
-
 TEST_F(DurabilityTest, AFailedStoreIsToldToAdministrationAndEndsTheRest) {
   start();
   serve();
   h->post(client, table("a"));
-  std::optional<Status> created, dropped, damaged;
+  std::optional<Status> created, dropped;
   h->core.create_table(table("b"), [&](const Result<TableCreated>& result) { created = result.status(); });
   h->core.drop_table({"none", {}}, [&](const Result<TableDropped>& result) { dropped = result.status(); });
-  h->core.damage_indexes([&](const Status& status) { damaged = status; });
-  EXPECT_FALSE(created.has_value() || dropped.has_value() || damaged.has_value());
+  EXPECT_FALSE(created.has_value() || dropped.has_value());
   const uint64_t stores = disk.started;
   ASSERT_TRUE(disk.finish(h->core, {StatusCode::kNoSpace, "the disk is full; make room on that disk"}));
   EXPECT_EQ(h->core.durable_status().code(), StatusCode::kNoSpace);
-  ASSERT_TRUE(dropped.has_value() && damaged.has_value());
+  ASSERT_TRUE(dropped.has_value());
   EXPECT_EQ(dropped->code(), StatusCode::kNoSpace);
-  EXPECT_EQ(damaged->code(), StatusCode::kNoSpace);
   EXPECT_TRUE(silent(client) && silent(node));
   h->post(client, Begin{1, false});
   h->run_for(2 * kLease);
@@ -528,12 +335,19 @@ TEST_F(DurabilityTest, ACrashTakesNothingThatWasAcknowledged) {
     }
     for (const auto& [name, exists] : asked) told[name] = found.contains(name);
     asked.clear();
-    h->core.recovery_scan_done(h->now_ns);
     const PeerId peer = register_node("tcp://a:1");
     finish();
     const auto registered = h->take<NodeRegistered>(peer);
     ASSERT_TRUE(registered.ok()) << registered.error.to_string();
     ASSERT_TRUE(incarnations.insert(registered->incarnation.value).second);
+    if (registered->memory_lost) h->core.accept_loss(NodeId(1), [](const Status&) {});
+    for (int i = 0; i < 8 && h->core.statistics().restarting; ++i) {
+      h->post(peer, RenewNode{});
+      h->run_for(kLease / 4);
+      finish();
+      h->acknowledge_all(peer);
+    }
+    ASSERT_FALSE(h->core.statistics().restarting);
     h->core.peer_lost(peer);
     h->run_for(2 * kLease);  // changes wait for the disk alone
     PeerId user = h->connect();

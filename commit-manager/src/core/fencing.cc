@@ -1,4 +1,4 @@
-// Fences: which sessions may not write any more, and who knows [R7, R8, R9, decision 0008].
+// Fences: which sessions may not write any more, and which storage nodes know it [R7, R8, R9, decision 0021].
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace loam::commit {
 
-/// Every session that was ever opened, but for those that are alive: also those that were closed with nothing left.
+/// The set of all sessions that were ever opened and are not alive, including those that were closed in order.
 wire::FenceSet Core::Impl::fence_set() const {
   wire::FenceSet fences;
   fences.watermark = SessionId(last_session_);
@@ -18,7 +18,7 @@ wire::FenceSet Core::Impl::fence_set() const {
   return fences;
 }
 
-/// One fence for all sessions that have ended, in whatever way, since the last one.
+/// Sends one fence for all sessions that have ended or were closed since the last fence.
 void Core::Impl::raise_fence() {
   fence_due_ = false;
   closed_unfenced_ = 0;
@@ -66,8 +66,7 @@ void Core::Impl::advance_fencing() {
       fenced.push_back(at->first);
       --fencing_;
       outbox_.note("session " + std::to_string(at->first.value) + " is fenced everywhere; " +
-                   std::to_string(ended.open.size()) + " transactions to recover, " +
-                   std::to_string(ended.uncleared.size()) + " undo records to clear");
+                   std::to_string(ended.aborted->size()) + " transactions to undo");
       leave_if_done(at);
     }
     at = next;
@@ -77,7 +76,16 @@ void Core::Impl::advance_fencing() {
 
 void Core::Impl::leave_if_done(std::map<SessionId, EndedSession>::iterator at) {
   const EndedSession& ended = at->second;
-  if (ended.fenced_everywhere && ended.open.empty() && ended.uncleared.empty()) ended_.erase(at);
+  if (!ended.fenced_everywhere) return;
+  if (!ended.aborted->empty()) {
+    for (const NodeId node : nodes_with_shards()) {
+      if (!ended.undone.contains(node)) return;
+    }
+    Env::probe("manager.recovery.aborted");
+    transactions_.abort_orphans(*ended.aborted);
+    counts_.recovered_aborted += ended.aborted->size();
+  }
+  ended_.erase(at);
 }
 
 }  // namespace loam::commit

@@ -39,7 +39,7 @@ struct IdentityTest : ::testing::Test {
     const uint64_t now_ns = h ? h->now_ns + 1'000'000 : 1'000'000'000;
     ASSERT_TRUE(Core::check_state(state).ok()) << Core::check_state(state).to_string();
     durable.state = state;
-    h = std::make_unique<CoreHarness>(with, &durable, state);
+    h = std::make_unique<CoreHarness>(with, &durable, state, log.get());
     h->now_ns = now_ns;
     h->core.on_time(now_ns);
   }
@@ -63,6 +63,7 @@ struct IdentityTest : ::testing::Test {
     const auto publish = h->newest<wire::Publish>(node.peer);
     ASSERT_TRUE(publish.ok());
     node.known.state = std::max(node.known.state, publish->state);
+    node.known.log = std::max(node.known.log, publish->log);
   }
 
   /// A cluster of two nodes with shards.
@@ -79,7 +80,7 @@ struct IdentityTest : ::testing::Test {
 
   void expect_stale() {
     EXPECT_FALSE(h->core.ready());
-    EXPECT_FALSE(h->core.recovery_scan_due());
+    EXPECT_TRUE(h->core.recovery_tasks(10).empty());
     EXPECT_EQ(h->call<SessionOpened>(h->connect(), OpenSession{"new"}).error.code(), StatusCode::kWrongCluster);
     const PeerId resumed = h->connect();
     EXPECT_EQ(h->call<SessionOpened>(resumed, OpenSession{"old", SessionId(1), 1}).error.code(),
@@ -97,6 +98,7 @@ struct IdentityTest : ::testing::Test {
   }
 
   RecordingDurable durable;
+  std::unique_ptr<RecordingLog> log = std::make_unique<RecordingLog>();
   std::unique_ptr<CoreHarness> h;
   NodeProcess a{"tcp://a:1"};
   NodeProcess b{"tcp://b:1"};
@@ -281,6 +283,34 @@ TEST_F(IdentityTest, RenewalTellsTheStateToo) {
   const auto renewed = h->call<wire::NodeRenewed>(b.peer, wire::RenewNode{});
   ASSERT_TRUE(renewed.ok());
   EXPECT_EQ(renewed->state, decode_state(durable.state)->history.state);
+}
+
+/// A folder whose commit log is an older copy than its state.
+TEST_F(IdentityTest, CommitLogThatEndsBeforeWhatANodeWasToldIsRefused) {
+  fill();
+  const Buffer before = durable.state;
+  const PeerId client = h->client();
+  const auto begun = h->call<Begun>(client, Begin{2, false});
+  ASSERT_TRUE(begun.ok());
+  const wire::Complete commits{{{begun->first_id, true}, {TransactionId(begun->first_id.value + 1), true}}};
+  ASSERT_TRUE(h->call<wire::Completed>(client, commits).ok());
+  ASSERT_EQ(durable.state, before);
+  const auto renewed = h->call<wire::NodeRenewed>(b.peer, wire::RenewNode{});
+  ASSERT_TRUE(renewed.ok());
+  EXPECT_EQ(renewed->log, 2u);
+  b.known.log = renewed->log;
+  hear(a);
+  EXPECT_EQ(a.known.log, 2u);
+  log = std::make_unique<RecordingLog>(CommitLogContents{{{begun->first_id, begun->first_id}}, {}, 1});
+  restart();
+  EXPECT_EQ(enter_code(a), StatusCode::kWrongCluster);
+  expect_stale();
+  log = std::make_unique<RecordingLog>(
+      CommitLogContents{{{begun->first_id, TransactionId(begun->first_id.value + 1)}}, {}, 2});
+  start(before);
+  EXPECT_EQ(enter_code(a), StatusCode::kUnavailable);
+  EXPECT_TRUE(enter(b).ok()) << "the right commit log has both";
+  EXPECT_EQ(b.known.log, 2u);
 }
 
 /// A copy from before the cluster had nodes serves new ones, until a node of the cluster reports.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "commit-manager/src/core/commits_fixture.h"
 #include "commit-manager/src/core/core_harness.h"
 #include "common/wire/system_tables.h"
 
@@ -57,6 +58,49 @@ TEST(IndexRequests, AnIndexIsATableThatIsFinishedOnce) {
   h.core.check_invariants();
 }
 
+struct IndexEndTest : CommitsTest {
+  /// Made at the storage node, and not finished.
+  TableId index_at_node() {
+    h->post(client, accounts());
+    h->acknowledge_all(node);
+    const TableId table = h->take<TableCreated>(client)->table.id;
+    h->post(client, index_of(table));
+    h->acknowledge_all(node);
+    return h->take<TableCreated>(client)->table.id;
+  }
+};
+
+TEST_F(IndexEndTest, AnIndexIsFinishedWhenTheCommitsThatItsBuildSawAreOnTheDisk) {
+  const TableId index = index_at_node();
+  begin(2);
+  h->post(client, commit_of({1}));
+  accept(1);
+  h->outbox.sent[client].clear();
+  h->post(client, FinishIndex{index});
+  h->post(client, commit_of({2}));
+  accept(2);
+  EXPECT_EQ(h->take<wire::Completed>(client).error.code(), StatusCode::kOk);
+  EXPECT_TRUE(silent(client)) << "a loss of power may take transaction 1 back, and would leave its entry";
+  EXPECT_EQ(find(h->core.catalog(), "by_balance")->index.state(), wire::IndexState::kBuilding);
+  flush(1);
+  EXPECT_TRUE(h->take<IndexFinished>(client).ok()) << "the commits after it do not matter";
+  EXPECT_EQ(find(h->core.catalog(), "by_balance")->index.state(), wire::IndexState::kReady);
+  flush_all();
+  h->core.check_invariants();
+}
+
+TEST_F(IndexEndTest, AnIndexWhoseBuilderIsGoneIsNotFinishedByTheLog) {
+  const TableId index = index_at_node();
+  begin(1);
+  h->post(client, commit_of({1}));
+  accept(1);
+  h->post(client, FinishIndex{index});
+  h->post(client, wire::CloseSession{});
+  flush_all();
+  EXPECT_EQ(find(h->core.catalog(), "by_balance")->index.state(), wire::IndexState::kBuilding);
+  h->core.check_invariants();
+}
+
 TEST(IndexRequests, RefusesWhatIsNoIndex) {
   CoreHarness h;
   const PeerId client = h.client();
@@ -67,7 +111,7 @@ TEST(IndexRequests, RefusesWhatIsNoIndex) {
   const auto code = [&](const CreateTable& create) { return h.call<TableCreated>(client, create).error.code(); };
   EXPECT_EQ(code(index_of(other)), StatusCode::kWrongTableKind);
   EXPECT_EQ(code(index_of(TableId(9'999))), StatusCode::kNoSuchTable);
-  EXPECT_EQ(code(index_of(wire::kTransactionTableId)), StatusCode::kWrongTableKind);
+  EXPECT_EQ(code(index_of(wire::kCounterTableId)), StatusCode::kWrongTableKind);
   const auto with = [&](auto&& change) {
     CreateTable create = index_of(table);
     change(create);
@@ -147,7 +191,7 @@ TEST(IndexRequests, AnUnfinishedOneGoesWithANodesRecords) {
   EXPECT_NE(find(h.core.catalog(), "building"), nullptr);
   EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{building}).error.code(), StatusCode::kUnavailable);
   h.core.accept_loss(NodeId(1), [](const Status&) {});
-  EXPECT_EQ(find(h.core.catalog(), "building"), nullptr) << "half of what was entered may be gone";
+  EXPECT_EQ(find(h.core.catalog(), "building"), nullptr) << "half of its entries may be gone";
   EXPECT_NE(find(h.core.catalog(), "finished"), nullptr);
   EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{building}).error.code(), StatusCode::kNoSuchTable);
   h.core.check_invariants();
@@ -168,7 +212,8 @@ TEST(IndexRequests, ALossDamagesThoseThatAreReadyForGood) {
     h.core.accept_loss(NodeId(1), [](const Status&) {});
     EXPECT_EQ(find(h.core.catalog(), "before")->index.state(), wire::IndexState::kDamaged)
         << "before the node has heard of it";
-    EXPECT_GT(h.call<wire::Begun>(client, wire::Begin{1, false})->catalog_version, ready) << "whoever begins now knows";
+    EXPECT_GT(h.call<wire::Begun>(client, wire::Begin{1, false})->catalog_version, ready)
+        << "a transaction that begins now gets the new catalog";
     const auto told = h.take<wire::AcceptLoss>(node);
     ASSERT_TRUE(told.ok());
     EXPECT_FALSE(durable.state.empty());
@@ -183,11 +228,6 @@ TEST(IndexRequests, ALossDamagesThoseThatAreReadyForGood) {
   CoreHarness h(CoreHarness::open_at_once(), &durable, durable.state);
   EXPECT_EQ(find(h.core.catalog(), "before")->index.state(), wire::IndexState::kDamaged);
   EXPECT_EQ(find(h.core.catalog(), "since")->index.state(), wire::IndexState::kReady);
-  std::optional<Status> stored;
-  h.core.damage_indexes([&](const Status& status) { stored = status; });  // as for an undo record that is given up
-  ASSERT_TRUE(stored.has_value());
-  EXPECT_TRUE(stored->ok());
-  EXPECT_EQ(find(h.core.catalog(), "since")->index.state(), wire::IndexState::kDamaged);
 }
 
 TEST(IndexRequests, IsDroppedAsUnfinishedOnlyWhileItIs) {

@@ -9,7 +9,8 @@
 
 namespace loam::commit {
 
-/// What a lease of `lease_ns` counts for with whoever gives it: an eighth more, for clocks that run at other speeds.
+/// Time for which the commit manager counts a lease of `lease_ns` as held: an eighth longer, because the clocks of two
+/// hosts run at different speeds.
 constexpr uint64_t granted_ns(uint64_t lease_ns) { return lease_ns + lease_ns / 8; }
 
 /// Leases of the storage nodes and their acknowledgements of fences, by node number [R7, R9, R10].
@@ -43,6 +44,8 @@ class NodeLeases {
   Status acknowledge(NodeId node, uint64_t fence);
   bool fenced(NodeId node, uint64_t fence, uint64_t now_ns) const;
   bool fenced_everywhere(uint64_t fence, uint64_t now_ns) const;
+  /// No incarnation of the node before the one that is registered holds a lease any more.
+  bool earlier_over(NodeId node, uint64_t now_ns) const { return now_ns >= nodes_[node.value - 1].earlier_until_ns; }
 
  private:
   struct Node {

@@ -51,8 +51,8 @@ void Core::Impl::tell_registered(Peer& peer, bool entered) {
   registered.memory_lost = node.memory_lost;
   registered.history = history_;
   if (!restarting_) {
-    transactions_.publish(now_ns_, registered.publication);
-    republish_ = true;  // the others shall not stay behind
+    make_publication(registered.publication);
+    republish_ = true;  // the others shall not stay behind, and this one shall acknowledge one
   }
   send(peer, peer.register_sequence, registered);
   if (restarting_ || !ended_.empty()) send_fence(peer.node);
@@ -87,7 +87,9 @@ void Core::Impl::enter_node(Peer& peer, uint64_t sequence, const CatalogStore::R
   peer.node = id;
   peer.register_sequence = sequence;
   leases_.registered(id, registration.new_start, now_ns_);
-  if (const auto loss = losses_.find(id); loss != losses_.end()) {
+  if (registration.new_start) known_by_.erase(id);
+  const auto loss = losses_.find(id);
+  if (loss != losses_.end() && (loss->second.sequence != 0 || registration.new_start)) {
     const auto done = std::move(loss->second.done);
     losses_.erase(loss);
     if (!catalog_.node(id).memory_lost) {
@@ -119,13 +121,19 @@ Status Core::Impl::renew_node(Peer& peer, uint64_t sequence, ByteReader& reader)
   LOAM_RETURN_IF_ERROR(decode(reader, request));
   if (peer.node.value == 0) return {StatusCode::kMalformed, "a lease is renewed by a peer that is no storage node"};
   leases_.renewed(peer.node, now_ns_);
-  send(peer, sequence, wire::NodeRenewed{history_.state});
+  send(peer, sequence, wire::NodeRenewed{history_.state, history_.log});
   return ok_status();
 }
 
 Status Core::Impl::node_answer(Peer& peer, const wire::Envelope& envelope, ByteReader& reader) {
   if (peer.node.value == 0) {
     return {StatusCode::kMalformed, std::string(to_string(envelope.opcode)) + " from a peer that is no storage node"};
+  }
+  if (envelope.opcode == wire::Opcode::kPublicationInstalled) {
+    wire::PublicationInstalled installed;
+    LOAM_RETURN_IF_ERROR(decode(reader, installed));
+    publication_installed(peer.node, installed);
+    return ok_status();
   }
   if (envelope.sequence == 0 || envelope.sequence > last_sequence_) {
     return {StatusCode::kMalformed, "a storage node answers a request that it was never sent"};
@@ -194,7 +202,6 @@ Status Core::Impl::loss_accepted(NodeId node, uint64_t sequence, Status outcome)
   return ok_status();
 }
 
-/// Decided and stored before the node hears of it: what it then serves must not count as lost again after a restart.
 void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
   const std::string who = "storage node " + std::to_string(id.value);
   if (!durable_status_.ok()) return done(durable_status_);
@@ -215,17 +222,34 @@ void Core::Impl::accept_loss(NodeId id, std::function<void(Status)> done) {
         {StatusCode::kUnavailable,
          who + (peer == nullptr ? " is not connected at the moment" : " is being told already") + "; try again"});
   }
-  catalog_.accept_loss(id);
-  changes_.damage_indexes();
-  const uint64_t sequence = next_sequence();
-  losses_[id] = {sequence, std::move(done)};
-  Buffer message;
-  wire::encode_message(wire::AcceptLoss{}, sequence, message);
-  send_when_stored(peer->id, std::move(message));
+  losses_[id] = {0, std::move(done)};
+  decide_losses();
   settle();
 }
 
-/// Whoever loses the lease loses the connection too: only a registration brings it everything that it has missed.
+/// Of nodes whose earlier processes hold no lease any more: they could answer writes of transactions that begin later.
+/// Decided and stored before the node hears of it: what it then serves must not count as lost again after a restart.
+void Core::Impl::decide_losses() {
+  for (auto& [id, loss] : losses_) {
+    Peer* peer = peer_of(id);
+    if (loss.sequence != 0 || peer == nullptr || !leases_.earlier_over(id, now_ns_)) continue;
+    // A transaction that has written there may not be committed in part.
+    lost_up_to_ = transactions_.last_id();
+    catalog_.accept_loss(id);
+    changes_.damage_indexes();
+    loss.sequence = next_sequence();
+    Buffer message;
+    wire::encode_message(wire::AcceptLoss{}, loss.sequence, message);
+    // Sessions that end before the node hears of it have nothing there; those that end later may.
+    when_stored([this, node = id](const Status& stored) {
+      if (stored.ok()) nothing_left_at(node);
+    });
+    send_when_stored(peer->id, std::move(message));
+  }
+}
+
+/// A node that loses its lease loses the connection too, because only a registration brings it everything that it has
+/// missed.
 void Core::Impl::expire_nodes(uint64_t now_ns) {
   for (const auto& [node, registering] : registering_) leases_.renewed(node, now_ns);  // they wait for the disk
   for (const NodeId id : leases_.expire(now_ns)) {

@@ -47,7 +47,7 @@ TEST(NodeRequests, RegistersWithCatalogAndPublication) {
   ASSERT_TRUE(registered.ok()) << registered.error.to_string();
   EXPECT_EQ(registered->node, NodeId(1));
   EXPECT_EQ(registered->incarnation, Incarnation(1));
-  EXPECT_EQ(registered->catalog.tables.size(), 2u);
+  EXPECT_EQ(registered->catalog.tables.size(), 1u);
   ASSERT_EQ(registered->catalog.nodes.size(), 1u);
   EXPECT_EQ(registered->catalog.nodes[0].admin_address, "127.0.0.1:7411");
   EXPECT_EQ(registered->publication.number, 1u);
@@ -71,7 +71,7 @@ TEST(NodeRequests, DealsShardsOutOnceToTheFirstNodes) {
   acknowledge<InstallTable, TableInstalled>(h, a);
   const auto install = h.take<InstallTable>(b);
   ASSERT_TRUE(install.ok());
-  EXPECT_EQ(install->table.id, wire::kTransactionTableId);
+  EXPECT_EQ(install->table.id, wire::kCounterTableId);
   EXPECT_EQ(install->shards.version, h.core.catalog().shards.version);
   h.deliver(b, CoreHarness::encoded(TableInstalled{}, install.sequence));
   EXPECT_TRUE(h.core.ready());
@@ -105,7 +105,7 @@ TEST(NodeRequests, ARegistrationWhoseAnswerWasLostIsTheSameStart) {
   RegisterNode request{"tcp://a:1", "", 1};
   request.start = 77;
   const PeerId first = h.connect();
-  h.post(first, request);  // deals the shards out; nobody reads the answer
+  h.post(first, request);  // deals the shards out; the answer is not read
   const PeerId second = h.connect();
   const auto again = h.call<NodeRegistered>(second, request);
   ASSERT_TRUE(again.ok());
@@ -119,7 +119,7 @@ TEST(NodeRequests, ARegistrationWhoseAnswerWasLostIsTheSameStart) {
   EXPECT_EQ(other->incarnation, Incarnation(2)) << "another process";
   EXPECT_TRUE(other->memory_lost);
   EXPECT_EQ(h.call<NodeRegistered>(h.connect(), request)->incarnation, Incarnation(2));
-  EXPECT_EQ(h.core.nodes()[0].info.state, wire::NodeState::kLost) << "to come again does not mend a loss";
+  EXPECT_EQ(h.core.nodes()[0].info.state, wire::NodeState::kLost) << "registering again does not undo a loss";
   request.start = 0;
   EXPECT_EQ(h.call<NodeRegistered>(h.connect(), request)->incarnation, Incarnation(3)) << "who draws nothing is new";
   h.core.check_invariants();
@@ -164,8 +164,8 @@ TEST(NodeRequests, CreateWaitsForEveryLiveNode) {
   h.post(other, accounts());
   const PeerId late = h.connect();
   const auto registered = h.call<NodeRegistered>(late, RegisterNode{"tcp://c:1", "", 1});
-  EXPECT_EQ(registered->catalog.tables.size(), 3u) << "a node that registers meanwhile has the table";
-  EXPECT_EQ(h.core.catalog().tables.size(), 2u) << "clients do not see it yet";
+  EXPECT_EQ(registered->catalog.tables.size(), 2u) << "a node that registers meanwhile has the table";
+  EXPECT_EQ(h.core.catalog().tables.size(), 1u) << "clients do not see it yet";
   acknowledge<InstallTable, TableInstalled>(h, a);
   EXPECT_TRUE(h.outbox.sent[client].empty());
   const uint64_t version = h.core.catalog().version;
@@ -178,7 +178,7 @@ TEST(NodeRequests, CreateWaitsForEveryLiveNode) {
   const auto joined = h.take<TableCreated>(other);
   EXPECT_TRUE(joined->existed);
   EXPECT_EQ(joined->table.id, created->table.id) << "same name, schema and kind: the same table";
-  EXPECT_EQ(h.core.catalog().tables.size(), 3u);
+  EXPECT_EQ(h.core.catalog().tables.size(), 2u);
   EXPECT_TRUE(h.call<TableCreated>(other, accounts())->existed);
   EXPECT_TRUE(h.outbox.sent[late].empty());
 }
@@ -205,7 +205,7 @@ TEST(NodeRequests, ANodeThatDiesDoesNotHangTheCreate) {
   const PeerId back = h.connect();
   const auto registered = h.call<NodeRegistered>(back, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
   ASSERT_TRUE(registered.ok());
-  EXPECT_EQ(registered->catalog.tables.size(), 4u) << "the registration brings it the tables";
+  EXPECT_EQ(registered->catalog.tables.size(), 3u) << "the registration brings it the tables";
   EXPECT_TRUE(h.outbox.sent[client].empty()) << "it serves by the old ones until it has read that";
   acknowledge<InstallTable, TableInstalled>(h, back);
   EXPECT_TRUE(h.take<TableCreated>(client).ok());
@@ -259,7 +259,7 @@ TEST(NodeRequests, DropTellsTheNodesAndWaits) {
   const uint64_t version = h.core.catalog().version;
   h.post(client, DropTable{"accounts"});
   EXPECT_EQ(h.core.catalog().version, version + 1);
-  EXPECT_EQ(h.core.catalog().tables.size(), 2u);
+  EXPECT_EQ(h.core.catalog().tables.size(), 1u);
   EXPECT_TRUE(h.outbox.sent[client].empty());
   EXPECT_EQ((acknowledge<RemoveTable, TableRemoved>(h, node)), id);
   EXPECT_TRUE(h.take<TableDropped>(client).ok());
@@ -301,7 +301,7 @@ TEST(NodeRequests, ADropWaitsForANodeThatHasRegisteredAnew) {
   const PeerId again = h.connect();
   const auto registered = h.call<NodeRegistered>(again, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
   ASSERT_TRUE(registered.ok());
-  EXPECT_EQ(registered->catalog.tables.size(), 2u);
+  EXPECT_EQ(registered->catalog.tables.size(), 1u);
   EXPECT_TRUE(h.outbox.sent[client].empty()) << "its lease never ended: it serves the table until it has read that";
   acknowledge<RemoveTable, TableRemoved>(h, again);
   EXPECT_TRUE(h.take<TableDropped>(client).ok());
@@ -323,7 +323,7 @@ TEST(NodeRequests, AnswersOfASessionThatEndedGoNowhere) {
   }
   acknowledge<InstallTable, TableInstalled>(h, node);
   EXPECT_TRUE(h.outbox.sent[client].empty());
-  EXPECT_EQ(h.core.catalog().tables.size(), 3u);
+  EXPECT_EQ(h.core.catalog().tables.size(), 2u);
 }
 
 TEST(NodeRequests, ARepeatedCreateIsAnsweredOnce) {

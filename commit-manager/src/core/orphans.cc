@@ -26,11 +26,11 @@ void Transactions::keep_only(SessionId session, SessionLoad& load, uint64_t newe
 
 void Transactions::end_sessions(std::span<const SessionId> sessions, const OrphanVisitor& orphan) {
   transactions_.for_each([&](Transaction& transaction) {
-    if (transaction.orphaned || !std::ranges::binary_search(sessions, transaction.session)) return;
-    const bool open = transaction.state == State::kOpen;
+    if (transaction.orphaned || transaction.state != State::kOpen) return;
+    if (!std::ranges::binary_search(sessions, transaction.session)) return;
     transaction.orphaned = true;
-    ++(open ? orphaned_open_ : orphaned_uncleared_);
-    orphan(transaction.session, TransactionId(transaction.id), open);
+    ++orphaned_open_;
+    orphan(transaction.session, TransactionId(transaction.id));
   });
 }
 
@@ -49,7 +49,7 @@ void Transactions::drop_snapshots(std::span<const SessionId> sessions) {
 std::vector<Orphan> Transactions::orphans() const {
   std::vector<Orphan> orphans;
   transactions_.for_each([&](const Transaction& transaction) {
-    if (transaction.orphaned && transaction.state == State::kOpen) {
+    if (transaction.orphaned) {
       orphans.push_back({TransactionId(transaction.id), transaction.session});
     }
   });
@@ -57,37 +57,9 @@ std::vector<Orphan> Transactions::orphans() const {
   return orphans;
 }
 
-wire::Outcome Transactions::outcome(TransactionId id) const {
+SessionId Transactions::owner(TransactionId id) const {
   const Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
-  if (transaction == nullptr) return wire::Outcome::kForgotten;
-  if (transaction->state == State::kOpen) return wire::Outcome::kPending;
-  return transaction->state == State::kCommitted ? wire::Outcome::kCommitted : wire::Outcome::kAborted;
-}
-
-SessionId Transactions::orphan_of(TransactionId id) const {
-  const Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
-  return transaction == nullptr || !transaction->orphaned ? SessionId(0) : transaction->session;
-}
-
-bool Transactions::recover(TransactionId id, bool committed) {
-  Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
-  if (transaction == nullptr || !transaction->orphaned || transaction->state != State::kOpen) return false;
-  transaction->state = committed ? State::kCommitting : State::kAborting;
-  named_.assign(1, transaction);
-  SessionLoad nobody{1, 0, 0};
-  apply_outcomes(nobody);
-  --orphaned_open_;
-  ++orphaned_uncleared_;
-  return true;
-}
-
-std::optional<bool> Transactions::forget_orphan(TransactionId id) {
-  Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
-  if (transaction == nullptr || !transaction->orphaned || transaction->state == State::kOpen) return std::nullopt;
-  const bool committed = transaction->state == State::kCommitted;
-  transactions_.erase(transaction);
-  --orphaned_uncleared_;
-  return committed;
+  return transaction == nullptr || transaction->orphaned ? SessionId() : transaction->session;
 }
 
 void Transactions::mark_age(uint64_t now_ns) {
@@ -105,7 +77,7 @@ std::vector<SessionId> Transactions::overaged(uint64_t now_ns) {
   for (const Version id : open_) {
     if (id.value > age_marks_.front().last_id) break;
     const Transaction* transaction = transactions_.find(id.value);
-    if (!transaction->orphaned) sessions.push_back(transaction->session);
+    if (!transaction->orphaned && transaction->state == State::kOpen) sessions.push_back(transaction->session);
   }
   std::sort(sessions.begin(), sessions.end());
   sessions.erase(std::unique(sessions.begin(), sessions.end()), sessions.end());

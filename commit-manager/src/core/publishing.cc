@@ -4,6 +4,11 @@
 // come and go faster than publications, share a floor. A floor is one number, and a transaction that stays open holds
 // the bases of all later snapshots down to its id: then the floor would keep everything since. So snapshots whose base
 // is older than the young are listed exactly too, as far as the publication's size allows.
+//
+// A commit whose record in the commit log is not on the disk yet counts as open: a node would otherwise drop intents
+// and old versions of a commit that a power cut takes back. So open snapshots may see what `later` does not.
+#include <algorithm>
+
 #include "commit-manager/src/core/transactions.h"
 #include "common/base/assert.h"
 #include "common/base/env.h"
@@ -61,15 +66,23 @@ OpenSnapshots::Slot Transactions::list_exactly(uint64_t now_ns, std::vector<OldS
 
 void Transactions::publish(uint64_t now_ns, Publication& publication) {
   move_marks(now_ns);
-  const VisibleNow now = visible_now();
+  VisibleNow now = durable_now();
   publication.number = ++publication_number_;
   publication.cm_epoch = options_.epoch;
-  const Status assigned = publication.later.assign(now.base, Version(finished_), now.open);
+  Version high(finished_);
+  if (now.open.size() > kMaxOpenIds) {
+    // The disk of the commit log is behind by more commits than a snapshot names: what lies above waits.
+    Env::probe("manager.publication.names_too_many");
+    high = Version(now.open[kMaxOpenIds].value - 1);
+    now.open = now.open.first(kMaxOpenIds);
+  }
+  const Status assigned = publication.later.assign(now.base, high, now.open);
   LOAM_CHECK(assigned.ok(), "the open set is ascending and within its limit");
   publication.old.clear();
   const OpenSnapshots::Slot young = list_exactly(now_ns, publication.old);
   publication.young_open = young != OpenSnapshots::kNone;
-  publication.floor = publication.young_open ? snapshots_.entry(young).snapshot.base() : publication.later.base();
+  publication.floor = publication.later.base();
+  if (publication.young_open) publication.floor = std::min(publication.floor, snapshots_.entry(young).snapshot.base());
   // What the floor covers need not be listed.
   while (publication.young_open && !publication.old.empty() &&
          publication.old.back().snapshot.base() >= publication.floor) {

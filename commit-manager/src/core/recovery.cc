@@ -1,4 +1,4 @@
-// What the recoverer is told and tells [R4, R5, R8], and the restart of the commit manager [R11].
+// What the recoverer is told and tells [R8], and the restart of the commit manager [R11].
 #include <algorithm>
 #include <utility>
 
@@ -39,14 +39,15 @@ std::optional<DurableState> read_state(const Durable* durable, Bytes state) {
 
 }  // namespace
 
-Core::Core(const CoreOptions& options, Outbox& outbox, Durable* durable, Bytes state)
-    : impl_(std::make_unique<Impl>(options, outbox, durable, read_state(durable, state))) {}
+Core::Core(const CoreOptions& options, Outbox& outbox, Durable* durable, Bytes state, CommitLog* log,
+           CommitLogContents logged)
+    : impl_(std::make_unique<Impl>(options, outbox, durable, read_state(durable, state), log, logged)) {}
 Core::~Core() = default;
 
 Status Core::check_state(Bytes state) { return state.empty() ? ok_status() : decode_state(state).status(); }
 
 Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, Durable* durable,
-                 const std::optional<DurableState>& before)
+                 const std::optional<DurableState>& before, CommitLog* log, const CommitLogContents& logged)
     : options_(continued(options, before)),
       outbox_(outbox),
       catalog_(options_),
@@ -55,7 +56,10 @@ Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, Durable* durable,
       kept_answers_(options_.max_kept_answer_bytes),
       last_session_(options_.first_session.value - 1),
       leases_(std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)),
-      outcomes_(options_.max_outcomes, options_.outcome_keep_ns),
+      log_(log),
+      log_end_(logged.end),
+      log_progress_{logged.end, logged.end},
+      log_ranges_(logged.committed.size()),
       history_(continued_history(options_, before)),
       durable_(durable),
       node_lease_ns_(std::max(options_.node_lease_ns, before.has_value() ? before->node_lease_ns : 0)),
@@ -68,9 +72,12 @@ Core::Impl::Impl(const CoreOptions& options, Outbox& outbox, Durable* durable,
     for (const NodeStatus& node : catalog_.nodes()) {
       if (node.shards != 0) unreported_.insert(node.info.id);
     }
+    committed_before_ = std::make_shared<std::vector<IdRange>>(logged.committed);
     restart_fence_ = next_sequence();
     raised_ = {restart_fence_, {{SessionId(last_session_), {}}, ++lost_, 0}};
   }
+  committed_.restore(logged, 0);
+  history_.log = log_end_;
   unsaved_ = durable_ != nullptr;  // stored by the first call of on_time()
 }
 
@@ -116,71 +123,94 @@ SessionId Core::Impl::open_recoverer(uint64_t now_ns) {
   return durable_status_.ok() ? recoverer_ : SessionId(0);
 }
 
-/// Nobody writes into the transaction table under a session of an earlier epoch any more, and all of it can be read.
-bool Core::Impl::recovery_scan_due() const {
-  if (!restarting_ || !may_serve().ok() || !durable_status_.ok() || !leases_.fenced_everywhere(restart_fence_, now_ns_))
-    return false;
+std::vector<NodeId> Core::Impl::nodes_with_shards() const {
+  std::vector<NodeId> nodes;
   for (const NodeStatus& node : catalog_.nodes()) {
-    const NodeId id = node.info.id;
-    if (node.shards == 0) continue;
-    // Who is live holds a lease, and so counts as fenced only because it has acknowledged.
-    if (node.info.state != wire::NodeState::kLive || !node_peers_.contains(id)) return false;
+    if (node.shards != 0) nodes.push_back(node.info.id);
   }
-  return true;
+  return nodes;
+}
+
+/// A live node holds a lease, so it counts as fenced only when it has acknowledged the fence.
+bool Core::Impl::may_ask(NodeId node, uint64_t fence) const {
+  return node_peers_.contains(node) && catalog_.node(node).info.state == wire::NodeState::kLive &&
+         leases_.fenced(node, fence, now_ns_);
 }
 
 std::vector<RecoveryTask> Core::Impl::recovery_tasks(size_t max) const {
   std::vector<RecoveryTask> tasks;
-  if (!may_serve().ok()) return tasks;
-  for (const auto& [session, ended] : ended_) {
-    if (!ended.fenced_everywhere) continue;
-    for (const TransactionId id : ended.open) tasks.push_back({id, session, RecoveryTask::Kind::kOpen});
-    for (const TransactionId id : ended.uncleared) tasks.push_back({id, session, RecoveryTask::Kind::kUncleared});
+  if (!may_serve().ok() || !durable_status_.ok()) return tasks;
+  const std::vector<NodeId> all = nodes_with_shards();
+  if (restarting_) {
+    // One after the other would meet index changes whose records another node has reverted already; all are there.
+    RecoveryTask task;
+    for (const NodeId node : all) {
+      if (restart_undone_.contains(node)) continue;
+      if (!may_ask(node, restart_fence_)) return tasks;
+      task.nodes.push_back(node);
+    }
+    if (!leases_.fenced_everywhere(restart_fence_, now_ns_)) return tasks;
+    task.committed = committed_before_;
+    task.last_of_earlier = TransactionId(options_.first_transaction.value - 1);
+    tasks.push_back(std::move(task));
+    return tasks;
   }
-  const auto end = tasks.begin() + static_cast<ptrdiff_t>(std::min(max, tasks.size()));
-  std::partial_sort(tasks.begin(), end, tasks.end(),
-                    [](const RecoveryTask& a, const RecoveryTask& b) { return a.id < b.id; });
-  tasks.erase(end, tasks.end());
+  for (const auto& [session, ended] : ended_) {
+    if (ended.aborted->empty() || ended.fence == 0) continue;
+    RecoveryTask task{session, ended.aborted, {}, {}, {}};
+    for (const NodeId node : all) {
+      if (!ended.undone.contains(node) && may_ask(node, ended.fence)) task.nodes.push_back(node);
+    }
+    if (task.nodes.empty()) continue;
+    tasks.push_back(std::move(task));
+    if (tasks.size() == max) break;
+  }
   return tasks;
 }
 
-void Core::Impl::recovered(TransactionId id, bool committed, uint64_t now_ns) {
+/// A node that has been started anew since the task was given may have been asked when its intents were gone already:
+/// it counts when its loss is accepted.
+void Core::Impl::recovered(const RecoveryTask& task, uint64_t now_ns) {
   if (!durable_status_.ok()) return;
   now_ns_ = std::max(now_ns_, now_ns);
-  const auto at = ended_.find(transactions_.orphan_of(id));
-  if (at == ended_.end()) {
-    Env::probe("manager.recovery.of_earlier_epoch");
-    // Of an earlier epoch: all that is known of it is what the recoverer says.
-    if (id < options_.first_transaction) outcomes_.keep(id, committed, now_ns);
-    return;
+  const auto count_nodes = [&](std::set<NodeId>& undone) {
+    for (const NodeId node : task.nodes) {
+      if (catalog_.known(node) && !catalog_.node(node).memory_lost) undone.insert(node);
+    }
+  };
+  if (task.session == SessionId()) {
+    if (!restarting_) return;
+    count_nodes(restart_undone_);
+    end_restart();
+  } else if (const auto at = ended_.find(task.session); at != ended_.end()) {
+    count_nodes(at->second.undone);
+    leave_if_done(at);
   }
-  if (!at->second.fenced_everywhere || !at->second.open.contains(id)) return;
-  LOAM_CHECK(transactions_.recover(id, committed), "what is handed to recovery is an open orphan");
-  Env::probe(committed ? "manager.recovery.committed" : "manager.recovery.aborted");
-  ++(committed ? counts_.recovered_committed : counts_.recovered_aborted);
-  at->second.open.erase(id);
-  at->second.uncleared.insert(id);
   settle();
 }
 
-void Core::Impl::recovery_cleared(TransactionId id) {
-  const auto at = ended_.find(transactions_.orphan_of(id));
-  if (at == ended_.end() || !at->second.fenced_everywhere || !at->second.uncleared.contains(id)) return;
-  const std::optional<bool> committed = transactions_.forget_orphan(id);
-  LOAM_CHECK(committed.has_value(), "what is left to clear is a complete orphan");
-  outcomes_.keep(id, *committed, now_ns_);
-  at->second.uncleared.erase(id);
-  leave_if_done(at);
+void Core::Impl::nothing_left_at(NodeId node) {
+  if (restarting_) {
+    restart_undone_.insert(node);
+    end_restart();
+  }
+  for (auto at = ended_.begin(); at != ended_.end();) {
+    const auto next = std::next(at);
+    at->second.undone.insert(node);
+    leave_if_done(at);
+    at = next;
+  }
 }
 
-void Core::Impl::recovery_scan_done(uint64_t now_ns) {
-  if (!restarting_ || !durable_status_.ok() || !stale_.ok()) return;
-  now_ns_ = std::max(now_ns_, now_ns);
+void Core::Impl::end_restart() {
+  for (const NodeId node : nodes_with_shards()) {
+    if (!restart_undone_.contains(node)) return;
+  }
   restarting_ = false;
+  committed_before_.reset();
   Env::probe("manager.recovery.restarted");
   republish_ = true;
   outbox_.note("everything of earlier epochs is recovered; begins are answered from now on");
-  settle();
 }
 
 bool Core::Impl::worth_a_sweep(uint64_t lost, uint64_t closed) const {

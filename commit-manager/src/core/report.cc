@@ -24,7 +24,12 @@ Statistics Core::Impl::statistics() const {
   statistics.sessions = sessions_.size();
   statistics.sessions_fencing = fencing_;
   statistics.sessions_recovering = ended_.size() - fencing_;
-  statistics.outcomes_kept = outcomes_.size();
+  statistics.log_end = log_end_;
+  statistics.log_accepted = log_progress_.accepted;
+  statistics.log_flushed = log_progress_.flushed;
+  statistics.log_cut = committed_.cut_up_to().value;
+  statistics.log_ranges = log_ranges_;
+  statistics.log_bytes = log_ == nullptr ? 0 : log_->bytes();
   statistics.sweep_due = worth_a_sweep(lost_, closed_);
   statistics.restarting = restarting_;
   statistics.durable_bytes = state_.size();
@@ -66,20 +71,24 @@ void Core::Impl::check_invariants() const {
     LOAM_CHECK(!ended_.contains(id) && !fences.fenced(id), "an open session has not ended");
     LOAM_CHECK(durable_ == nullptr || id.value <= stored_.sessions, "sessions stay below the bound that is stored");
   }
-  size_t fencing = 0, open = 0, uncleared = 0;
+  size_t fencing = 0, aborted = 0;
   for (const auto& [id, ended] : ended_) {
     LOAM_CHECK(fences.fenced(id) && ended.fence != 0, "an ended session is fenced");
-    LOAM_CHECK(!ended.fenced_everywhere || !ended.open.empty() || !ended.uncleared.empty(),
-               "it leaves when it is done");
+    LOAM_CHECK(!ended.fenced_everywhere || !ended.aborted->empty(), "it leaves when it is done");
     fencing += ended.fenced_everywhere ? 0 : 1;
-    open += ended.open.size();
-    uncleared += ended.uncleared.size();
+    aborted += ended.aborted->size();
   }
   Statistics statistics;
   transactions_.report(statistics);
   LOAM_CHECK(fencing == fencing_, "sessions that are being fenced are counted");
-  LOAM_CHECK(open == statistics.orphaned_open && uncleared == statistics.orphaned_uncleared,
-             "each orphan belongs to a session that has ended");
+  LOAM_CHECK(aborted == statistics.orphaned_open, "each orphan belongs to a session that has ended");
+  LOAM_CHECK(accepted_.empty(), "what is accepted is given to the commit log");
+  LOAM_CHECK(log_end_ - log_progress_.accepted == unseen_.size() &&
+                 log_progress_.accepted - log_progress_.flushed == unflushed_.size() &&
+                 transactions_.unflushed() == unflushed_.size(),
+             "positions of the commit log are counted");
+  LOAM_CHECK(waiting_commits_.empty() || waiting_commits_.back().position > log_progress_.accepted,
+             "commits that may be seen are answered");
   LOAM_CHECK(durable_ == nullptr || transactions_.last_id().value <= stored_.transactions,
              "ids stay below the bound that is stored");
   for (const NodeStatus& node : catalog_.nodes()) {

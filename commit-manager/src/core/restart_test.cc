@@ -1,10 +1,16 @@
 // What the commit manager stores, when, and what it does with it after a restart (R11).
+#include <algorithm>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "commit-manager/src/catalog/durable_state.h"
+#include "commit-manager/src/core/committed_ids.h"
 #include "commit-manager/src/core/core_harness.h"
 #include "common/testing/random.h"
 #include "common/wire/system_tables.h"
@@ -35,11 +41,15 @@ struct RestartTest : ::testing::Test {
 
   void SetUp() override { start(); }
 
-  void start() {
+  /// Starts a commit manager from the stored state, and from the commit log's records up to `position`.
+  void start(uint64_t position = UINT64_MAX) {
     const uint64_t now_ns = h ? h->now_ns + 1'000'000 : 1'000'000'000;
     const Buffer state = durable.state;
     ASSERT_TRUE(Core::check_state(state).ok()) << Core::check_state(state).to_string();
-    h = std::make_unique<CoreHarness>(options(), &durable, state);
+    CommitLogContents logged;
+    if (log) logged = log->left(std::min(position, log->end()));
+    log = std::make_unique<RecordingLog>(logged);
+    h = std::make_unique<CoreHarness>(options(), &durable, state, log.get());
     h->now_ns = now_ns;
     h->core.on_time(now_ns);
   }
@@ -71,6 +81,7 @@ struct RestartTest : ::testing::Test {
   }
 
   RecordingDurable durable;
+  std::unique_ptr<RecordingLog> log;
   std::unique_ptr<CoreHarness> h;
   std::vector<PeerId> nodes;
 };
@@ -96,11 +107,11 @@ TEST_F(RestartTest, KeepsTheCatalogAndGoesAboveAllIds) {
   h->core.check_invariants();
 }
 
-TEST_F(RestartTest, AnswersNoBeginBeforeTheScanIsDone) {
+TEST_F(RestartTest, AnswersNoBeginBeforeEverythingOfEarlierEpochsIsUndone) {
   fill();
   start();
   EXPECT_EQ(h->call<SessionOpened>(h->connect(), OpenSession{"early"}).error.code(), StatusCode::kUnavailable);
-  EXPECT_FALSE(h->core.recovery_scan_due()) << "no node has come back";
+  EXPECT_TRUE(h->core.recovery_tasks(10).empty()) << "no node has come back";
   report("tcp://b:1", Incarnation(2));
   const PeerId a = h->connect();
   const auto registered = h->call<NodeRegistered>(a, RegisterNode{"tcp://a:1", "", 1, Incarnation(1)});
@@ -109,37 +120,83 @@ TEST_F(RestartTest, AnswersNoBeginBeforeTheScanIsDone) {
   EXPECT_EQ(registered->publication.number, 0u) << "no horizon before all is recovered (R11)";
   EXPECT_TRUE(registered->fences.fenced(SessionId(1)));
   ASSERT_TRUE(h->acknowledge_fence(a));
-  EXPECT_FALSE(h->core.recovery_scan_due()) << "undo records may be at the other one";
+  EXPECT_TRUE(h->core.recovery_tasks(10).empty()) << "an index's change may be undone after its record alone";
   const PeerId client = h->client();
   EXPECT_EQ(h->call<Begun>(client, Begin{1, false}).error.code(), StatusCode::kUnavailable);
   EXPECT_EQ(h->call<Begun>(client, Begin{0, true}).error.code(), StatusCode::kUnavailable);
   const PeerId b = h->node("tcp://b:1", Incarnation(2));
-  EXPECT_FALSE(h->core.recovery_scan_due()) << "it may still be writing them (R7)";
+  EXPECT_TRUE(h->core.recovery_tasks(10).empty()) << "it may still be writing (R7)";
   ASSERT_TRUE(h->acknowledge_fence(b));
-  EXPECT_TRUE(h->core.recovery_scan_due());
+  const auto tasks = h->core.recovery_tasks(10);
+  ASSERT_EQ(tasks.size(), 1u);
+  EXPECT_EQ(tasks[0].session, SessionId());
+  EXPECT_EQ(tasks[0].nodes, (std::vector{NodeId(1), NodeId(2)}));
+  EXPECT_EQ(tasks[0].last_of_earlier.value, h->core.statistics().last_transaction);
+  EXPECT_TRUE(tasks[0].undoes(TransactionId(150)));
   h->run_for(kLease / 2);
   EXPECT_TRUE(h->outbox.sent[a].empty()) << "no publication goes out";
-  h->core.recovered(TransactionId(3), true, h->now_ns);
-  const std::vector<TransactionId> ids = {TransactionId(3), TransactionId(4), TransactionId(100'000)};
-  EXPECT_EQ(h->call<wire::Outcomes>(client, AskOutcomes{ids})->outcomes,
-            (std::vector<Outcome>{Outcome::kCommitted, Outcome::kPending, Outcome::kForgotten}));
-  h->core.recovery_scan_done(h->now_ns);
-  EXPECT_EQ(h->call<wire::Outcomes>(client, AskOutcomes{ids})->outcomes,
-            (std::vector<Outcome>{Outcome::kCommitted, Outcome::kForgotten, Outcome::kForgotten}));
+  RecoveryTask half = tasks[0];
+  half.nodes.pop_back();
+  h->core.recovered(half, h->now_ns);
+  EXPECT_TRUE(h->core.statistics().restarting);
+  EXPECT_EQ(h->call<Begun>(client, Begin{1, false}).error.code(), StatusCode::kUnavailable);
+  ASSERT_EQ(h->core.recovery_tasks(10).size(), 1u);
+  EXPECT_EQ(h->core.recovery_tasks(10)[0].nodes, std::vector{NodeId(2)});
+  h->core.recovered(tasks[0], h->now_ns);
   EXPECT_TRUE(h->core.ready());
-  EXPECT_FALSE(h->core.recovery_scan_due());
+  EXPECT_TRUE(h->core.recovery_tasks(10).empty());
   const auto begun = h->call<Begun>(client, Begin{1, false});
   ASSERT_TRUE(begun.ok());
-  EXPECT_GT(begun->first_id, TransactionId(150));
+  EXPECT_GT(begun->first_id, tasks[0].last_of_earlier);
+  EXPECT_FALSE(tasks[0].undoes(begun->first_id));
   EXPECT_EQ(begun->snapshot, Snapshot(Version(begun->first_id.value - 1))) << "all of earlier epochs is decided";
   h->run_for(kLease / 4);
   const auto publish = h->newest<wire::Publish>(a);
   ASSERT_TRUE(publish.ok());
   EXPECT_EQ(publish->publication.cm_epoch, 2u);
+  h->core.recovered(tasks[0], h->now_ns);  // a repetition
   h->core.check_invariants();
 }
 
-TEST_F(RestartTest, ANodeThatLostItsMemoryHoldsTheScanUpUntilThatIsAccepted) {
+TEST_F(RestartTest, OutcomesOfEarlierEpochsAreWhatTheCommitLogSays) {
+  fill();
+  const PeerId client = h->client();
+  const uint64_t first = h->call<Begun>(client, Begin{6, false})->first_id.value;
+  for (const uint64_t id : {first + 1, first + 2, first + 4}) {
+    ASSERT_TRUE(h->call<wire::Completed>(client, wire::Complete{{{TransactionId(id), true}}}).ok());
+  }
+  start(2);  // the record of the third commit was not on the disk when the power went
+  report("tcp://b:1", Incarnation(2));
+  nodes = {h->node("tcp://a:1", Incarnation(1)), h->node("tcp://b:1", Incarnation(2))};
+  const PeerId again = h->client();
+  std::vector<TransactionId> ids;
+  for (uint64_t id = first; id < first + 6; ++id) ids.emplace_back(id);
+  ids.emplace_back(100'000);
+  const std::vector<Outcome> known = {Outcome::kAborted, Outcome::kCommitted, Outcome::kCommitted, Outcome::kAborted,
+                                      Outcome::kAborted, Outcome::kAborted,   Outcome::kForgotten};
+  EXPECT_EQ(h->call<wire::Outcomes>(again, AskOutcomes{ids})->outcomes, known);
+  for (const PeerId node : nodes) ASSERT_TRUE(h->acknowledge_fence(node));
+  const auto tasks = h->core.recovery_tasks(10);
+  ASSERT_EQ(tasks.size(), 1u);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(tasks[0].undoes(ids[i]), known[i] == Outcome::kAborted) << i;
+  h->core.recovered(tasks[0], h->now_ns);
+  EXPECT_EQ(h->call<wire::Outcomes>(again, AskOutcomes{ids})->outcomes, known);
+  EXPECT_EQ(h->core.statistics().log_end, 2u) << "positions go on";
+  EXPECT_EQ(h->core.statistics().log_flushed, 2u);
+  h->core.check_invariants();
+}
+
+TEST_F(RestartTest, WhatLiesBelowTheCutIsForgotten) {
+  fill();
+  log->before.cut = TransactionId(CommittedIds::kBlockIds - 1);
+  log->before.committed = {{TransactionId(CommittedIds::kBlockIds + 3), TransactionId(CommittedIds::kBlockIds + 4)}};
+  start();
+  EXPECT_EQ(h->core.outcome(TransactionId(1)), Outcome::kForgotten);
+  EXPECT_EQ(h->core.outcome(TransactionId(CommittedIds::kBlockIds - 1)), Outcome::kForgotten);
+  EXPECT_EQ(h->core.statistics().log_cut, CommittedIds::kBlockIds - 1);
+}
+
+TEST_F(RestartTest, ANodeThatLostItsMemoryHoldsTheRestartUpUntilThatIsAccepted) {
   fill();
   start();
   report("tcp://b:1");
@@ -156,17 +213,39 @@ TEST_F(RestartTest, ANodeThatLostItsMemoryHoldsTheScanUpUntilThatIsAccepted) {
     }
   };
   keep_alive();
-  EXPECT_FALSE(h->core.recovery_scan_due());
+  EXPECT_TRUE(h->core.recovery_tasks(10).empty());
   std::optional<Status> done;
   h->core.accept_loss(NodeId(2), [&](Status status) { done = std::move(status); });
   const auto told = h->newest<wire::AcceptLoss>(b);
   ASSERT_TRUE(told.ok());
-  start();  // what was accepted was stored before the node heard of it
+  ASSERT_EQ(h->core.recovery_tasks(10).size(), 1u);
+  EXPECT_EQ(h->core.recovery_tasks(10)[0].nodes, std::vector{NodeId(1)}) << "nothing is left at the other one";
+  start();  // the acceptance was stored before the node heard of it
   report("tcp://a:1", Incarnation(1));
   const auto back = h->call<NodeRegistered>(h->connect(), RegisterNode{"tcp://b:1", "", 1, Incarnation(3)});
   ASSERT_TRUE(back.ok()) << back.error.to_string();
   EXPECT_FALSE(back->memory_lost);
   EXPECT_EQ(h->core.nodes()[1].info.state, NodeState::kLive);
+}
+
+TEST_F(RestartTest, ANodeThatIsStartedAnewDuringTheRestartCountsWhenItsLossIsAccepted) {
+  fill();
+  start();
+  report("tcp://b:1", Incarnation(2));
+  nodes = {h->node("tcp://a:1", Incarnation(1)), h->node("tcp://b:1", Incarnation(2))};
+  for (const PeerId node : nodes) ASSERT_TRUE(h->acknowledge_fence(node));
+  const auto tasks = h->core.recovery_tasks(10);
+  ASSERT_EQ(tasks.size(), 1u);
+  nodes[1] = h->node("tcp://b:1");
+  h->core.recovered(tasks[0], h->now_ns);
+  EXPECT_TRUE(h->core.statistics().restarting);
+  h->core.accept_loss(NodeId(2), [](const Status&) {});
+  for (int i = 0; i < 5; ++i) {
+    for (const PeerId node : nodes) h->post(node, wire::RenewNode{});
+    h->run_for(kLease / 4);
+  }
+  EXPECT_FALSE(h->core.statistics().restarting);
+  h->core.check_invariants();
 }
 
 TEST_F(RestartTest, WaitsForTheLeasesOfIncarnationsThatWereReplaced) {
@@ -177,23 +256,15 @@ TEST_F(RestartTest, WaitsForTheLeasesOfIncarnationsThatWereReplaced) {
   for (uint64_t node : {1u, 2u}) back.push_back(h->node(node == 1 ? "tcp://a:1" : "tcp://b:1"));
   for (uint64_t node : {1u, 2u}) h->core.accept_loss(NodeId(node), [](Status) {});
   for (const PeerId peer : back) {
-    uint64_t fence = 0, loss = 0;
-    while (!h->outbox.sent[peer].empty()) {
-      if (static_cast<wire::Opcode>(h->outbox.sent[peer].front()[0]) == wire::Opcode::kFence) {
-        fence = h->take<Fence>(peer).sequence;
-      } else {
-        loss = h->take<wire::AcceptLoss>(peer).sequence;
-      }
-    }
-    h->deliver(peer, CoreHarness::encoded(FenceInstalled{}, fence));
-    h->deliver(peer, CoreHarness::encoded(wire::LossAccepted{}, loss));
+    EXPECT_FALSE(h->newest<wire::AcceptLoss>(peer).ok()) << "the processes of before may run on with their leases";
   }
-  EXPECT_FALSE(h->core.recovery_scan_due()) << "the processes of before may run on with their leases";
+  EXPECT_TRUE(h->core.statistics().restarting);
   for (int i = 0; i < 5; ++i) {
     for (const PeerId peer : back) h->post(peer, wire::RenewNode{});
     h->run_for(kLease / 4);
   }
-  EXPECT_TRUE(h->core.recovery_scan_due());
+  for (const PeerId peer : back) EXPECT_TRUE(h->newest<wire::AcceptLoss>(peer).ok());
+  EXPECT_FALSE(h->core.statistics().restarting);
 }
 
 TEST_F(RestartTest, WithoutShardsThereIsNothingToRecover) {
@@ -227,7 +298,7 @@ TEST_F(RestartTest, ATableOnItsWayIsForgottenButForItsNumber) {
   h->post(client, wire::CreateTable{"late", TableKind::kTransactional, test_schema()});
   const TableId given = h->newest<wire::InstallTable>(nodes[0])->table.id;
   start();
-  EXPECT_EQ(h->core.catalog().tables.size(), 3u);
+  EXPECT_EQ(h->core.catalog().tables.size(), 2u);
   report("tcp://b:1", Incarnation(2));
   nodes = {h->node("tcp://a:1", Incarnation(1)), h->node("tcp://b:1", Incarnation(2))};
   const PeerId again = h->client();
@@ -290,7 +361,7 @@ TEST_F(RestartTest, SaysNothingThatTheDiskDoesNotHave) {
                        [&](const Result<wire::TableCreated>& result) { created = result.code(); });
   EXPECT_EQ(created, StatusCode::kNoSpace);
   EXPECT_EQ(h->core.open_recoverer(h->now_ns), SessionId(0));
-  EXPECT_FALSE(h->core.recovery_scan_due());
+  EXPECT_TRUE(h->core.recovery_tasks(10).empty());
   for (const auto& [peer, queue] : h->outbox.sent) EXPECT_TRUE(queue.empty());
 }
 
@@ -334,7 +405,14 @@ TEST(Restart, NoNumberIsGivenOutTwice) {
       ASSERT_TRUE(epochs.insert(registered->manager_epoch).second);
       ASSERT_GE(registered->catalog.version, catalog_version);
     }
-    h.core.recovery_scan_done(h.now_ns);
+    if (h.core.statistics().restarting) {
+      h.core.accept_loss(NodeId(1), [](const Status&) {});
+      for (int i = 0; i < 8; ++i) {
+        h.post(node, wire::RenewNode{});
+        h.run_for(kLease / 4);
+      }
+      h.outbox.sent[node].clear();
+    }
     for (int step = 0; step < 60 && h.core.durable_status().ok(); ++step) {
       const PeerId client = h.connect();
       const auto opened = h.call<SessionOpened>(client, OpenSession{"test"});
@@ -351,7 +429,7 @@ TEST(Restart, NoNumberIsGivenOutTwice) {
       if (random.one_in(4)) h.post(client, wire::CreateTable{name, TableKind::kTransactional, test_schema()});
       while (!h.outbox.sent[node].empty()) {
         const auto install = h.take<wire::InstallTable>(node);
-        if (!install.ok() || install->table.id == wire::kTransactionTableId) continue;
+        if (!install.ok() || install->table.id == wire::kCounterTableId) continue;
         const auto [at, fresh] = tables.emplace(install->table.id.value, install->table.name);
         ASSERT_TRUE(fresh) << at->first << " was " << at->second;
         if (random.one_in(2)) h.deliver(node, CoreHarness::encoded(wire::TableInstalled{}, install.sequence));

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include <loam/commit/core.h>
 
@@ -41,19 +43,20 @@ struct BegunReference {
 static_assert(sizeof(BegunReference) <= wire::kManagerReplyWindow.small_bytes());
 static_assert(std::is_trivially_copyable_v<BegunReference>);
 
-/// A session that has ended and has to be fenced, and what it leaves to the recoverer [R7, R8].
+/// A session that has ended, and what recovery has to undo of it [R7, R8].
 ///
-///     fencing ── every node has acknowledged `fence`, or has no lease ──▶ recovering ── nothing is left ──▶ gone
+///     fencing ── every node has acknowledged `fence`, or has no lease ──▶ recovering ── every node is done ──▶ gone
 ///
-/// Owner: Core. Nothing of it is handed to the recoverer before it is fenced everywhere.
+/// A node's part is handed to recovery as soon as that node has acknowledged the fence. Owner: Core.
 struct EndedSession {
   std::string client_name;
   std::string why;
   uint64_t ended_ns = 0;
   uint64_t fence = 0;  ///< sequence of the first Fence that names it; 0: not sent yet
   bool fenced_everywhere = false;
-  std::set<TransactionId> open;
-  std::set<TransactionId> uncleared;
+  /// Its transactions that were not accepted as committed when it ended: they are aborted. Ascending.
+  std::shared_ptr<const std::vector<TransactionId>> aborted = std::make_shared<std::vector<TransactionId>>();
+  std::set<NodeId> undone;  ///< nodes where nothing of `aborted` is left
 };
 
 }  // namespace loam::commit

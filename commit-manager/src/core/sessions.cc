@@ -1,4 +1,4 @@
-// Sessions: opened, resumed, renewed, ended [R3, R8, decision 0008].
+// Sessions: opening, resuming, renewing and ending them [R3, R8, docs/architecture.md].
 #include <algorithm>
 #include <utility>
 
@@ -9,10 +9,11 @@ namespace loam::commit {
 
 namespace {
 
-/// What a message of a session may be late, at most: added to the lease, but for short ones. No safety depends on it.
+/// Allowance for late messages of a session: added to its lease, but at most an eighth of it. Safety does not depend on
+/// it.
 constexpr uint64_t kLateNs = 25'000'000;
 
-/// For lines and lists: what a client calls itself, without control characters.
+/// A client's name without control characters, for log lines and lists.
 std::string printable(const std::string& name) {
   std::string text = name;
   std::replace_if(
@@ -125,12 +126,12 @@ Status Core::Impl::close_session(Session& session, ByteReader& reader, uint64_t 
   wire::CloseSession request;
   LOAM_RETURN_IF_ERROR(decode(reader, request));
   Peer& peer = peers_.at(session.peer);
-  if (session.load.open + session.load.uncleared != 0) {
+  if (session.load.open != 0) {
     Env::probe("manager.session.given_up");
     end_session(session, "given up by its client");
   } else {
-    // Fences name it like the dead, but nobody has to wait for one: it has answers to all that it sent. Only the nodes'
-    // windows of its answers wait for one.
+    // Later fences name this session too, but recovery need not wait for one: every request of the session is answered.
+    // A fence only lets the nodes free its reply windows.
     transactions_.keep_only(session.id, session.load, UINT64_MAX, {});
     drop_session(session);
     ++closed_;
@@ -164,10 +165,12 @@ void Core::Impl::drop_session(Session& session) {
 
 void Core::Impl::make_orphans() {
   std::sort(ending_.begin(), ending_.end());
-  transactions_.end_sessions(ending_, [this](SessionId session, TransactionId id, bool open) {
-    EndedSession& ended = ended_.at(session);
-    (open ? ended.open : ended.uncleared).insert(id);
-  });
+  std::map<SessionId, std::vector<TransactionId>> aborted;
+  transactions_.end_sessions(ending_, [&](SessionId session, TransactionId id) { aborted[session].push_back(id); });
+  for (auto& [session, ids] : aborted) {
+    std::sort(ids.begin(), ids.end());
+    ended_.at(session).aborted = std::make_shared<const std::vector<TransactionId>>(std::move(ids));
+  }
   ending_.clear();
 }
 
@@ -201,7 +204,6 @@ std::vector<SessionStatus> Core::Impl::sessions() const {
     status.connected = session.peer.value != 0;
     status.silent_ns = now_ns_ - std::min(now_ns_, session.heard_ns);
     status.open = session.load.open;
-    status.uncleared = session.load.uncleared;
     all.push_back(std::move(status));
   }
   if (recoverer_.value != 0) {
@@ -217,8 +219,7 @@ std::vector<SessionStatus> Core::Impl::sessions() const {
     status.name = ended.client_name;
     status.state = ended.fenced_everywhere ? SessionStatus::State::kRecovering : SessionStatus::State::kFencing;
     status.silent_ns = now_ns_ - std::min(now_ns_, ended.ended_ns);
-    status.open = ended.open.size();
-    status.uncleared = ended.uncleared.size();
+    status.open = ended.aborted->size();
     status.end = ended.why;
     all.push_back(std::move(status));
   }

@@ -124,7 +124,8 @@ TEST_F(SweepTest, ThereIsNoneWithoutAnIndex) {
   EXPECT_NE(h->core.sweep_due(), nullptr);
 }
 
-// Who was alive when the commit manager died is fenced now, and may have left anything.
+// A restart fences the sessions that were alive when the commit manager died. They may have left index nodes outside of
+// the trees, so a sweep is due.
 TEST_F(SweepTest, ARestartIsWorthOne) {
   make_index();
   const Buffer state = durable.state;
@@ -136,9 +137,10 @@ TEST_F(SweepTest, ARestartIsWorthOne) {
   nodes = {h->node("tcp://a:1", before[0]), h->node("tcp://b:1", before[1])};
   ASSERT_TRUE(acknowledge_all());
   h->run_for(CoreHarness::kLeaseNs / 4);
-  ASSERT_TRUE(h->core.recovery_scan_due());
+  const auto tasks = h->core.recovery_tasks(10);
+  ASSERT_EQ(tasks.size(), 1u);
   EXPECT_EQ(h->core.sweep_due(), nullptr) << "recovery first";
-  h->core.recovery_scan_done(h->now_ns);
+  h->core.recovered(tasks[0], h->now_ns);
   ASSERT_NE(h->core.sweep_due(), nullptr);
   EXPECT_TRUE(h->core.sweep_due()->set.fenced(SessionId(1)));
   h->client();

@@ -1,6 +1,7 @@
 #include "commit-manager/src/core/transactions.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "common/base/assert.h"
@@ -39,6 +40,20 @@ Transactions::VisibleNow Transactions::visible_now() const {
   return {below.empty() ? Version(finished_) : Version(below.front().value - 1), below};
 }
 
+Transactions::VisibleNow Transactions::durable_now() const {
+  if (unflushed_.empty()) return visible_now();
+  const VisibleNow now = visible_now();
+  not_durable_.clear();
+  std::set_union(now.open.begin(), now.open.end(), unflushed_.begin(), unflushed_.end(),
+                 std::back_inserter(not_durable_));
+  return {Version(not_durable_.front().value - 1), not_durable_};
+}
+
+Version Transactions::durable_base() const {
+  const Version base = visible_now().base;
+  return unflushed_.empty() ? base : std::min(base, Version(unflushed_.front().value - 1));
+}
+
 Status Transactions::admit(SessionId session, const SessionLoad& load, const wire::Begin& asked) {
   const size_t count = asked.read_write + asked.upgrades.size();
   const size_t snapshots = (asked.read_only ? 1 : 0) + (asked.upgradable ? 1 : 0);
@@ -65,16 +80,12 @@ Status Transactions::admit(SessionId session, const SessionLoad& load, const wir
     return overloaded("too many open transactions of this session", options_.max_open_per_session,
                       "complete some first");
   }
-  if (load.uncleared + load.open + count > options_.max_uncleared_per_session) {
-    return overloaded("too many transactions of this session whose undo records are not reported cleared",
-                      options_.max_uncleared_per_session, "report them");
-  }
   if (open_.size() + count > options_.max_open) {
     return overloaded("too many open transactions in the cluster", options_.max_open, "try again later");
   }
-  if (transactions_.size() + count > options_.max_transactions) {
-    return overloaded("too many transactions that are open or not cleared in the cluster", options_.max_transactions,
-                      "try again later");
+  if (accepted_ + unflushed_.size() >= options_.max_unflushed_commits) {
+    return overloaded("the commit log is behind by too many commits", options_.max_unflushed_commits,
+                      "look at the disk of the commit manager, and try again later");
   }
   return ok_status();
 }
@@ -130,73 +141,114 @@ Status Transactions::begin(SessionId session, SessionLoad& load, const wire::Beg
   return ok_status();
 }
 
-Status Transactions::check_outcome(SessionId session, const wire::Complete::Outcome& outcome) {
-  Transaction* transaction = transactions_.find(outcome.id.value);
+Status Transactions::name(SessionId session, TransactionId id) {
+  Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
   if (transaction == nullptr) {
-    return refuse_outcome(outcome.id, outcome.id.value == 0 || outcome.id.value > last_id_ ? "was never begun"
-                                                                                           : "is complete and cleared");
+    return refuse_outcome(id, id.value == 0 || id.value > last_id_ ? "was never begun" : "is complete");
   }
-  if (transaction->session != session) return refuse_outcome(outcome.id, "belongs to another session");
-  switch (transaction->state) {
-    case State::kOpen:
-      transaction->state = outcome.committed ? State::kCommitting : State::kAborting;
-      named_.push_back(transaction);
-      return ok_status();
-    case State::kCommitting:
-    case State::kAborting:
-      return refuse_outcome(outcome.id, "is named twice");
-    case State::kCommitted:
-      Env::probe("manager.complete.was_complete");
-      return outcome.committed ? ok_status() : refuse_outcome(outcome.id, "was committed and cannot be aborted");
-    case State::kAborted:
-      return outcome.committed ? refuse_outcome(outcome.id, "was aborted and cannot be committed") : ok_status();
-  }
+  if (transaction->session != session || transaction->orphaned) return refuse_outcome(id, "belongs to another session");
+  if (transaction->state == State::kNamed) return refuse_outcome(id, "is named twice");
+  if (transaction->state == State::kAccepted) return refuse_outcome(id, "is committed");
+  transaction->state = State::kNamed;
+  named_.push_back(id.value);
   return ok_status();
 }
 
-Status Transactions::complete(SessionId session, SessionLoad& load, std::span<const wire::Complete::Outcome> outcomes) {
+Status Transactions::complete(SessionId session, SessionLoad& load, std::span<const wire::Complete::Outcome> outcomes,
+                              TransactionId lost, std::vector<TransactionId>& accepted,
+                              std::vector<TransactionId>& refused) {
   named_.clear();
+  Status status;
   for (const wire::Complete::Outcome& outcome : outcomes) {
-    if (Status status = check_outcome(session, outcome); !status.ok()) {
-      for (Transaction* transaction : named_) transaction->state = State::kOpen;
-      return status;
+    status = name(session, outcome.id);
+    if (!status.ok()) break;
+  }
+  for (const uint64_t id : named_) transactions_.find(id)->state = State::kOpen;
+  LOAM_RETURN_IF_ERROR(status);
+  named_.clear();
+  for (const auto& [id, committed] : outcomes) {
+    if (committed && id <= lost) {
+      Env::probe("manager.complete.refused_after_loss");
+      refused.push_back(id);
+      continue;
+    }
+    --load.open;
+    if (committed) {
+      transactions_.find(id.value)->state = State::kAccepted;
+      ++accepted_;
+      accepted.push_back(id);
+    } else {
+      ++aborts_;
+      named_.push_back(id.value);
     }
   }
-  if (!named_.empty()) apply_outcomes(load);
+  finish_named();
   return ok_status();
 }
 
-void Transactions::apply_outcomes(SessionLoad& load) {
+void Transactions::finish_commits(std::span<const TransactionId> ids, bool unflushed) {
+  named_.clear();
+  for (const TransactionId id : ids) named_.push_back(id.value);
+  commits_ += ids.size();
+  accepted_ -= ids.size();
+  finish_named();
+  if (!unflushed || ids.empty()) return;
+  const auto before = static_cast<ptrdiff_t>(unflushed_.size());
+  for (const TransactionId id : ids) unflushed_.push_back(Version(id.value));
+  const auto middle = unflushed_.begin() + before;
+  std::sort(middle, unflushed_.end());
+  // Nearly all of them lie above those before.
+  std::inplace_merge(std::lower_bound(unflushed_.begin(), middle, *middle), middle, unflushed_.end());
+}
+
+void Transactions::flush(std::span<const TransactionId> ids) {
+  if (ids.empty()) return;
   finished_ids_.clear();
-  for (Transaction* transaction : named_) {
-    const bool committed = transaction->state == State::kCommitting;
-    transaction->state = committed ? State::kCommitted : State::kAborted;
-    ++(committed ? commits_ : aborts_);
-    finished_ = std::max(finished_, transaction->id);
-    finished_ids_.push_back(Version(transaction->id));
-    let_go(transaction->snapshot, 1, 0);
-    transaction->snapshot = OpenSnapshots::kNone;
+  for (const TransactionId id : ids) finished_ids_.push_back(Version(id.value));
+  squeeze(unflushed_);
+  changed_ = true;
+}
+
+void Transactions::abort_orphans(std::span<const TransactionId> ids) {
+  named_.clear();
+  for (const TransactionId id : ids) {
+    const Transaction* transaction = transactions_.find(id.value);
+    LOAM_CHECK(transaction != nullptr && transaction->orphaned, "recovery undoes orphans");
+    named_.push_back(id.value);
   }
-  load.open -= named_.size();
-  load.uncleared += named_.size();
-  squeeze_open();
+  orphaned_open_ -= ids.size();
+  aborts_ += ids.size();
+  finish_named();
+}
+
+void Transactions::finish_named() {
+  if (named_.empty()) return;
+  finished_ids_.clear();
+  for (const uint64_t id : named_) {
+    Transaction* transaction = transactions_.find(id);
+    finished_ = std::max(finished_, id);
+    finished_ids_.push_back(Version(id));
+    let_go(transaction->snapshot, 1, 0);
+    transactions_.erase(transaction);
+  }
+  squeeze(open_);
   newest_ = OpenSnapshots::kNone;  // later snapshots see more
   changed_ = true;
 }
 
-/// Takes finished_ids_ out of open_ in one pass over what lies above the lowest of them.
-void Transactions::squeeze_open() {
+/// Takes finished_ids_ out of `ids` in one pass over what lies above the lowest of them.
+void Transactions::squeeze(std::vector<Version>& ids) {
   std::sort(finished_ids_.begin(), finished_ids_.end());
   auto gone = finished_ids_.begin();
-  auto to = std::lower_bound(open_.begin(), open_.end(), *gone);
-  for (auto from = to; from != open_.end(); ++from) {
+  auto to = std::lower_bound(ids.begin(), ids.end(), *gone);
+  for (auto from = to; from != ids.end(); ++from) {
     if (gone != finished_ids_.end() && *from == *gone) {
       ++gone;
     } else {
       *to++ = *from;
     }
   }
-  open_.erase(to, open_.end());
+  ids.erase(to, ids.end());
 }
 
 void Transactions::let_go(OpenSnapshots::Slot slot, uint32_t writers, uint32_t readers) {
@@ -208,15 +260,6 @@ void Transactions::end_registered(Registered* registered) {
   let_go(registered->snapshot, upgradable ? 1 : 0, upgradable ? 0 : 1);
   upgradable_open_ -= upgradable ? 1 : 0;
   registered_.erase(registered);
-}
-
-void Transactions::clear(SessionId session, SessionLoad& load, std::span<const TransactionId> ids) {
-  for (const TransactionId id : ids) {
-    Transaction* transaction = id.value == 0 ? nullptr : transactions_.find(id.value);
-    if (transaction == nullptr || transaction->session != session || transaction->state == State::kOpen) continue;
-    transactions_.erase(transaction);
-    --load.uncleared;
-  }
 }
 
 void Transactions::release(SessionId session, SessionLoad& load, std::span<const uint64_t> numbers) {
@@ -245,16 +288,15 @@ const Snapshot* Transactions::held_snapshot(SessionId session, TransactionId id,
 Version Transactions::base() const { return visible_now().base; }
 
 Version Transactions::seen_by_all() const {
+  const Version durable = durable_base();
   // The oldest open snapshot has the lowest base of all that are open or come later.
-  return snapshots_.size() == 0 ? base() : snapshots_.entry(snapshots_.oldest()).snapshot.base();
+  return snapshots_.size() == 0 ? durable : std::min(durable, snapshots_.entry(snapshots_.oldest()).snapshot.base());
 }
 
 void Transactions::report(Statistics& statistics) const {
   statistics.last_transaction = last_id_;
   statistics.open = open_.size();
   statistics.orphaned_open = orphaned_open_;
-  statistics.uncleared = transactions_.size() - open_.size();
-  statistics.orphaned_uncleared = orphaned_uncleared_;
   statistics.begins = begins_;
   statistics.commits = commits_;
   statistics.aborts = aborts_;
@@ -284,29 +326,27 @@ void Transactions::check_invariants() const {
   LOAM_CHECK(std::is_sorted(open_.begin(), open_.end()), "open ids ascend");
   LOAM_CHECK(open_.empty() || open_.back().value <= last_id_, "open ids were given out");
   LOAM_CHECK(finished_ <= last_id_, "finished ids were given out");
-  size_t open = 0, orphaned_open = 0, orphaned_uncleared = 0;
+  LOAM_CHECK(std::is_sorted(unflushed_.begin(), unflushed_.end()), "unflushed commits ascend");
+  size_t orphaned_open = 0, accepted = 0;
   std::vector<uint32_t> writers, readers;
   const auto held = [](std::vector<uint32_t>& counts, OpenSnapshots::Slot slot) {
     if (counts.size() <= slot) counts.resize(slot + 1);
     ++counts[slot];
   };
   transactions_.for_each([&](const Transaction& transaction) {
-    if (transaction.state == State::kOpen) {
-      ++open;
-      orphaned_open += transaction.orphaned ? 1 : 0;
-      held(writers, transaction.snapshot);
-      LOAM_CHECK(std::binary_search(open_.begin(), open_.end(), Version(transaction.id)), "an open id is listed");
-      LOAM_CHECK(!snapshots_.entry(transaction.snapshot).snapshot.visible(Version(transaction.id)),
-                 "no transaction sees itself finished");
-    } else {
-      orphaned_uncleared += transaction.orphaned ? 1 : 0;
-      LOAM_CHECK(transaction.state == State::kCommitted || transaction.state == State::kAborted, "complete for good");
-    }
+    orphaned_open += transaction.orphaned ? 1 : 0;
+    accepted += transaction.state == State::kAccepted ? 1 : 0;
+    held(writers, transaction.snapshot);
+    LOAM_CHECK(std::binary_search(open_.begin(), open_.end(), Version(transaction.id)), "an open id is listed");
+    LOAM_CHECK(!snapshots_.entry(transaction.snapshot).snapshot.visible(Version(transaction.id)),
+               "no transaction sees itself finished");
+    LOAM_CHECK(transaction.state == State::kOpen || (transaction.state == State::kAccepted && !transaction.orphaned),
+               "it is open, or accepted");
   });
   registered_.for_each(
       [&](const Registered& registered) { held(registered.upgradable ? writers : readers, registered.snapshot); });
-  LOAM_CHECK(open == open_.size(), "each listed id is open");
-  LOAM_CHECK(orphaned_open == orphaned_open_ && orphaned_uncleared == orphaned_uncleared_, "orphans are counted");
+  LOAM_CHECK(transactions_.size() == open_.size(), "each listed id is open");
+  LOAM_CHECK(orphaned_open == orphaned_open_ && accepted == accepted_, "orphans and accepted commits are counted");
   writers.resize(std::max(writers.size(), readers.size()));
   readers.resize(writers.size());
   for (OpenSnapshots::Slot at = snapshots_.oldest(); at != OpenSnapshots::kNone; at = snapshots_.entry(at).next) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,11 +21,8 @@ namespace loam::commit {
 
 /// How much one session holds; kept in the session, changed by Transactions alone.
 struct SessionLoad {
-  size_t open = 0;       ///< transactions begun and not complete
-  size_t uncleared = 0;  ///< complete, undo record not reported cleared
+  size_t open = 0;       ///< transactions begun and neither aborted nor accepted as committed
   size_t snapshots = 0;  ///< registered snapshots
-
-  bool empty() const { return open + uncleared + snapshots == 0; }
 };
 
 /// Transactions and snapshots of all sessions. Messages are decoded before, and encoded after.
@@ -34,11 +30,13 @@ struct SessionLoad {
 /// Owner: Core. One thread. Per batch: O(open transactions) with about a nanosecond each (the snapshot is copied and
 /// encoded, and completed ids are squeezed out of the open set); per transaction: two hash lookups.
 ///
-/// State of an id: not given out → open → committed or aborted → (cleared) forgotten. `first` up to last_id() have been
-/// given out; an id that is not in the table is finished and cleared.
+/// State of an id: not given out → open → (accepted: in the commit log, but not yet seen) → finished, which is
+/// committed or aborted. `first` up to last_id() have been given out; an id that is not in the table is finished. A
+/// finished commit whose record in the log is not on the disk yet is *unflushed*: snapshots see it, publications and
+/// seen_by_all() do not count on it (R13).
 ///
 /// Invariants (check_invariants()):
-/// 1. `open_` lists the ids of all open transactions, ascending; last_id_ is not below any.
+/// 1. `open_` lists the ids of all transactions that are not finished, ascending; last_id_ is not below any.
 /// 2. A new snapshot sees the ids up to `finished_` (the highest finished one) that are not in `open_`.
 /// 3. Every open transaction and every upgradable snapshot holds one entry of `snapshots_` as writer; every registered
 ///    read-only snapshot, one as reader; there are no other holders.
@@ -60,12 +58,15 @@ class Transactions {
   /// upgradable snapshots that the session holds (R12). All or nothing: kInvalidArgument, kOverloaded.
   Status begin(SessionId session, SessionLoad& load, const wire::Begin& asked, uint64_t now_ns, Begun& begun);
 
-  /// Completes transactions of this session, all or none (R8). An outcome that was reported before is accepted again.
-  /// kInvalidArgument: not this session's, not open, another outcome than before, an id twice.
-  Status complete(SessionId session, SessionLoad& load, std::span<const wire::Complete::Outcome> outcomes);
-
-  /// Forgets completed transactions (R5). Ids that are not this session's, or not complete, are passed over.
-  void clear(SessionId session, SessionLoad& load, std::span<const TransactionId> ids);
+  /// Ends transactions of this session, all or none (R8): those that are aborted are finished, those that are committed
+  /// are accepted and stand in `accepted`, in the order of `outcomes`. Ids up to `lost` cannot be committed (R9): they
+  /// stay open and stand in `refused`. kInvalidArgument: not this session's, not open, an id twice.
+  Status complete(SessionId session, SessionLoad& load, std::span<const wire::Complete::Outcome> outcomes,
+                  TransactionId lost, std::vector<TransactionId>& accepted, std::vector<TransactionId>& refused);
+  /// These commits, which were accepted, may be seen: they are finished, and `unflushed` until flush().
+  void finish_commits(std::span<const TransactionId> ids, bool unflushed);
+  /// The records of these finished commits are on the disk.
+  void flush(std::span<const TransactionId> ids);
 
   /// Lets go of registered snapshots. Unknown numbers are passed over: releasing is idempotent.
   void release(SessionId session, SessionLoad& load, std::span<const uint64_t> numbers);
@@ -73,25 +74,22 @@ class Transactions {
   /// Lets go of the session's registered snapshots with numbers up to `newest` that are not in `held`, which ascends.
   void keep_only(SessionId session, SessionLoad& load, uint64_t newest, std::span<const uint64_t> held);
 
-  /// These sessions (ascending) have ended: their transactions stay as they are, as orphans, and are named to `orphan`.
-  /// One pass over everything, however many they are.
-  using OrphanVisitor = std::function<void(SessionId, TransactionId, bool open)>;
+  /// Ends these sessions (ascending). Their open transactions stay open, as orphans, and are named to `orphan` in no
+  /// order. An accepted commit is no orphan. One pass over all transactions, for any number of sessions.
+  using OrphanVisitor = std::function<void(SessionId, TransactionId)>;
   void end_sessions(std::span<const SessionId> sessions, const OrphanVisitor& orphan);
-  /// Of these ended sessions (ascending), once they are fenced everywhere. A node that has no fence yet still answers
-  /// them, and it cannot tell for the entries of an index, which are in no version order, that their snapshot is gone.
+  /// Finishes orphans as aborted: all that they wrote is undone.
+  void abort_orphans(std::span<const TransactionId> ids);
+  /// Drops the snapshots of these ended sessions (ascending). Called once every node has fenced them: a node without
+  /// the fence still answers them. Such a node cannot tell from index entries, which are in no version order, that the
+  /// snapshot is gone.
   void drop_snapshots(std::span<const SessionId> sessions);
 
   /// This session's registered snapshot of this number, or, if `number` is 0, the snapshot that its open transaction
   /// holds; null if it does not hold it any more. Lives until the next call.
   const Snapshot* held_snapshot(SessionId session, TransactionId id, uint64_t number) const;
-  /// What is known of an id: open, one of the outcomes, or kForgotten.
-  wire::Outcome outcome(TransactionId id) const;
-  /// The session that left this transaction behind; 0: it is no orphan.
-  SessionId orphan_of(TransactionId id) const;
-  /// Completes an open orphan, exactly as its owner would have. False, and no effect, if it is no open orphan.
-  bool recover(TransactionId id, bool committed);
-  /// Forgets a complete orphan; nullopt if it is none, otherwise whether it was committed.
-  std::optional<bool> forget_orphan(TransactionId id);
+  /// The session of a transaction that is open and no orphan; 0: it is none.
+  SessionId owner(TransactionId id) const;
 
   /// Remembers which ids have been given out by now. Called regularly: ages are as exact as the distance of the calls.
   void mark_age(uint64_t now_ns);
@@ -110,9 +108,11 @@ class Transactions {
   bool floor_may_rise() const { return floor_may_rise_; }
 
   TransactionId last_id() const { return TransactionId(last_id_); }
+  /// Commits that are not flushed do not count.
   Version seen_by_all() const;
   /// Every id up to here is finished.
   Version base() const;
+  size_t unflushed() const { return unflushed_.size(); }
   std::vector<Orphan> orphans() const;
   /// Fills in what concerns transactions and snapshots.
   void report(Statistics& statistics) const;
@@ -121,17 +121,15 @@ class Transactions {
  private:
   enum class State : uint8_t {
     kOpen,
-    kCommitting,  ///< named in the message under way; no such state survives complete()
-    kAborting,
-    kCommitted,
-    kAborted,
+    kNamed,  ///< in the message under way; no such state survives complete()
+    kAccepted,
   };
   struct Transaction {
     uint64_t id = 0;
     SessionId session;
     OpenSnapshots::Slot snapshot = OpenSnapshots::kNone;
     State state = State::kOpen;
-    bool orphaned = false;  ///< its session has ended
+    bool orphaned = false;  ///< its session has ended, while it was open
   };
   struct Registered {
     uint64_t id = 0;  ///< the snapshot's number
@@ -145,15 +143,19 @@ class Transactions {
   };
 
   VisibleNow visible_now() const;
+  /// The transactions that snapshots see even after a power failure: visible_now() without the unflushed commits.
+  VisibleNow durable_now() const;
+  Version durable_base() const;
   Status admit(SessionId session, const SessionLoad& load, const wire::Begin& asked);
   void draw_id(SessionId session, OpenSnapshots::Slot snapshot);
   uint64_t add_registered(SessionId session, SessionLoad& load, bool upgradable);
   void end_registered(Registered* registered);
   Status take_newest(uint64_t now_ns);
-  Status check_outcome(SessionId session, const wire::Complete::Outcome& outcome);
-  void apply_outcomes(SessionLoad& load);
+  Status name(SessionId session, TransactionId id);
+  /// Takes the transactions of named_ out: they are finished.
+  void finish_named();
   void let_go(OpenSnapshots::Slot slot, uint32_t writers, uint32_t readers);
-  void squeeze_open();
+  void squeeze(std::vector<Version>& ids);
   void move_marks(uint64_t now_ns);
   OpenSnapshots::Slot list_exactly(uint64_t now_ns, std::vector<OldSnapshot>& old) const;
 
@@ -162,6 +164,8 @@ class Transactions {
   uint64_t last_id_;
   uint64_t finished_;
   std::vector<Version> open_;
+  std::vector<Version> unflushed_;  // ascending
+  size_t accepted_ = 0;             // of transactions_
   FlatTable<Transaction> transactions_;
   FlatTable<Registered> registered_;
   uint64_t last_number_ = 0;
@@ -184,9 +188,10 @@ class Transactions {
   };
   std::deque<AgeMark> age_marks_;
 
-  // Scratch of complete().
-  std::vector<Transaction*> named_;
+  // Scratch.
+  std::vector<uint64_t> named_;
   std::vector<Version> finished_ids_;
+  mutable std::vector<Version> not_durable_;
 
   uint64_t begins_ = 0;
   uint64_t commits_ = 0;
@@ -196,7 +201,6 @@ class Transactions {
   uint64_t upgrades_ = 0;
   size_t upgradable_open_ = 0;  ///< of registered_
   uint64_t orphaned_open_ = 0;
-  uint64_t orphaned_uncleared_ = 0;
 };
 
 }  // namespace loam::commit

@@ -1,8 +1,12 @@
+// Single rules of transactions: ids, outcomes, limits and publications (transactions_model_test.cc has the model).
 #include "commit-manager/src/core/transactions.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,281 +17,11 @@ namespace loam::commit {
 namespace {
 
 using testing::Random;
-using Outcome = wire::Complete::Outcome;
-
-constexpr uint64_t kMs = 1'000'000;
-
-/// Sets of numbers instead of bases and bitmaps: slow and obviously right.
-struct Model {
-  struct OpenSnapshot {
-    std::set<uint64_t> sees;
-    Snapshot given;
-    bool read_write = false;
-  };
-  struct Client {
-    SessionId id;
-    SessionLoad load;
-    std::map<uint64_t, OpenSnapshot> transactions;  // open ones
-    std::map<uint64_t, OpenSnapshot> readers;       // registered, by number; read_write: upgradable
-    std::map<uint64_t, bool> complete;              // not cleared
-  };
-
-  uint64_t last_id = 0;
-  std::set<uint64_t> finished;
-  std::vector<Client> clients;
-  std::map<uint64_t, OpenSnapshot> orphans;  // open ones of clients that were lost
-  std::map<uint64_t, bool> orphans_complete;
-  std::map<SessionId, std::map<uint64_t, OpenSnapshot>> unfenced;  // readers of clients that were lost
-
-  void for_each_open(const std::function<void(const OpenSnapshot&)>& visit) const {
-    for (const Client& client : clients) {
-      for (const auto& [id, snapshot] : client.transactions) visit(snapshot);
-      for (const auto& [number, snapshot] : client.readers) visit(snapshot);
-    }
-    for (const auto& [id, snapshot] : orphans) visit(snapshot);
-    for (const auto& [session, readers] : unfenced) {
-      for (const auto& [number, snapshot] : readers) visit(snapshot);
-    }
-  }
-};
-
-void expect_sees(const Snapshot& snapshot, const std::set<uint64_t>& sees, uint64_t last_id) {
-  for (uint64_t id = 1; id <= last_id + 2; ++id) {
-    ASSERT_EQ(snapshot.visible(Version(id)), sees.contains(id)) << id << " in " << snapshot.to_string();
-  }
-}
-
-class TransactionsModelTest : public ::testing::TestWithParam<int> {
- protected:
-  static CoreOptions options(Random& random) {
-    CoreOptions options;
-    options.young_ns = random.one_in(3) ? 0 : 20 * kMs;
-    if (random.one_in(3)) options.max_publication_bytes = 40;  // only a few are listed exactly
-    return options;
-  }
-
-  void begin(Random& random) {
-    Model::Client& client = model.clients[random.below(model.clients.size())];
-    const auto count = static_cast<uint32_t>(random.below(5));
-    wire::Begin asked{count, random.one_in(4), random.one_in(4), {}};
-    for (const auto& [number, snapshot] : client.readers) {
-      if (snapshot.read_write && random.one_in(3)) asked.upgrades.push_back(number);
-    }
-    const bool upgrades_only = count == 0 && !asked.read_only && !asked.upgradable;
-    if (upgrades_only && asked.upgrades.empty()) asked.read_only = true;
-    Transactions::Begun begun;
-    ASSERT_TRUE(transactions->begin(client.id, client.load, asked, now_ns, begun).ok());
-    if (!upgrades_only || asked.read_only) expect_sees(*begun.snapshot, model.finished, model.last_id);
-    const Model::OpenSnapshot open{model.finished, *begun.snapshot, true};
-    if (count + asked.upgrades.size() > 0) {
-      ASSERT_EQ(begun.first.value, model.last_id + 1) << "ids are dense (R12)";
-      ASSERT_GT(begun.first.value, begun.snapshot->high().value);
-    }
-    for (uint32_t i = 0; i < count; ++i) client.transactions.emplace(++model.last_id, open);
-    for (const uint64_t number : asked.upgrades) {
-      const Model::OpenSnapshot& begun_with = client.readers.at(number);
-      ASSERT_GT(model.last_id + 1, begun_with.given.high().value);
-      client.transactions.emplace(++model.last_id, begun_with);
-    }
-    ASSERT_EQ(begun.snapshot_number != 0, asked.read_only);
-    ASSERT_EQ(begun.upgradable_number != 0, asked.upgradable);
-    if (asked.read_only) {
-      ASSERT_TRUE(numbers.insert(begun.snapshot_number).second);
-      client.readers.emplace(begun.snapshot_number, Model::OpenSnapshot{model.finished, *begun.snapshot, false});
-    }
-    if (asked.upgradable) {
-      ASSERT_TRUE(numbers.insert(begun.upgradable_number).second);
-      client.readers.emplace(begun.upgradable_number, Model::OpenSnapshot{model.finished, *begun.snapshot, true});
-    }
-    if (published) {
-      ASSERT_TRUE(publication.covers(*begun.snapshot)) << "what begins after a publication is covered by it (R13)";
-    }
-    model.for_each_open([&](const Model::OpenSnapshot& other) {
-      ASSERT_LE(begun.seen_by_all, other.given.base()) << "every open snapshot sees up to the mark (R27)";
-    });
-  }
-
-  void complete(Random& random) {
-    Model::Client& client = model.clients[random.below(model.clients.size())];
-    std::vector<Outcome> outcomes;
-    for (const auto& [id, snapshot] : client.transactions) {
-      if (random.one_in(2)) outcomes.push_back({TransactionId(id), random.one_in(2)});
-    }
-    for (const auto& [id, committed] : client.complete) {
-      if (random.one_in(8)) outcomes.push_back({TransactionId(id), committed});  // again
-    }
-    std::shuffle(outcomes.begin(), outcomes.end(), random);
-    ASSERT_TRUE(transactions->complete(client.id, client.load, outcomes).ok());
-    for (const Outcome& outcome : outcomes) {
-      client.transactions.erase(outcome.id.value);
-      client.complete.emplace(outcome.id.value, outcome.committed);
-      model.finished.insert(outcome.id.value);
-    }
-  }
-
-  void clear_and_release(Random& random) {
-    Model::Client& client = model.clients[random.below(model.clients.size())];
-    std::vector<TransactionId> ids;
-    std::erase_if(client.complete, [&](const auto& entry) {
-      if (!random.one_in(2)) return false;
-      ids.emplace_back(entry.first);
-      return true;
-    });
-    ids.emplace_back(0);
-    ids.emplace_back(model.last_id + 7);
-    if (!client.transactions.empty()) ids.emplace_back(client.transactions.begin()->first);  // open: passed over
-    transactions->clear(client.id, client.load, ids);
-    std::vector<uint64_t> released = {0, 1u << 30};
-    std::erase_if(client.readers, [&](const auto& entry) {
-      if (!random.one_in(2)) return false;
-      released.push_back(entry.first);
-      return true;
-    });
-    transactions->release(client.id, client.load, released);
-    transactions->release(client.id, client.load, released);
-  }
-
-  void lose_clients(Random& random) {
-    std::vector<SessionId> lost;
-    std::set<uint64_t> open, complete;
-    for (Model::Client& client : model.clients) {
-      if (!random.one_in(3)) continue;
-      lost.push_back(client.id);
-      for (const auto& [id, snapshot] : client.transactions) open.insert(id);
-      for (const auto& [id, committed] : client.complete) complete.insert(id);
-      model.orphans.merge(client.transactions);
-      model.orphans_complete.merge(client.complete);
-      model.unfenced[client.id] = std::move(client.readers);
-      client = {};
-      client.id = SessionId(++last_session);
-    }
-    std::sort(lost.begin(), lost.end());
-    transactions->end_sessions(lost, [&](SessionId session, TransactionId id, bool is_open) {
-      EXPECT_TRUE(std::binary_search(lost.begin(), lost.end(), session));
-      EXPECT_EQ((is_open ? open : complete).erase(id.value), 1u) << id.value;
-    });
-    EXPECT_TRUE(open.empty() && complete.empty()) << "every transaction of a lost client is an orphan";
-  }
-
-  void fence(Random& random) {
-    std::vector<SessionId> fenced;
-    std::erase_if(model.unfenced, [&](const auto& session) {
-      if (!random.one_in(2)) return false;
-      fenced.push_back(session.first);
-      return true;
-    });
-    transactions->drop_snapshots(fenced);
-  }
-
-  void recover(Random& random) {
-    const TransactionId any(random.between(1, model.last_id + 2));
-    const bool orphaned = model.orphans.contains(any.value);
-    const bool committed = random.one_in(2);
-    ASSERT_EQ(transactions->orphan_of(any).value != 0, orphaned || model.orphans_complete.contains(any.value));
-    ASSERT_EQ(transactions->recover(any, committed), orphaned) << "nobody else's transaction is completed (R8)";
-    if (orphaned) {
-      model.orphans.erase(any.value);
-      model.finished.insert(any.value);
-      model.orphans_complete.emplace(any.value, committed);
-      ASSERT_EQ(transactions->outcome(any), committed ? wire::Outcome::kCommitted : wire::Outcome::kAborted);
-    }
-    const TransactionId other(random.between(1, model.last_id + 2));
-    const auto at = model.orphans_complete.find(other.value);
-    const std::optional<bool> outcome = transactions->forget_orphan(other);
-    ASSERT_EQ(outcome.has_value(), at != model.orphans_complete.end());
-    if (!outcome.has_value()) return;
-    ASSERT_EQ(*outcome, at->second);
-    model.orphans_complete.erase(at);
-    ASSERT_EQ(transactions->outcome(other), wire::Outcome::kForgotten);
-  }
-
-  void keep_only(Random& random) {
-    Model::Client& client = model.clients[random.below(model.clients.size())];
-    const uint64_t newest = random.one_in(3) ? UINT64_MAX : random.below(numbers.size() + 2);
-    std::vector<uint64_t> held;
-    std::erase_if(client.readers, [&](const auto& entry) {
-      const bool kept = random.one_in(2);
-      if (kept) held.push_back(entry.first);
-      return !kept && entry.first <= newest;
-    });
-    transactions->keep_only(client.id, client.load, newest, held);
-    ASSERT_EQ(client.load.snapshots, client.readers.size());
-  }
-
-  void publish(Random& random) {
-    transactions->publish(now_ns, publication);
-    published = true;
-    ASSERT_TRUE(publication.check().ok()) << publication.check().to_string();
-    ASSERT_EQ(publication.number, ++publications);
-    expect_sees(publication.later, model.finished, model.last_id);
-    model.for_each_open([&](const Model::OpenSnapshot& open) { ASSERT_TRUE(publication.covers(open.given)); });
-    for (int i = 0; i < 60; ++i) {
-      const uint64_t from = random.between(1, model.last_id + 1);
-      const uint64_t to = random.between(from + 1, model.last_id + 2);
-      bool needed = !model.finished.contains(to);
-      bool tombstone_needed = !model.finished.contains(from);
-      model.for_each_open([&](const Model::OpenSnapshot& open) {
-        needed |= open.sees.contains(from) && !open.sees.contains(to);
-        tombstone_needed |= open.read_write && !open.sees.contains(from);
-      });
-      const bool garbage = publication.garbage(Version(from), Version(to));
-      ASSERT_FALSE(garbage && needed) << "a version that an open or later snapshot sees: " << from << ", " << to;
-      if (!publication.young_open) {
-        ASSERT_EQ(garbage, !needed) << from << ", " << to;
-      }
-      ASSERT_FALSE(publication.tombstone_garbage(Version(from)) && tombstone_needed);
-    }
-  }
-
-  uint64_t now_ns = 1'000 * kMs;
-  Model model;
-  std::set<uint64_t> numbers;
-  std::unique_ptr<Transactions> transactions;
-  Publication publication;
-  bool published = false;
-  uint64_t publications = 0;
-  uint64_t last_session = 0;
-};
-
-TEST_P(TransactionsModelTest, AgreesWithSets) {
-  const uint64_t seed = testing::test_seed(static_cast<uint64_t>(GetParam()));
-  Random random(seed);
-  const CoreOptions chosen = options(random);
-  transactions = std::make_unique<Transactions>(chosen);
-  for (int i = 0; i < 5; ++i) model.clients.push_back({SessionId(++last_session), {}, {}, {}, {}});
-  for (int step = 0; step < 400 && !HasFatalFailure(); ++step) {
-    now_ns += random.below(5 * kMs);
-    const uint64_t action = random.below(20);
-    if (action < 8) {
-      begin(random);
-    } else if (action < 14) {
-      complete(random);
-    } else if (action < 17) {
-      clear_and_release(random);
-    } else if (action < 19) {
-      publish(random);
-    } else if (random.one_in(4)) {
-      lose_clients(random);
-    } else {
-      keep_only(random);
-      fence(random);
-      for (int i = 0; i < 10; ++i) recover(random);
-    }
-    transactions->check_invariants();
-  }
-  Statistics statistics;
-  transactions->report(statistics);
-  EXPECT_EQ(statistics.last_transaction, model.last_id);
-  EXPECT_EQ(statistics.commits + statistics.aborts, model.finished.size());
-  EXPECT_EQ(statistics.orphaned_open, model.orphans.size());
-  EXPECT_EQ(transactions->orphans().size(), model.orphans.size());
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, TransactionsModelTest, ::testing::Range(1, 61));
-
-// ---- single rules ---------------------------------------------------------------------------------------------------
+using Completion = wire::Complete::Outcome;
 
 struct TransactionsTest : ::testing::Test {
+  static constexpr uint64_t kMs = 1'000'000;
+
   Transactions::Begun begin(uint32_t count, bool read_only = false, uint64_t now_ns = 0) {
     Transactions::Begun begun;
     const Status status = transactions().begin(session, load, {count, read_only}, now_ns, begun);
@@ -298,7 +32,18 @@ struct TransactionsTest : ::testing::Test {
     Transactions::Begun begun;
     return transactions().begin(session, load, {count, read_only}, 0, begun).code();
   }
-  Status complete(std::vector<Outcome> outcomes) { return transactions().complete(session, load, outcomes); }
+  /// Commits are seen, and on the disk, at once.
+  Status complete(std::vector<Completion> outcomes) {
+    accepted.clear();
+    LOAM_RETURN_IF_ERROR(accept(outcomes));
+    transactions().finish_commits(accepted, false);
+    return ok_status();
+  }
+  Status accept(std::vector<Completion> outcomes, TransactionId lost = {}) {
+    accepted.clear();
+    refused.clear();
+    return transactions().complete(session, load, outcomes, lost, accepted, refused);
+  }
   Transactions& transactions() {
     if (!made) made.emplace(options);
     return *made;
@@ -307,6 +52,7 @@ struct TransactionsTest : ::testing::Test {
   CoreOptions options;
   SessionId session{7};
   SessionLoad load;
+  std::vector<TransactionId> accepted, refused;
   std::optional<Transactions> made;
 };
 
@@ -366,7 +112,8 @@ TEST_F(TransactionsTest, StartsAboveTheIdsOfEarlierEpochs) {
 TEST_F(TransactionsTest, RefusesWhatOthersBegan) {
   begin(1);
   SessionLoad other;
-  const Status status = transactions().complete(SessionId(8), other, std::vector<Outcome>{{TransactionId(1), true}});
+  const std::vector<Completion> outcomes = {{TransactionId(1), true}};
+  const Status status = transactions().complete(SessionId(8), other, outcomes, {}, accepted, refused);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("another session"), std::string_view::npos);
 }
@@ -380,27 +127,61 @@ TEST_F(TransactionsTest, CompletesAllOrNothing) {
   EXPECT_EQ(load.open, 3u);
   EXPECT_TRUE(complete({{TransactionId(1), true}, {TransactionId(3), false}}).ok());
   EXPECT_EQ(load.open, 1u);
-  EXPECT_EQ(load.uncleared, 2u);
 }
 
 TEST_F(TransactionsTest, NeverChangesAnOutcome) {
-  begin(2);
+  begin(3);
   ASSERT_TRUE(complete({{TransactionId(1), true}, {TransactionId(2), false}}).ok());
-  EXPECT_TRUE(complete({{TransactionId(1), true}, {TransactionId(2), false}}).ok()) << "repeating is harmless";
-  EXPECT_EQ(complete({{TransactionId(1), false}}).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(complete({{TransactionId(2), true}}).code(), StatusCode::kInvalidArgument);
-  transactions().clear(session, load, std::vector<TransactionId>{TransactionId(1)});
-  EXPECT_EQ(complete({{TransactionId(1), true}}).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(load.uncleared, 1u);
+  for (const uint64_t id : {1u, 2u}) {
+    for (const bool committed : {true, false}) {
+      EXPECT_EQ(complete({{TransactionId(id), committed}}).code(), StatusCode::kInvalidArgument);
+    }
+  }
+  ASSERT_TRUE(accept({{TransactionId(3), true}}).ok());
+  const std::vector<TransactionId> waiting = accepted;
+  EXPECT_EQ(accept({{TransactionId(3), false}}).code(), StatusCode::kInvalidArgument) << "it is in the commit log";
+  EXPECT_EQ(accept({{TransactionId(3), true}}).code(), StatusCode::kInvalidArgument);
+  transactions().check_invariants();
+  transactions().finish_commits(waiting, false);
+  EXPECT_EQ(transactions().base(), Version(3));
 }
 
-TEST_F(TransactionsTest, ClearsOnlyItsOwn) {
-  begin(1);
-  ASSERT_TRUE(complete({{TransactionId(1), true}}).ok());
-  SessionLoad other;
-  transactions().clear(SessionId(8), other, std::vector<TransactionId>{TransactionId(1)});
-  EXPECT_EQ(load.uncleared, 1u);
-  EXPECT_EQ(other.uncleared, 0u);
+TEST_F(TransactionsTest, AnAcceptedCommitIsSeenWhenTheLogSaysSo) {
+  begin(2);
+  ASSERT_TRUE(accept({{TransactionId(2), true}, {TransactionId(1), false}}).ok());
+  const std::vector<TransactionId> commit = accepted;
+  EXPECT_EQ(commit, std::vector{TransactionId(2)});
+  EXPECT_EQ(load.open, 0u) << "its session is done with it";
+  EXPECT_EQ(transactions().owner(TransactionId(2)), session);
+  EXPECT_FALSE(begin(1).snapshot->visible(Version(2)));
+  transactions().finish_commits(commit, true);
+  EXPECT_EQ(transactions().owner(TransactionId(2)), SessionId());
+  EXPECT_TRUE(begin(1).snapshot->visible(Version(2)));
+  ASSERT_TRUE(complete({{TransactionId(3), false}}).ok());
+  EXPECT_EQ(begin(1).seen_by_all, Version(1)) << "a power cut takes it back";
+  Publication publication;
+  transactions().publish(0, publication);
+  EXPECT_FALSE(publication.later.visible(Version(2)));
+  EXPECT_TRUE(publication.later.visible(Version(3)));
+  transactions().flush(commit);
+  EXPECT_TRUE(transactions().changed());
+  transactions().publish(0, publication);
+  EXPECT_TRUE(publication.later.visible(Version(2)));
+  transactions().check_invariants();
+}
+
+TEST_F(TransactionsTest, RefusesCommitsUpToTheLastAcceptedLoss) {
+  begin(4);
+  ASSERT_TRUE(
+      accept({{TransactionId(3), true}, {TransactionId(1), true}, {TransactionId(2), false}}, TransactionId(2)).ok());
+  EXPECT_EQ(accepted, std::vector{TransactionId(3)});
+  EXPECT_EQ(refused, std::vector{TransactionId(1)});
+  transactions().finish_commits(accepted, false);
+  EXPECT_EQ(load.open, 2u) << "the refused one stays open until it is undone";
+  EXPECT_FALSE(begin(1).snapshot->visible(Version(1)));
+  ASSERT_TRUE(accept({{TransactionId(1), false}}, TransactionId(2)).ok());
+  EXPECT_TRUE(begin(1).snapshot->visible(Version(1)));
+  transactions().check_invariants();
 }
 
 TEST_F(TransactionsTest, ReleasesOnlyItsOwn) {
@@ -438,20 +219,60 @@ TEST_F(TransactionsTest, LimitsOpenTransactionsOfTheCluster) {
   EXPECT_EQ(begin_code(1), StatusCode::kOk);
 }
 
-TEST_F(TransactionsTest, LimitsUnclearedTransactions) {
-  options.max_uncleared_per_session = 4;
+TEST_F(TransactionsTest, LimitsCommitsThatAreNotOnTheDisk) {
+  options.max_unflushed_commits = 3;
   begin(4);
-  ASSERT_TRUE(complete({{TransactionId(1), true}, {TransactionId(2), true}}).ok());
-  EXPECT_EQ(begin_code(1), StatusCode::kOverloaded);
-  transactions().clear(session, load, std::vector<TransactionId>{TransactionId(1)});
+  ASSERT_TRUE(accept({{TransactionId(1), true}, {TransactionId(2), true}}).ok());
+  const std::vector<TransactionId> first = accepted;
   EXPECT_EQ(begin_code(1), StatusCode::kOk);
+  ASSERT_TRUE(accept({{TransactionId(3), true}}).ok());
+  EXPECT_EQ(begin_code(1), StatusCode::kOverloaded) << "three are not written";
+  transactions().finish_commits(first, true);
+  EXPECT_EQ(begin_code(1), StatusCode::kOverloaded) << "two are written and not flushed";
+  EXPECT_EQ(begin_code(0, true), StatusCode::kOk) << "a reader adds none";
+  transactions().flush(std::span(first).first(1));
+  EXPECT_EQ(begin_code(1), StatusCode::kOk);
+  transactions().check_invariants();
 }
 
-TEST_F(TransactionsTest, LimitsWhatTheClusterRemembers) {
-  options.max_transactions = 4;
-  begin(4);
-  transactions().end_sessions(std::vector<SessionId>{session}, [](SessionId, TransactionId, bool) {});
-  EXPECT_EQ(begin_code(1), StatusCode::kOverloaded) << "orphans count";
+/// The disk stalls: more commits are not flushed than a snapshot can name.
+TEST_F(TransactionsTest, APublicationNamesNoMoreUnflushedCommitsThanASnapshotMay) {
+  options.max_open_per_session = SIZE_MAX;
+  begin(1);  // stays open
+  std::vector<TransactionId> unflushed;
+  Publication publication, before;
+  const auto commit = [&](uint64_t count) {
+    std::vector<Completion> outcomes;
+    for (uint64_t left = count; left > 0;) {
+      const auto now = static_cast<uint32_t>(std::min<uint64_t>(left, wire::kMaxBegins));
+      const TransactionId first = begin(now).first;
+      for (uint32_t i = 0; i < now; ++i) outcomes.push_back({TransactionId(first.value + i), true});
+      left -= now;
+    }
+    ASSERT_TRUE(accept(outcomes).ok());
+    transactions().finish_commits(accepted, true);
+    unflushed.insert(unflushed.end(), accepted.begin(), accepted.end());
+  };
+  commit(kMaxOpenIds / 2);
+  transactions().publish(0, before);
+  commit(kMaxOpenIds / 2);
+  ASSERT_TRUE(complete({{begin(1).first, false}}).ok());
+  commit(10);
+  for (int i = 0; i < 3; ++i) {
+    transactions().publish(0, publication);
+    ASSERT_TRUE(publication.check().ok());
+    EXPECT_TRUE(publication.later.sees_all_of(before.later)) << "no publication takes back what one before has said";
+    EXPECT_TRUE(publication.covers(*begin(1).snapshot));
+    for (const TransactionId id : unflushed) ASSERT_FALSE(publication.later.visible(Version(id.value)));
+    before = publication;
+    transactions().flush(std::span(unflushed).first(5));
+    unflushed.erase(unflushed.begin(), unflushed.begin() + 5);
+  }
+  transactions().flush(unflushed);
+  transactions().publish(0, publication);
+  EXPECT_EQ(publication.later.open().size(), 1u);
+  EXPECT_TRUE(publication.later.visible(Version(unflushed.back().value)));
+  transactions().check_invariants();
 }
 
 TEST_F(TransactionsTest, LimitsReadOnlySnapshots) {
@@ -500,7 +321,6 @@ TEST_F(TransactionsTest, DescriptorsStaySmallWhileOneTransactionStaysOpen) {
     const TransactionId id(open.back());
     open.pop_back();
     ASSERT_TRUE(complete({{id, true}}).ok());
-    transactions().clear(session, load, std::vector<TransactionId>{id});
   }
   std::sort(sizes.begin(), sizes.end());
   EXPECT_LE(sizes[sizes.size() * 99 / 100], 256u);

@@ -6,6 +6,7 @@
 #include <loam/commit/manager.h>
 
 #include "commit-manager/src/admin/admin_server.h"
+#include "commit-manager/src/log/commit_log_file.h"
 #include "commit-manager/src/recovery/recovery_driver.h"
 #include "commit-manager/src/server/server.h"
 #include "commit-manager/src/store/state_file.h"
@@ -18,7 +19,7 @@ namespace loam::commit {
 
 namespace {
 
-/// The server thread looks for the stop flag at least so often.
+/// Longest time between two looks of the server thread at the stop flag.
 constexpr uint64_t kIdleNs = 1'000'000'000;
 
 constexpr uint64_t kMinLeaseNs = 10'000'000;
@@ -33,6 +34,13 @@ Status out_of_range(const std::string& option, const std::string& range) {
 Status ManagerOptions::check() const {
   LOAM_RETURN_IF_ERROR(net::Address::parse(listen).status());
   if (!data.empty() && store != nullptr) return {StatusCode::kInvalidArgument, "option data: a store is given too"};
+  const bool survives = !data.empty() || store != nullptr;
+  if (commit_log && survives != (*commit_log != CommitLogMode::kNone)) {
+    return {StatusCode::kInvalidArgument,
+            survives ? "option commit-log: with a data folder commits need a log, or a restart would take back commits "
+                       "that clients were told; choose os or sync"
+                     : "option commit-log: there is no data folder to keep a commit log in; give one, or choose none"};
+  }
   if (core.client_lease_ns < kMinLeaseNs || core.client_lease_ns > kMaxLeaseNs) {
     return out_of_range("client-lease", "10 ms to 1 h");
   }
@@ -67,6 +75,7 @@ struct CommitManager::Parts {
 
   Status start();
   Status start_server(const net::Address& wanted);
+  Status open_log(Store& store);
   Status store_first_state();
   void serve();
   void stop();
@@ -90,6 +99,7 @@ struct CommitManager::Parts {
   std::unique_ptr<net::Transport> transport;
   std::unique_ptr<Server> server;
   std::unique_ptr<StateWriter> writer;  // if anything survives; its thread posts to the server
+  std::unique_ptr<CommitLogFile> log;   // likewise; its threads wake the transport
   std::unique_ptr<RecoveryDriver> recovery;
   std::unique_ptr<AdminServer> admin;
   // Written by stop(), read by the server thread. Relaxed: wake() and join() order everything else.
@@ -106,9 +116,6 @@ Status CommitManager::Parts::start() {
     AdminBackend backend;
     backend.post = [this](std::function<void(Core&)> task) { return server->post(std::move(task)); };
     backend.statistics = [this](const Core& core) { return statistics(core); };
-    backend.accept_unreadable = [this](TransactionId id, std::function<void(Status)> done) {
-      recovery->accept_unreadable(server->core(), id, std::move(done));
-    };
     backend.address = [this] { return address; };
     backend.timeout_ns = options.admin_timeout_ns;
     LOAM_ASSIGN_OR_RETURN(admin, AdminServer::start(options.admin_listen, std::move(backend)));
@@ -127,6 +134,21 @@ Status CommitManager::Parts::store_first_state() {
   LOAM_RETURN_IF_ERROR(server->core().durable_status());
   if (writer == nullptr) return ok_status();
   writer->start([this](const Status& outcome) { server->post([outcome](Core& core) { core.stored(outcome); }); });
+  log->start([this] { transport->wake(); },
+             [this](const Status& why) { server->post([why](Core& core) { core.log_failed(why); }); });
+  return ok_status();
+}
+
+Status CommitManager::Parts::open_log(Store& store) {
+  CommitLogOptions wanted;
+  wanted.mode = options.commit_log.value_or(CommitLogMode::kOs);
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogDevice> device, store.log_device());
+  auto opened = CommitLogFile::open(wanted, std::move(device));
+  if (!opened.ok()) {
+    const std::string place = file == nullptr ? "the store" : "folder " + options.data;
+    return {opened.code(), place + ": commit log: " + std::string(opened.status().message())};
+  }
+  log = std::move(opened).value();
   return ok_status();
 }
 
@@ -140,12 +162,14 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
     store = file.get();
   }
   const Bytes state = store == nullptr ? Bytes() : store->found();
+  if (store != nullptr) LOAM_RETURN_IF_ERROR(open_log(*store));
   if (const Status status = Core::check_state(state); !status.ok()) {
     const std::string place = file == nullptr ? "the store" : "folder " + options.data;
     return {StatusCode::kInternal, place + ": " + std::string(status.message())};
   }
   if (store != nullptr) writer = std::make_unique<StateWriter>(*store);
-  server = std::make_unique<Server>(options.core, *transport, [] { return Env::now_ns(); }, writer.get(), state);
+  server = std::make_unique<Server>(
+      options.core, *transport, [] { return Env::now_ns(); }, Server::Durables{writer.get(), state, log.get()});
   recovery = std::make_unique<RecoveryDriver>(
       [scheme = wanted.scheme](RecovererOptions recoverer) -> Result<std::unique_ptr<RecoveryWorker>> {
         recoverer.scheme = scheme;
@@ -167,7 +191,7 @@ void CommitManager::Parts::serve() {
     recovery->step(server->core(), changed);
     if (admin != nullptr && server->core().ready() != ready) admin->set_serving(ready = !ready);
     if (const Status status = server->core().durable_status(); !status.ok()) {
-      // Whoever was not answered asks the next manager; whoever was, relies on what is on the disk.
+      // A client without an answer asks the next commit manager. Answers that were sent rest on stored state only.
       server->close_posts();
       if (options.on_failure) options.on_failure(status);
       break;
@@ -201,6 +225,7 @@ void CommitManager::Parts::stop() {
     thread.join();
   }
   writer.reset();  // after the store that is under way
+  log.reset();     // flushes the appended records
   admin.reset();
   transport.reset();  // drops its connections without calling the server
 }

@@ -47,7 +47,7 @@ TEST_F(ManagerTest, AdministersTables) {
   admin::ListTablesRequest with_system;
   with_system.set_with_system(true);
   ASSERT_EQ(call(&Stub::ListTables, with_system, tables), grpc::OK);
-  EXPECT_EQ(tables.tables_size(), 3);
+  EXPECT_EQ(tables.tables_size(), 2);
 
   admin::DescribeTableRequest describe;
   admin::Table table;

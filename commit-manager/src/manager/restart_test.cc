@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "commit-manager/src/log/memory_disk.h"
 #include "commit-manager/src/manager/manager_fixture.h"
 
 namespace loam::commit {
@@ -43,7 +44,7 @@ struct RestartTest : ManagerTest {
     return peer;
   }
 
-  /// Begins, once the manager has recovered what was before it.
+  /// Begins `count` transactions, once the manager has recovered the transactions of earlier epochs.
   Result<wire::Begun> begin(TestPeer& peer, uint32_t count) {
     Result<wire::Begun> begun = Status(StatusCode::kTimeout, "never");
     (void)peer.until([&] {
@@ -109,7 +110,9 @@ struct MemoryStore final : Store {
     state.assign(wanted.begin(), wanted.end());
     return ok_status();
   }
+  Result<std::unique_ptr<LogDevice>> log_device() override { return disk.device(); }
   Buffer state;
+  MemoryDisk disk;
   bool full = false;
 };
 
@@ -151,6 +154,7 @@ class StallingStore final : public Store {
     state_.assign(wanted.begin(), wanted.end());
     return ok_status();
   }
+  Result<std::unique_ptr<LogDevice>> log_device() override { return disk_.device(); }
   void stall(bool stalled) {
     const std::lock_guard lock(mutex_);
     stalled_ = stalled;
@@ -166,6 +170,7 @@ class StallingStore final : public Store {
   std::mutex mutex_;
   std::condition_variable changed_;
   Buffer state_;
+  MemoryDisk disk_;
   bool stalled_ = false;
   int entered_ = 0;
 };
@@ -284,7 +289,7 @@ TEST_F(RestartTest, EndsItselfWhenItsFolderFails) {
     return !failure.ok();
   }));
   EXPECT_EQ(failure.code(), StatusCode::kNoSpace) << failure.to_string();
-  EXPECT_TRUE(client->until([&] { return client->closed().has_value(); })) << "it answers nobody";
+  EXPECT_TRUE(client->until([&] { return client->closed().has_value(); })) << "it answers no request any more";
   manager.reset();
   start(options());
   wire::SessionOpened again;
@@ -311,6 +316,7 @@ TEST_F(RestartTest, LossesAreAcceptedByAnOperator) {
   const auto registered = second->call<wire::NodeRegistered>(wire::RegisterNode{"tcp://n:1", "", 1});
   ASSERT_TRUE(registered.ok()) << registered.status().to_string();
   EXPECT_TRUE(registered->memory_lost);
+  second->keep_lease();  // the loss counts when the leases of the node's earlier starts have run out
   admin::ListNodesReply nodes;
   ASSERT_EQ(call(&Stub::ListNodes, admin::ListNodesRequest(), nodes), grpc::OK);
   ASSERT_EQ(nodes.nodes_size(), 1);

@@ -9,7 +9,7 @@
 namespace loam::commit {
 namespace {
 
-/// Besides those that undo index changes, one for each transaction: one sweeps, one closes.
+/// Beside those of tasks: one sweeps, one closes.
 constexpr size_t kOwnFibers = 5;
 constexpr size_t kStackBytes = 64 * 1024;
 constexpr uint64_t kCallAgainNs = 1'000'000;
@@ -17,14 +17,12 @@ constexpr uint64_t kCallAgainNs = 1'000'000;
 }  // namespace
 
 Result<std::unique_ptr<Recoverer>> Recoverer::start(RecovererOptions options) {
-  LOAM_CHECK(
-      options.on_recovered && options.on_cleared && options.on_scan_done && options.on_swept && options.on_failed,
-      "a recoverer needs its callbacks");
+  LOAM_CHECK(options.on_recovered && options.on_swept && options.on_failed, "a recoverer needs its callbacks");
   LOAM_CHECK(options.parallel > 0, "a recoverer that may not work on anything");
   rpc::WorkerOptions worker;
   worker.thread_name = "loam-recovery";
   worker.scheme = options.scheme;
-  worker.max_fibers = options.parallel + kOwnFibers + kMaxUndoHelpers;
+  worker.max_fibers = options.parallel + kOwnFibers + kMaxHelpers;
   worker.stack_bytes = kStackBytes;
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<rpc::Worker> thread, rpc::Worker::start(worker));
   std::unique_ptr<Recoverer> recoverer(new Recoverer(std::move(thread)));
@@ -46,7 +44,7 @@ void Recoverer::stop() {
     const std::lock_guard lock(mutex_);
     if (std::exchange(stopped_, true)) return;
   }
-  // Every fiber may be at work on an undo; one ends soon.
+  // Every fiber may be at work; one ends soon.
   while (engine_ != nullptr && !worker_->call([this] { engine_->close(); })) sleep_ns(kCallAgainNs);
   worker_->stop();
 }
@@ -59,20 +57,8 @@ void Recoverer::add(std::vector<RecoveryTask> tasks) {
   post([this, tasks = std::move(tasks)] { engine_->add(tasks); });
 }
 
-void Recoverer::acknowledged(TransactionId id) {
-  post([this, id] { engine_->acknowledged(id); });
-}
-
-void Recoverer::scan() {
-  post([this] { engine_->scan(); });
-}
-
 void Recoverer::sweep(wire::FenceSet ended) {
   post([this, ended = std::move(ended)]() mutable { engine_->sweep(std::move(ended)); });
-}
-
-void Recoverer::accept_unreadable(TransactionId id) {
-  post([this, id] { engine_->accept_unreadable(id); });
 }
 
 RecoveryStatistics Recoverer::statistics() const { return engine_->statistics(); }

@@ -1,5 +1,5 @@
-// Ends the transactions of dead clients, and clears away what they have left in indexes [Thesis 3.2.2; R2, R5, R8, R9,
-// R11, R31; docs/decisions/0008-death-and-recovery.md].
+// Undoes what the transactions of ended sessions have left at storage nodes [Thesis 3.2.2; R8, R9, R11, R27, R31;
+// docs/decisions/0021-the-commit-manager-decides.md].
 #pragma once
 
 #include <cstddef>
@@ -24,6 +24,11 @@
 
 namespace loam::commit {
 
+/// Bound on the records to be reverted that a recoverer holds in memory, 24 bytes each. When it is reached, the tasks
+/// revert these records before they read further intents. One page of intents for each node that is being read comes on
+/// top.
+inline constexpr size_t kMaxHeldRecords = 1'048'576;
+
 /// All callbacks come on the recoverer's own thread, one at a time, from start() to the return of stop(). They must not
 /// wait, and must not call stop(); they may call everything else.
 struct RecovererOptions {
@@ -33,30 +38,23 @@ struct RecovererOptions {
   wire::ClusterId cluster{};
   /// The recoverer's own session: what it attaches to the nodes with, and what a later recoverer fences.
   SessionId session;
-  /// Transactions worked on at one time. Those that wait for a node that does not answer are not counted.
-  size_t parallel = 256;
+  /// Tasks worked on at one time. Those that wait for a node that does not answer are not counted.
+  size_t parallel = 64;
   /// For one request and its answer; then the node counts as unreachable for a moment, and is asked again.
   uint64_t request_timeout_ns = 2'000'000'000;
+  size_t max_held_records = kMaxHeldRecords;
 
-  /// The outcome of an open transaction stands, and everything that follows from it is carried out: complete it, then
-  /// call acknowledged(). May come again for an id, from this recoverer or a later one: the first outcome stands.
-  std::function<void(TransactionId, bool committed)> on_recovered;
-  /// Its undo record is gone.
-  std::function<void(TransactionId)> on_cleared;
-  /// Every undo record that scan() found has been dealt with, or kMalformed: all but some that cannot be read; those
-  /// transactions stay as they are, and nothing may begin as if they were over.
-  std::function<void(Status)> on_scan_done;
+  /// What the task says is undone at its nodes: a part of a task that was given to the recoverer, with those of its
+  /// nodes that are done since the last report. Each node of a task is reported once.
+  std::function<void(const RecoveryTask&)> on_recovered;
   /// The sweep is over: ok, or it has to be repeated, because a node did not answer.
   std::function<void(Status)> on_swept;
   /// This recoverer is fenced: it does nothing any more. Stop it, and start another one with a new session. At most
   /// once.
   std::function<void(Status)> on_failed;
-  /// A line for operators: a node that is waited for, an undo record that cannot be read. May be empty.
+  /// A line for operators: a node that is waited for, or what cannot be undone. May be empty.
   std::function<void(std::string_view)> on_note;
 };
-
-/// Most unreadable undo records that are listed at once; the operator sees further ones when these are dealt with.
-inline constexpr size_t kMaxUnreadableListed = 64;
 
 class RecoveryEngine;
 
@@ -69,34 +67,29 @@ class RecoveryWorker {
 
   /// Nodes, incarnations and shard map as they are now. What waited for a node that has changed is tried at once.
   virtual void set_catalog(wire::Catalog catalog) = 0;
-  /// Tasks that it has already are ignored: give it the same again as often as is convenient.
+  /// Adds tasks. Name each node of a session once: a task that is given twice is undone and reported twice, which costs
+  /// time but is safe.
   virtual void add(std::vector<RecoveryTask> tasks) = 0;
-  /// on_recovered() of this id was carried out.
-  virtual void acknowledged(TransactionId id) = 0;
-  /// After a restart of the commit manager (R11), when every older session is fenced at every node: ends every
-  /// transaction that has an undo record. A node that cannot be scanned is waited for. Another call while a scan is
-  /// under way begins it anew.
-  virtual void scan() = 0;
   /// Removes what sessions that are fenced by `ended`, at every node, have left half made in indexes (R31). Takes its
   /// time, beside everything else; ignored while one is under way.
   virtual void sweep(wire::FenceSet ended) = 0;
-  /// An operator gives up a transaction whose undo record cannot be read: it ends as one whose undo record was lost,
-  /// aborted, and what it has written stays as if it had been committed. Without effect for any other id.
-  virtual void accept_unreadable(TransactionId id) = 0;
   /// As of the end of the thread's last round. Never waits. RecoveryStatistics::starts is the driver's.
   virtual RecoveryStatistics statistics() const = 0;
 };
 
-/// Runs one RecoveryMachine (commit-manager/src/recovery/recovery_machine.h) for every transaction that it is given,
-/// many at once, over connections of its own. A transaction that needs a node which does not answer waits for that
-/// node, which is asked again and again with growing pauses; the others go on (R9).
+/// Runs an attempt (commit-manager/src/recovery/recovery_attempt.h) at every task that it is given, many at once, each
+/// in a fiber, over connections of its own. The nodes of a task that are done are reported. The others are put off:
+/// they wait for the node that did not answer, which is asked again and again with growing pauses, or for a pause of
+/// their own; other tasks go on (R9).
 ///
 /// Owner: the recovery driver. Threads: one of its own, for everything that it does.
 ///
-/// Invariants: (1) an id is worked on once at a time, however often it was given; (2) an undo record is removed only
-/// after acknowledged(), so that a reader who finds none knows that the only outcome is aborted; (3) every step may be
-/// repeated: being stopped or killed anywhere does no harm; the same tasks, given to the next recoverer, end in the
-/// same way.
+/// Invariants: (1) a node of a task is reported only when every intent that it named is undone: records at that node,
+/// index changes wherever their leaf was; (2) a task is put off until it is reported, and never dropped before stop();
+/// (3) every step may be repeated, by this recoverer or another one, at one time or one after another (RecoveryAttempt
+/// has the argument): being stopped or killed anywhere does no harm; the same tasks, given to the next recoverer, end
+/// in the same way; (4) a node is asked only in an incarnation whose memory is not lost, or whose loss is accepted
+/// (R10): the empty list of one that was started anew says nothing.
 class Recoverer final : public RecoveryWorker {
  public:
   /// kUnavailable, kInternal: no thread or no socket. It knows no node before set_catalog().
@@ -107,10 +100,7 @@ class Recoverer final : public RecoveryWorker {
 
   void set_catalog(wire::Catalog catalog) override;
   void add(std::vector<RecoveryTask> tasks) override;
-  void acknowledged(TransactionId id) override;
-  void scan() override;
   void sweep(wire::FenceSet ended) override;
-  void accept_unreadable(TransactionId id) override;
   RecoveryStatistics statistics() const override;
 
   /// As the destructor. Once it has returned, calls have no effect.

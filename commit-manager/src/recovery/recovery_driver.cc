@@ -16,14 +16,6 @@ void add(RecoveryStatistics& to, const RecoveryStatistics& from) {
     to.*(field.member) = value + (field.kind == statistics::Kind::kCounter ? to.*(field.member) : 0);
   });
   to.waiting = from.waiting;
-  to.unreadable_ids = from.unreadable_ids;
-}
-
-bool fencing(const Core& core, SessionId session) {
-  for (const SessionStatus& one : core.sessions()) {
-    if (one.id == session) return one.state == SessionStatus::State::kFencing;
-  }
-  return false;
 }
 
 }  // namespace
@@ -44,7 +36,7 @@ RecoveryDriver::~RecoveryDriver() {
 void RecoveryDriver::step(Core& core, bool changed) {
   const uint64_t now_ns = clock_();
   if (worker_ != nullptr && Env::rare("manager.recovery.recoverer_fails")) {
-    inbox_->leave({Note::Kind::kFailed, starts_, {}, false, {StatusCode::kFenced, "its time is over"}});
+    inbox_->leave({Note::Kind::kFailed, starts_, {}, {StatusCode::kFenced, "its time is over"}});
   }
   take_notes(core, now_ns);
   if (!ending_.empty()) join_ended();
@@ -85,27 +77,11 @@ void RecoveryDriver::take_note(Core& core, const Note& note, uint64_t now_ns) {
   const bool current = worker_ != nullptr && note.worker == starts_;
   switch (note.kind) {
     case Note::Kind::kRecovered:
-      if (!current) Env::probe("manager.recovery.told_by_replaced");
-      core.recovered(note.id, note.committed, now_ns);
-      if (current) worker_->acknowledged(note.id);
-      break;
-    case Note::Kind::kCleared:
-      core.recovery_cleared(note.id);
-      if (current) given_.erase(note.id);
-      break;
-    case Note::Kind::kScanDone:
-      if (!current || !scanning_) break;
-      scanning_ = false;
-      if (!note.status.ok()) {
-        log_error("recovery: " + note.status.to_string() +
-                  "; nothing begins until they can be read, or are given up: `loam recovery accept-unreadable`");
-        Env::probe("manager.recovery.scan_met_unreadable");
-        scan_ns_ = now_ns + kRescanNs;
-      } else if (!core.recovery_scan_due()) {
-        Env::probe("manager.recovery.scan_in_vain");
+      core.recovered(note.task, now_ns);
+      if (current) {
+        for (const NodeId node : note.task.nodes) given_.erase({note.task.session, node});
       } else {
-        log_info("recovery: every transaction that was open before the restart is dealt with");
-        core.recovery_scan_done(now_ns);
+        Env::probe("manager.recovery.told_by_replaced");
       }
       break;
     case Note::Kind::kSwept:
@@ -123,71 +99,60 @@ void RecoveryDriver::take_note(Core& core, const Note& note, uint64_t now_ns) {
       if (!current) break;
       Env::probe("manager.recovery.recoverer_failed");
       log_warning("recovery: the recoverer ends, another one follows: " + note.status.to_string());
-      end_worker(core, now_ns);
+      end_worker(now_ns);
       break;
   }
 }
 
-void RecoveryDriver::check(Core& core, uint64_t now_ns) {
-  if (gave_up(core, now_ns)) return;
-  const bool scan_due = core.recovery_scan_due();
-  scanning_ = scanning_ && scan_due;
-  std::vector<RecoveryTask> tasks;
-  for (const RecoveryTask& task : core.recovery_tasks(given_.size() + kTasksAtATime)) {
-    if (!given_.contains(task.id)) tasks.push_back(task);
+std::vector<RecoveryTask> RecoveryDriver::new_tasks(const Core& core) const {
+  std::vector<RecoveryTask> tasks = core.recovery_tasks(given_.size() + kTasksAtATime);
+  for (RecoveryTask& task : tasks) {
+    std::erase_if(task.nodes, [&](NodeId node) { return given_.contains({task.session, node}); });
   }
-  const bool scan = scan_due && !scanning_ && now_ns >= scan_ns_;
+  std::erase_if(tasks, [](const RecoveryTask& task) { return task.nodes.empty(); });
+  return tasks;
+}
+
+void RecoveryDriver::check(Core& core, uint64_t now_ns) {
+  if (gave_up(now_ns)) return;
+  std::vector<RecoveryTask> tasks = new_tasks(core);
   const FencedSessions* const fenced = sweeping_ ? nullptr : core.sweep_due();
-  const bool sweep = fenced != nullptr && now_ns >= sweep_ns_;
+  std::optional<FencedSessions> sweep;
+  if (fenced != nullptr && now_ns >= sweep_ns_) sweep = *fenced;
   sweep_due_ = fenced != nullptr && !sweep;
-  if (tasks.empty() && !scan && !sweep && !works()) return;
+  if (tasks.empty() && !sweep && !works()) return;
   if (worker_ == nullptr && !start_worker(core, now_ns)) return;
   refresh_catalog(core, now_ns);
-  if (scan) {
-    scanning_ = true;
-    Env::probe("manager.recovery.scan");
-    worker_->scan();
-  }
   if (sweep) {
-    sweeping_ = *fenced;
-    worker_->sweep(fenced->set);
+    worker_->sweep(sweep->set);
+    sweeping_ = std::move(sweep);
   }
   if (tasks.empty()) return;
   check_wanted_ = true;  // there may be more
-  for (const RecoveryTask& task : tasks) given_.insert(task.id);
+  for (const RecoveryTask& task : tasks) {
+    for (const NodeId node : task.nodes) given_.emplace(task.session, node);
+  }
   worker_->add(std::move(tasks));
 }
 
 bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   check_wanted_ = true;
   if (now_ns < start_ns_) return false;
-  if (left_ != SessionId() && fencing(core, left_)) {
-    start_ns_ = now_ns + kRestartNs;
-    return false;
-  }
-  left_ = session_;
   start_ns_ = now_ns + kRetryStartNs;
   RecovererOptions options;
   options.session = core.open_recoverer(now_ns);
   if (options.session == SessionId()) return false;  // no number is reserved on the disk, or the manager stops
   options.manager_epoch = core.statistics().epoch;
   options.cluster = core.cluster();
-  session_ = options.session;
   const uint64_t number = ++starts_;
-  options.on_recovered = [inbox = inbox_, number](TransactionId id, bool committed) {
-    inbox->leave({Note::Kind::kRecovered, number, id, committed, {}});
-  };
-  options.on_cleared = [inbox = inbox_, number](TransactionId id) {
-    inbox->leave({Note::Kind::kCleared, number, id, false, {}});
-  };
-  options.on_scan_done = [inbox = inbox_, number](const Status& status) {
-    inbox->leave({Note::Kind::kScanDone, number, {}, false, status});
+  options.on_recovered = [inbox = inbox_, number](const RecoveryTask& task) {
+    inbox->leave({Note::Kind::kRecovered, number, task, {}});
   };
   options.on_swept = [inbox = inbox_, number](const Status& status) {
-    inbox->leave({Note::Kind::kSwept, number, {}, false, status});
+    inbox->leave({Note::Kind::kSwept, number, {}, status});
   };
   options.on_failed = [inbox = inbox_, number](const Status& status) {
-    inbox->leave({Note::Kind::kFailed, number, {}, false, status});
+    inbox->leave({Note::Kind::kFailed, number, {}, status});
   };
   options.on_note = [](std::string_view line) { log_info("recovery: " + std::string(line)); };
   auto started = start_(std::move(options));
@@ -199,10 +164,10 @@ bool RecoveryDriver::start_worker(Core& core, uint64_t now_ns) {
   return true;
 }
 
-void RecoveryDriver::end_worker(Core& core, uint64_t now_ns) {
+void RecoveryDriver::end_worker(uint64_t now_ns) {
   add(ended_, worker_->statistics());
   end_elsewhere(std::move(worker_));
-  forget_worker(core, now_ns);
+  forget_worker(now_ns);
 }
 
 /// Its end waits for its thread, which may be waiting itself. Its late reports reach the core, or are dropped.
@@ -224,11 +189,8 @@ void RecoveryDriver::join_ended() {
   for (const uint64_t number : ended) ending_.extract(number).mapped().join();
 }
 
-void RecoveryDriver::forget_worker(Core& core, uint64_t now_ns) {
-  left_ = session_;
-  static_cast<void>(core.open_recoverer(now_ns));  // fences it
+void RecoveryDriver::forget_worker(uint64_t now_ns) {
   given_.clear();
-  scanning_ = false;
   sweeping_.reset();
   watch_ns_ = 0;
   catalog_version_ = 0;
@@ -237,7 +199,7 @@ void RecoveryDriver::forget_worker(Core& core, uint64_t now_ns) {
   check_wanted_ = true;  // what it had is for the next one, whether or not anything else happens
 }
 
-bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {
+bool RecoveryDriver::gave_up(uint64_t now_ns) {
   if (worker_ == nullptr || !works()) {
     watch_ns_ = 0;
     return false;
@@ -248,24 +210,22 @@ bool RecoveryDriver::gave_up(Core& core, uint64_t now_ns) {
   worker_->add({});  // a thread that works makes a round of it
   const bool turned = std::exchange(rounds_, seen.rounds) != seen.rounds;
   silent_looks_ = first || turned ? 0 : silent_looks_ + 1;
-  const uint64_t tasks = seen.committed + seen.aborted + seen.cleared + seen.reverted + seen.index_changes +
-                         seen.repeated + seen.unreadable;
-  const bool progress = std::exchange(ended_tasks_, tasks) != tasks;
-  // A pass over tables takes as long as it takes, and what cannot be read waits for an operator.
-  const bool waits = scanning_ || sweeping_ || !seen.waiting.empty() || given_.size() <= seen.unreadable_ids.size();
+  const uint64_t done = seen.tasks + seen.intents + seen.reverted + seen.index_changes + seen.repeated;
+  const bool progress = std::exchange(progress_, done) != done;
+  const bool waits = sweeping_ || !seen.waiting.empty();  // a pass over tables takes as long as it takes
   idle_looks_ = first || progress || waits ? 0 : idle_looks_ + 1;
   if (silent_looks_ >= kSilentLooks) {
     log_error("recovery: the recoverer's thread hangs; it is left where it is, and another one follows");
-    // Ending it would mean waiting for it. Its later outcomes go to the core, and are not acknowledged.
+    // Ending it would mean waiting for it. Its later reports go to the core.
     static std::vector<std::unique_ptr<RecoveryWorker>>& hanging = *new std::vector<std::unique_ptr<RecoveryWorker>>;
     hanging.push_back(std::move(worker_));
-    forget_worker(core, now_ns);
+    forget_worker(now_ns);
     return true;
   }
   if (idle_looks_ >= kIdleLooks) {
     log_error("recovery: the recoverer has " + std::to_string(given_.size()) +
-              " transactions and ends none, though no node is away; another one follows");
-    end_worker(core, now_ns);
+              " tasks and ends none, though no node is away; another one follows");
+    end_worker(now_ns);
     return true;
   }
   return false;
@@ -281,39 +241,10 @@ void RecoveryDriver::refresh_catalog(const Core& core, uint64_t now_ns) {
   worker_->set_catalog(std::move(catalog));
 }
 
-void RecoveryDriver::accept_unreadable(Core& core, TransactionId id, std::function<void(Status)> done) {
-  std::vector<TransactionId> known;
-  if (worker_ != nullptr) known = worker_->statistics().unreadable_ids;
-  if (std::find(known.begin(), known.end(), id) == known.end()) {
-    return done({StatusCode::kInvalidArgument, "transaction " + std::to_string(id.value) +
-                                                   " has no undo record of which recovery knows that it cannot be "
-                                                   "read; `loam status` lists those"});
-  }
-  log_warning("recovery: an operator has given up the undo record of transaction " + std::to_string(id.value) +
-              ", which cannot be read: the transaction counts as aborted, and what it has written stays");
-  core.damage_indexes([this, worker = starts_, id, done = std::move(done)](const Status& stored) {
-    done(stored.ok() ? accepted(worker, id) : stored);
-  });
-}
-
-Status RecoveryDriver::accepted(uint64_t worker, TransactionId id) {
-  if (worker_ == nullptr || worker != starts_) {
-    Env::probe("manager.recovery.replaced_while_storing");
-    return {StatusCode::kUnavailable,
-            "recovery began anew while this was stored; give the undo record of transaction " +
-                std::to_string(id.value) + " up again"};
-  }
-  worker_->accept_unreadable(id);
-  scan_ns_ = 0;  // a scan that this record held up is repeated at once
-  check_wanted_ = true;
-  return ok_status();
-}
-
 RecoveryStatistics RecoveryDriver::statistics() const {
   RecoveryStatistics all = ended_;
   all.queued = all.running = 0;
   all.waiting.clear();
-  all.unreadable_ids.clear();
   if (worker_ != nullptr) add(all, worker_->statistics());
   all.starts = starts_;
   return all;

@@ -4,19 +4,14 @@
 #include <string>
 #include <utility>
 
-#include "commit-manager/src/recovery/recovery_machine.h"
+#include "commit-manager/src/recovery/recovery_attempt.h"
 #include "commit-manager/src/recovery/recovery_sweep.h"
+#include "common/base/env.h"
 #include "common/base/unfinished.h"
 #include "common/fiber/fiber_group.h"
-#include "common/wire/system_tables.h"
 
 namespace loam::commit {
 namespace {
-
-using End = RecoveryMachine::End;
-
-/// The node did not answer, or says that it cannot serve at present: no other task need ask it for a while.
-bool silent(const Status& status) { return status == StatusCode::kUnavailable || status == StatusCode::kTimeout; }
 
 /// The status of `work`, or kUnknownOutcome for an exception.
 template <class Work>
@@ -33,19 +28,22 @@ Status finished(std::string_view what, const Work& work) {
 constexpr uint64_t kOfRecoverers = uint64_t{1} << 63;
 constexpr int kNodeBits = 24;
 
-/// Every undo record, with the session that wrote it.
-RecoveryScan::Request all_undo_records(std::vector<RecoveryTask>& found) {
-  Query query;
-  query.with_key = true;
-  query.select = {wire::TransactionTableFields::kSession};
-  const auto take = [&found](const ChunkView& view) {
-    for (size_t row = 0; row < view.rows(); ++row) {
-      const TransactionId id(view.get<uint64_t>(0, row));
-      const SessionId session(static_cast<uint64_t>(view.get<int64_t>(1, row)));
-      found.push_back({id, session, RecoveryTask::Kind::kFound});
-    }
-  };
-  return {wire::kTransactionTableId, wire::transaction_table_schema(), query, "the transaction table", take};
+/// One of the fibers that help, while it lives or waits to run.
+class Helper {
+ public:
+  explicit Helper(size_t& helpers) : helpers_(&helpers) { ++*helpers_; }
+  Helper(Helper&& other) noexcept : helpers_(std::exchange(other.helpers_, nullptr)) {}
+  Helper& operator=(Helper&&) = delete;
+  ~Helper() {
+    if (helpers_ != nullptr) --*helpers_;
+  }
+
+ private:
+  size_t* helpers_;
+};
+
+std::string name_of(SessionId session) {
+  return session == SessionId() ? "all sessions of earlier epochs" : "session " + std::to_string(session.value);
 }
 
 }  // namespace
@@ -73,10 +71,7 @@ void RecoveryEngine::set_catalog(wire::Catalog catalog) {
                                    [&](const wire::NodeInfo& candidate) { return candidate.id == at->first; });
     const bool known = info != catalog_->nodes.end();
     if (known && info->incarnation == node.info().incarnation && info->address == node.info().address) {
-      if (info->state != node.info().state) {
-        node.set_state(info->state);
-        node.resume();
-      }
+      node.set_state(info->state);
       ++at;
       continue;
     }
@@ -93,37 +88,31 @@ void RecoveryEngine::set_catalog(wire::Catalog catalog) {
 void RecoveryEngine::add(const std::vector<RecoveryTask>& tasks) {
   if (closed_) return;
   for (const RecoveryTask& task : tasks) {
-    if (known_.insert(task.id).second) queue_.push_back({task, 0});
+    if (task.session == SessionId()) ++counted_.restarts;
+    queue_.push_back({task, 0, {}});
   }
 }
 
-void RecoveryEngine::acknowledged(TransactionId id) {
-  const auto found = runs_.find(id);
-  if (!closed_ && found != runs_.end()) found->second->acknowledged();
-}
-
-void RecoveryEngine::scan() {
-  if (closed_) return;
-  scan_wanted_ = true;
-  scan_complete_ = false;
-  scan_.reset();
-  scan_at_ns_ = 0;
-  scan_failures_ = 0;
-  scan_left_.clear();
-  scan_result_ = ok_status();
-}
-
-void RecoveryEngine::accept_unreadable(TransactionId id) {
-  const auto found = unreadable_.find(id);
-  if (closed_ || found == unreadable_.end()) return;
-  accepted_.insert(id);
-  queue_.push_back({found->second, 0});
-  unreadable_.erase(found);
+void RecoveryEngine::sweep(wire::FenceSet ended) {
+  if (closed_ || catalog_ == nullptr || sweep_.open() > 0) return;
+  auto work = [this, part = fiber::WaitPart(sweep_), catalog = catalog_, ended = std::move(ended)]() mutable {
+    ++counted_.sweeps;
+    const Status swept =
+        finished("the sweep of indexes", [&] { return sweep_indexes(*this, catalog, ended, counted_.swept_nodes); });
+    {
+      const fiber::WaitPart over = std::move(part);
+    }  // the next sweep may begin, also if the callback throws
+    if (swept == StatusCode::kFenced) return fail(swept);
+    if (!closed_) options_.on_swept(swept);
+  };
+  const Status spawned = worker_.scheduler().spawn(std::move(work));
+  if (!spawned.ok()) options_.on_swept(spawned);
 }
 
 void RecoveryEngine::close() {
   drop_all({StatusCode::kCancelled, "the recoverer was stopped"});
-  index_work_.wait();
+  attempts_.wait();
+  sweep_.wait();
   while (!nodes_.empty() || !retired_.empty()) worker_.scheduler().sleep_for(1'000'000);
   worker_.set_hook(nullptr);
 }
@@ -133,37 +122,7 @@ RecoveryStatistics RecoveryEngine::statistics() const {
   return published_;
 }
 
-// ---- what runs and scans say ---------------------------------------------------------------------------------------
-
-Status RecoveryEngine::undo_indexes(const IndexUndo& undo) {
-  const std::vector<wire::IndexChange> changes(undo.changes.begin(), undo.changes.end());
-  return worker_.scheduler().spawn([this, part = fiber::WaitPart(index_work_), id = undo.transaction, changes] {
-    const Status undone = finished("the undo of index changes", [&] { return undo_index_changes(*this, id, changes); });
-    const auto found = runs_.find(id);
-    if (found != runs_.end()) found->second->indexes_undone(undone);
-  });
-}
-
-void RecoveryEngine::sweep(wire::FenceSet ended) {
-  if (closed_ || catalog_ == nullptr || sweeping_) return;
-  auto work = [this, part = fiber::WaitPart(index_work_), catalog = catalog_, ended = std::move(ended)] {
-    ++counted_.sweeps;
-    const Status swept =
-        finished("the sweep of indexes", [&] { return sweep_indexes(*this, catalog, ended, counted_.swept_nodes); });
-    sweeping_ = false;
-    if (!closed_) options_.on_swept(swept);
-  };
-  const Status spawned = worker_.scheduler().spawn(std::move(work));
-  sweeping_ = spawned.ok();  // the fiber runs later
-  if (!spawned.ok()) options_.on_swept(spawned);
-}
-
-Result<bdtree::TreeNodeId> RecoveryEngine::new_tree_node() {
-  if (++tree_nodes_ >> kNodeBits != 0) {
-    return Status(StatusCode::kOverloaded, "a recoverer has made more nodes of indexes than it has numbers for");
-  }
-  return bdtree::TreeNodeId(kOfRecoverers | options_.session.value << kNodeBits | tree_nodes_);
-}
+// ---- for attempts and sweeps ---------------------------------------------------------------------------------------
 
 RecoveryNode* RecoveryEngine::node(NodeId id) {
   if (closed_) return nullptr;
@@ -182,20 +141,105 @@ Result<rpc::Channel*> RecoveryEngine::channel(NodeId id) {
   return Status(StatusCode::kUnavailable, "no storage node has number " + std::to_string(id.value));
 }
 
-void RecoveryEngine::run_reports(const RecoveryRun& run) {
-  if (closed_) return;
-  const RecoveryMachine& machine = run.machine();
-  ++(machine.committed() ? counted_.committed : counted_.aborted);
-  counted_.reverted += machine.reverted();
-  options_.on_recovered(machine.id(), machine.committed());
+Status RecoveryEngine::outcome(NodeId id, const Status& status) {
+  Status failure = node_failure(status);
+  note_failure(id, failure);
+  return failure;
 }
 
-void RecoveryEngine::run_blocked(const RecoveryRun& run) {
+void RecoveryEngine::note_failure(NodeId id, const Status& status) {
+  RecoveryNode* const at = is_silence(status) ? node(id) : nullptr;
+  if (at != nullptr) at->note_failure(status);
+}
+
+Result<bdtree::TreeNodeId> RecoveryEngine::new_tree_node() {
+  if (++tree_nodes_ >> kNodeBits != 0) {
+    return Status(StatusCode::kOverloaded, "a recoverer has made more nodes of indexes than it has numbers for");
+  }
+  return bdtree::TreeNodeId(kOfRecoverers | options_.session.value << kNodeBits | tree_nodes_);
+}
+
+void RecoveryEngine::spread(size_t count, const std::function<void(size_t)>& work) {
+  size_t next = 0;
+  const auto take_turns = [&] {
+    while (next < count) work(next++);
+  };
+  fiber::FiberGroup others(worker_.scheduler());
+  for (size_t i = 1; i < std::min(count, kHelpersPerTask + 1) && helpers_ < kMaxHelpers; ++i) {
+    if (!others.spawn([&take_turns, helper = Helper(helpers_)] { take_turns(); })) break;
+  }
+  take_turns();
+  others.wait();
+}
+
+// ---- attempts ------------------------------------------------------------------------------------------------------
+
+void RecoveryEngine::start_tasks() {
+  while (catalog_ != nullptr && !queue_.empty() && attempts_.open() < options_.parallel) {
+    auto attempt = [this, part = fiber::WaitPart(attempts_), queued = queue_.front()] { run(queued); };
+    if (!worker_.scheduler().spawn(std::move(attempt)).ok()) return;  // next_deadline_ns() tries again
+    queue_.pop_front();
+  }
+}
+
+void RecoveryEngine::run(const QueuedTask& queued) {
+  std::vector<NodeOutcome> outcomes;
+  const Status status = finished("an attempt to recover " + name_of(queued.task.session), [&] {
+    outcomes = RecoveryAttempt(*this, queued.task).run();
+    return ok_status();
+  });
   if (closed_) return;
-  const RecoveryMachine& machine = run.machine();
-  ++counted_.repeated;
-  RecoveryNode* const at = node(machine.blocked_by());
-  if (at != nullptr && silent(machine.status())) at->note_failure(machine.status());
+  if (!status.ok()) {
+    outcomes.clear();
+    for (const NodeId node : queued.task.nodes) outcomes.push_back({node, status, NodeId()});
+  }
+  take_outcomes(queued, outcomes);
+}
+
+void RecoveryEngine::take_outcomes(const QueuedTask& queued, const std::vector<NodeOutcome>& outcomes) {
+  RecoveryTask done = queued.task;
+  done.nodes.clear();
+  bool still_blocked = false;
+  for (const NodeOutcome& outcome : outcomes) {
+    if (outcome.status.ok()) done.nodes.push_back(outcome.node);
+    still_blocked = still_blocked || (is_silence(outcome.status) && outcome.blocked_by == queued.waited_for);
+  }
+  put_off(queued, outcomes);
+  std::vector<NodeId> answered = done.nodes;
+  if (!still_blocked) answered.push_back(queued.waited_for);
+  for (const NodeId id : answered) {
+    if (RecoveryNode* const at = node(id)) at->note_success();
+  }
+  if (done.nodes.empty()) return;
+  Env::pause_point("recoverer.reverted");
+  counted_.tasks += done.nodes.size();
+  options_.on_recovered(done);
+}
+
+void RecoveryEngine::put_off(const QueuedTask& queued, const std::vector<NodeOutcome>& outcomes) {
+  std::map<NodeId, QueuedTask> waiting;  // by the node that they wait for; 0: for none
+  for (const NodeOutcome& outcome : outcomes) {
+    if (outcome.status.ok()) continue;
+    RecoveryNode* const at = is_silence(outcome.status) ? node(outcome.blocked_by) : nullptr;
+    const bool parks = at != nullptr && !at->answers();
+    QueuedTask& task = waiting[parks ? outcome.blocked_by : NodeId()];
+    task.task.nodes.push_back(outcome.node);
+    if (!parks && queued.attempts + 1 == kFailuresToNote) {
+      note("what " + name_of(queued.task.session) + " left at storage node " + std::to_string(outcome.node.value) +
+           " is not undone yet: " + std::string(outcome.status.message()));
+    }
+  }
+  for (auto& [id, task] : waiting) {
+    ++counted_.repeated;
+    std::vector<NodeId> nodes = std::exchange(task.task.nodes, {});
+    task = {queued.task, queued.attempts + 1, id};
+    task.task.nodes = std::move(nodes);
+    if (id != NodeId()) {
+      node(id)->parked().push_back(std::move(task));
+    } else {
+      later_.emplace(worker_.now_ns() + pause_ns(queued.attempts), std::move(task));
+    }
+  }
 }
 
 // ---- a round -------------------------------------------------------------------------------------------------------
@@ -203,10 +247,8 @@ void RecoveryEngine::run_blocked(const RecoveryRun& run) {
 uint64_t RecoveryEngine::before_poll() {
   expire_nodes();
   if (!closed_) {
-    take_ended();
-    continue_scan();
     wake_tasks();
-    start_runs();
+    start_tasks();
   }
   update_levels();
   return worker_.scheduler().has_ready_fibers() ? worker_.now_ns() : next_deadline_ns();
@@ -223,54 +265,6 @@ void RecoveryEngine::expire_nodes() {
   if (!fenced.ok()) fail(fenced);
 }
 
-void RecoveryEngine::take_ended() {
-  while (!ended_.empty()) {
-    const std::vector<TransactionId> ended = std::exchange(ended_, {});
-    for (const TransactionId id : ended) {
-      const auto found = runs_.find(id);
-      if (found == runs_.end()) continue;
-      const std::unique_ptr<RecoveryRun> run = std::move(found->second);
-      runs_.erase(found);
-      take_ended(*run);
-      if (closed_) return;
-    }
-  }
-}
-
-void RecoveryEngine::take_ended(const RecoveryRun& run) {
-  const RecoveryMachine& machine = run.machine();
-  const TransactionId id = machine.id();
-  switch (machine.end()) {
-    case End::kNone:
-      return;
-    case End::kDone:
-      ++counted_.cleared;
-      options_.on_cleared(id);
-      known_.erase(id);
-      accepted_.erase(id);
-      scan_left_.erase(id);
-      return;
-    case End::kPostponed: {
-      RecoveryNode* const at = node(machine.blocked_by());
-      if (at != nullptr && silent(machine.status())) {
-        at->parked().push_back({machine.rest(), run.attempts()});
-      } else {
-        const uint64_t time_ns = worker_.now_ns() + pause_ns(run.attempts());
-        later_.emplace(time_ns, QueuedTask{machine.rest(), run.attempts() + 1});
-      }
-      return;
-    }
-    case End::kUnreadable:
-      ++counted_.unreadable;
-      note(std::string(machine.status().message()));
-      unreadable_.emplace(id, machine.rest());
-      if (scan_left_.erase(id) != 0 && scan_result_.ok()) scan_result_ = machine.status();
-      return;
-    case End::kFenced:
-      return fail(machine.status());
-  }
-}
-
 void RecoveryEngine::wake_tasks() {
   const uint64_t now_ns = worker_.now_ns();
   for (auto& [id, node] : nodes_) {
@@ -283,72 +277,32 @@ void RecoveryEngine::wake_tasks() {
     node->parked().clear();
   }
   while (!later_.empty() && later_.begin()->first <= now_ns) {
-    queue_.push_back(later_.begin()->second);
+    queue_.push_back(std::move(later_.begin()->second));
     later_.erase(later_.begin());
   }
 }
 
-void RecoveryEngine::start_runs() {
-  while (catalog_ != nullptr && !queue_.empty() && runs_.size() < options_.parallel) {
-    const QueuedTask task = queue_.front();
-    queue_.pop_front();
-    auto& run = runs_[task.task.id];
-    run = std::make_unique<RecoveryRun>(*this, task, catalog_, accepted_.contains(task.task.id));
-    run->start();
-    take_ended();  // it may have found its node paused
-    if (closed_) return;
+uint64_t RecoveryEngine::next_deadline_ns() const {
+  uint64_t deadline_ns = net::kForever;
+  for (const auto& [id, node] : nodes_) {
+    deadline_ns = std::min({deadline_ns, node->earliest_deadline_ns(), node->next_probe_ns()});
   }
-}
-
-// ---- the scan ------------------------------------------------------------------------------------------------------
-
-void RecoveryEngine::continue_scan() {
-  if (!scan_wanted_ || catalog_ == nullptr) return;
-  const uint64_t now_ns = worker_.now_ns();
-  if (!scan_complete_ && scan_ == nullptr && now_ns >= scan_at_ns_) {
-    ++counted_.scans;
-    scanned_.clear();
-    scan_ = std::make_unique<RecoveryScan>(*this, catalog_, all_undo_records(scanned_));
-    scan_->start();
-  }
-  if (scan_ != nullptr && scan_->done()) take_scanned();
-  if (!scan_complete_ || !scan_left_.empty()) return;
-  scan_wanted_ = false;
-  options_.on_scan_done(scan_result_);
-}
-
-void RecoveryEngine::take_scanned() {
-  const std::unique_ptr<RecoveryScan> scanned = std::move(scan_);
-  if (!scanned->status().ok()) {
-    if (scanned->status() == StatusCode::kFenced) return fail(scanned->status());
-    if (++scan_failures_ == kFailuresToNote) note(std::string(scanned->status().message()));
-    scan_at_ns_ = worker_.now_ns() + pause_ns(scan_failures_);
-    return;
-  }
-  scan_complete_ = true;
-  add(scanned_);
-  for (const RecoveryTask& task : scanned_) {
-    if (!unreadable_.contains(task.id)) {
-      scan_left_.insert(task.id);
-    } else if (scan_result_.ok()) {
-      scan_result_ = {StatusCode::kMalformed,
-                      "the undo record of transaction " + std::to_string(task.id.value) + " cannot be read"};
-    }
-  }
+  for (const auto& node : retired_) deadline_ns = std::min(deadline_ns, node->earliest_deadline_ns());
+  if (!later_.empty()) deadline_ns = std::min(deadline_ns, later_.begin()->first);
+  const bool waits_for_fiber = catalog_ != nullptr && !queue_.empty() && attempts_.open() < options_.parallel;
+  if (waits_for_fiber) deadline_ns = std::min(deadline_ns, worker_.now_ns() + kFirstPauseNs);
+  return deadline_ns;
 }
 
 // ---- ends and levels -----------------------------------------------------------------------------------------------
 
 void RecoveryEngine::drop_all(const Status& status) {
   closed_ = true;
-  scan_.reset();
-  scan_wanted_ = false;
   for (auto& [id, node] : nodes_) {
     node->close(status);
     retired_.push_back(std::move(node));
   }
-  nodes_.clear();  // runs_ live until their requests have failed
-  ended_.clear();
+  nodes_.clear();  // attempts end when their requests have failed
   queue_.clear();
   later_.clear();
 }
@@ -360,25 +314,10 @@ void RecoveryEngine::fail(const Status& status) {
   options_.on_failed(failed_);
 }
 
-uint64_t RecoveryEngine::next_deadline_ns() const {
-  uint64_t deadline_ns = net::kForever;
-  for (const auto& [id, node] : nodes_) {
-    deadline_ns = std::min({deadline_ns, node->earliest_deadline_ns(), node->next_probe_ns()});
-  }
-  for (const auto& node : retired_) deadline_ns = std::min(deadline_ns, node->earliest_deadline_ns());
-  if (!later_.empty()) deadline_ns = std::min(deadline_ns, later_.begin()->first);
-  if (scan_wanted_ && !scan_complete_ && scan_ == nullptr) deadline_ns = std::min(deadline_ns, scan_at_ns_);
-  return ended_.empty() ? deadline_ns : 0;
-}
-
 void RecoveryEngine::update_levels() {
   counted_.queued = queue_.size() + later_.size();
-  counted_.running = closed_ ? 0 : runs_.size();
+  counted_.running = closed_ ? 0 : attempts_.open();
   ++counted_.rounds;
-  counted_.unreadable_ids.clear();
-  for (const auto& [id, task] : unreadable_) {
-    if (counted_.unreadable_ids.size() < kMaxUnreadableListed) counted_.unreadable_ids.push_back(id);
-  }
   counted_.waiting.clear();
   for (const auto& [id, node] : nodes_) {
     if (!node->parked().empty()) counted_.waiting[id] = node->parked().size();

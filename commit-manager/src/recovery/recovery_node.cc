@@ -32,15 +32,15 @@ void RecoveryNode::make_channel() {
                          out);
   };
   options.on_ended = [this](const Status& status) { end_ = status; };
-  // Not if that very answer led to a pause: a node whose records are lost also answers, that it is unavailable.
-  options.on_answer = [this] {
-    if (!paused()) note_answer();
-  };
   channel_ =
       std::make_unique<rpc::Channel>(worker_.transport(), std::move(options), [this] { return worker_.now_ns(); });
 }
 
 Result<rpc::Channel*> RecoveryNode::channel() {
+  if (info_.state == wire::NodeState::kLost) {
+    return Status(StatusCode::kUnavailable,
+                  name_ + " was started anew with empty memory, and its loss is not accepted");
+  }
   if (paused()) {
     return Status(StatusCode::kUnavailable, name_ + " is waited for: " + std::string(last_failure_.message()));
   }
@@ -64,8 +64,15 @@ void RecoveryNode::note_failure(const Status& status) {
   }
 }
 
-void RecoveryNode::note_answer() {
+void RecoveryNode::note_success() {
+  if (paused()) return;  // others have failed since
   if (failures_ >= kFailuresToNote) note(name_ + " answers again: recovery goes on");
+  resume();
+}
+
+void RecoveryNode::set_state(wire::NodeState state) {
+  if (state == info_.state) return;
+  info_.state = state;
   resume();
 }
 
@@ -80,7 +87,7 @@ uint64_t RecoveryNode::next_probe_ns() const {
 }
 
 QueuedTask RecoveryNode::take_probe() {
-  const QueuedTask probe = parked_.back();
+  QueuedTask probe = std::move(parked_.back());
   parked_.pop_back();
   // The next one tries soon after it, in case this one turns out not to need the node.
   last_probe_ns_ = worker_.now_ns() + pause_ns(failures_);

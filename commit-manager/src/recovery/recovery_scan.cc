@@ -74,7 +74,7 @@ Status RecoveryScan::take_chunk(Stream& stream, ByteReader& body) {
 }
 
 const Status& RecoveryScan::wait() {
-  if (!done()) done_.wait();
+  if (!over()) over_.wait();
   return status_;
 }
 
@@ -86,14 +86,13 @@ void RecoveryScan::end(Stream& stream, const Status& status) {
   stream.channel = nullptr;
   --open_;
   if (!status.ok()) fail(stream.node, status);
-  if (done()) done_.notify();
+  if (over()) over_.notify();
 }
 
 void RecoveryScan::fail(NodeId node, const Status& status) {
   if (!status_.ok()) return;
   status_ = {status.code(), "scan of " + request_.name + ": " + std::string(status.message())};
-  const bool silent = status == StatusCode::kUnavailable || status == StatusCode::kTimeout;
-  if (RecoveryNode* const at = engine_.node(node); at != nullptr && silent) at->note_failure(status);
+  engine_.note_failure(node, status);
 }
 
 }  // namespace loam::commit

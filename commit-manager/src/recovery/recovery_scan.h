@@ -1,4 +1,4 @@
-// One pass over a system's table by the recoverer.
+// One pass of the recoverer over the nodes of an index.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,9 @@ namespace loam::commit {
 class RecoveryEngine;
 
 /// One pass over a non-transactional table at every node that owns a shard: complete, or failed. It promises the
-/// records that do not change while it runs (R21): of the transaction table all, once every older session is fenced
-/// (R11). Nothing of it is to be used before all nodes are done.
+/// records that do not change while it runs (R21). Nothing of it is to be used before all nodes are done.
 ///
-/// Owner: the engine, which looks at done(), or a fiber, which waits. The destructor ends open streams. Worker's
-/// thread only.
+/// Owner: a fiber, which waits. The destructor ends open streams. Worker's thread only.
 class RecoveryScan final : private rpc::Caller {
  public:
   struct Request {
@@ -40,11 +38,8 @@ class RecoveryScan final : private rpc::Caller {
   RecoveryScan& operator=(const RecoveryScan&) = delete;
 
   void start();
-  bool done() const { return open_ == 0 || !status_.ok(); }
-  /// In a fiber: until done().
+  /// In a fiber: until it is over. Ok only if every record of the table has come.
   const Status& wait();
-  /// Ok only if every record of the table has come.
-  const Status& status() const { return status_; }
 
  private:
   struct Stream {
@@ -53,6 +48,7 @@ class RecoveryScan final : private rpc::Caller {
     uint64_t sequence = 0;
   };
 
+  bool over() const { return open_ == 0 || !status_.ok(); }
   Status on_reply(uint64_t token, wire::Opcode opcode, ByteReader& body) override;
   void on_failure(uint64_t token, const Status& status, rpc::Executed executed) override;
   Status take_chunk(Stream& stream, ByteReader& body);
@@ -66,7 +62,7 @@ class RecoveryScan final : private rpc::Caller {
   std::vector<Stream> streams_;
   size_t open_ = 0;
   Status status_;
-  fiber::Event done_;
+  fiber::Event over_;
 };
 
 }  // namespace loam::commit

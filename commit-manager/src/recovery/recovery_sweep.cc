@@ -5,6 +5,8 @@
 #include <loam/bdtree/tree.h>
 
 #include "commit-manager/src/recovery/recovery_engine.h"
+#include "commit-manager/src/recovery/recovery_scan.h"
+#include "commit-manager/src/recovery/recovery_tree.h"
 #include "common/base/env.h"
 #include "common/wire/system_tables.h"
 

@@ -11,7 +11,6 @@
 #include <loam/bdtree/index_entries.h>
 
 #include "commit-manager/src/recovery/recovery_engine.h"
-#include "common/fiber/fiber_group.h"
 #include "common/rpc/channel.h"
 #include "common/wire/storage.h"
 
@@ -28,9 +27,10 @@ constexpr uint64_t kBackOffNs = 100'000;
 
 // ---- the store -----------------------------------------------------------------------------------------------------
 
-void RecoveryTreeStore::note_failure(NodeId id, const Status& status, rpc::Executed executed) {
-  RecoveryNode* const node = executed == rpc::Executed::kRefused ? nullptr : engine_.node(id);
-  if (node != nullptr) node->note_failure(status);
+Status RecoveryTreeStore::failed(NodeId node, Status status) {
+  if (is_silence(status)) blocked_by_ = node;
+  engine_.note_failure(node, status);
+  return status;
 }
 
 std::vector<Result<StoredNode>> RecoveryTreeStore::read(std::span<const Key> keys) {
@@ -48,35 +48,37 @@ std::vector<Result<StoredNode>> RecoveryTreeStore::read(std::span<const Key> key
   }
   std::vector<Result<StoredNode>> nodes(keys.size(), Status(StatusCode::kUnavailable, "an answer was too short"));
   for (auto& [node, request] : requests) {
-    const Status answered = node_failure(request.call.wait());
-    if (!answered.ok()) note_failure(node, answered, request.call.executed());
+    Status answered = node_failure(request.call.wait());
+    if (!answered.ok()) answered = failed(node, std::move(answered));
     const auto& results = request.call.reply().results;
     for (size_t i = 0; i < request.wanted.size(); ++i) {
       Result<StoredNode>& read = nodes[request.wanted[i]];
       if (!answered.ok()) {
         read = answered;
       } else if (i < results.size()) {
-        read = results[i].code == StatusCode::kOk ? decode(results[i].version, results[i].row)
-                                                  : Status(results[i].code, "a node of an index cannot be read");
+        read = results[i].code == StatusCode::kOk
+                   ? decode(results[i].version, results[i].row)
+                   : failed(node, Status(results[i].code, "a node of an index cannot be read"));
       }
     }
   }
   return nodes;
 }
 
-Result<Version> RecoveryTreeStore::write(const wire::PlainWrite::Operation& operation) {
+Result<Version> RecoveryTreeStore::write(const wire::PlainWrite::Operation& operation,
+                                         std::span<const wire::IndexIntent> intents) {
   wire::PlainWrite message;
   message.operations.push_back(operation);
+  message.intents.assign(intents.begin(), intents.end());
   const NodeId node = engine_.owner(table(), operation.record.key);
   rpc::Call<wire::PlainWriteReply> call;
   call.send(engine_.channel(node), message, engine_.request_deadline_ns());
-  const Status answered = node_failure(call.wait());
-  if (!answered.ok()) note_failure(node, answered, call.executed());
-  LOAM_RETURN_IF_ERROR(answered);
+  if (Status answered = node_failure(call.wait()); !answered.ok()) return failed(node, std::move(answered));
   if (call.reply().results.size() != 1) return Status(StatusCode::kUnavailable, "an answer of another length");
   const wire::WriteResult& result = call.reply().results[0];
   if (result.code == StatusCode::kOk) return result.version;
-  return Status(wire::plain_write_code(operation.kind, result.code), "a node of an index cannot be changed");
+  const StatusCode code = wire::plain_write_code(operation.kind, result.code);
+  return failed(node, Status(code, "a node of an index cannot be changed"));
 }
 
 Result<TreeNodeId> RecoveryTreeStore::new_id() { return engine_.new_tree_node(); }
@@ -91,41 +93,17 @@ void RecoveryTreeStore::back_off(uint32_t attempt) { engine_.sleep_for(kBackOffN
 
 namespace {
 
-/// The trees of the indexes that one transaction has changed.
-class UndoneTrees {
- public:
-  explicit UndoneTrees(RecoveryEngine& engine) : engine_(engine) {}
-
-  bdtree::Tree& of(TableId index) {
-    const auto [at, fresh] = trees_.try_emplace(index);
-    if (fresh) {
-      at->second.store = std::make_unique<RecoveryTreeStore>(engine_, index);
-      at->second.tree = bdtree::Tree::open(*at->second.store, kRecoveryTree);
-    }
-    return *at->second.tree;
-  }
-
- private:
-  struct Opened {
-    std::unique_ptr<RecoveryTreeStore> store;
-    std::unique_ptr<bdtree::Tree> tree;
-  };
-
-  RecoveryEngine& engine_;
-  std::map<TableId, Opened> trees_;
-};
-
 /// Undoes the changes under one key of one tree.
-Status undo_group(bdtree::Tree& tree, TransactionId transaction, std::span<const wire::IndexChange* const> group) {
+Status undo_group(bdtree::Tree& tree, std::span<const wire::Intent* const> group) {
   using bdtree::Edit;
-  const wire::IndexChange& first = *group.front();
+  const wire::Intent& first = *group.front();
   const std::optional<Key> record = first.shared ? std::nullopt : std::optional(first.record);
   const Status undone = tree.update(
       first.key,
       [&](std::optional<std::string_view> payload) -> Result<Edit> {
         LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, record));
         const std::vector<bdtree::IndexEntry> before = entries.entries();
-        for (const wire::IndexChange* change : group) entries.undo(change->record, transaction);
+        for (const wire::Intent* change : group) entries.undo(change->record, change->transaction);
         if (entries.entries() == before) return Edit::keep();
         return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
       },
@@ -137,38 +115,23 @@ Status undo_group(bdtree::Tree& tree, TransactionId transaction, std::span<const
 
 }  // namespace
 
-Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction,
-                          std::span<const wire::IndexChange> changes) {
-  UndoneTrees trees(engine);
-  std::map<std::pair<TableId, std::string_view>, std::vector<const wire::IndexChange*>> groups;
-  for (const wire::IndexChange& change : changes) groups[{change.index, change.key}].push_back(&change);
+IndexUndo::Outcome IndexUndo::undo(std::span<const wire::Intent* const> changes) {
+  using Place = std::pair<TableId, std::string_view>;
+  std::map<Place, std::vector<const wire::Intent*>> groups;
+  for (const wire::Intent* change : changes) groups[{change->table, change->key}].push_back(change);
   auto next = groups.begin();
-  Status failed;
-  const auto work = [&] {
-    while (next != groups.end() && failed.ok()) {
-      const auto& [place, group] = *next++;
-      Status undone = undo_group(trees.of(place.first), transaction, group);
-      if (!undone.ok() && failed.ok()) failed = std::move(undone);
-      engine.count_index_changes(group.size());
+  Outcome outcome;
+  engine_.spread(groups.size(), [&](size_t) {
+    const auto& [place, group] = *next++;
+    Index& index = indexes_.try_emplace(place.first, engine_, place.first).first->second;
+    const Status undone = undo_group(*index.tree, group);
+    if (undone.ok()) {
+      engine_.count_index_changes(group.size());
+    } else if (outcome.status.ok()) {
+      outcome = {undone, is_silence(undone) ? index.store.blocked_by() : NodeId()};
     }
-  };
-  fiber::FiberGroup others(engine.scheduler());
-  struct Helper {
-    explicit Helper(size_t& helpers) : count(&helpers) { ++*count; }
-    Helper(Helper&& other) noexcept : count(std::exchange(other.count, nullptr)) {}
-    Helper& operator=(Helper&&) = delete;
-    ~Helper() {
-      if (count != nullptr) --*count;
-    }
-    size_t* count;
-  };
-  size_t& helpers = engine.undo_helpers();
-  for (size_t i = 1; i < std::min(groups.size(), kUndoFibers) && helpers < kMaxUndoHelpers; ++i) {
-    if (!others.spawn([&work, helper = Helper(helpers)] { work(); })) break;
-  }
-  work();
-  others.wait();
-  return failed;
+  });
+  return outcome;
 }
 
 }  // namespace loam::commit

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,8 +13,6 @@
 
 #include "common/base/ids.h"
 #include "common/base/status.h"
-#include "common/rpc/executed.h"
-#include "common/wire/index_change.h"
 #include "common/wire/storage.h"
 
 namespace loam::commit {
@@ -20,7 +20,7 @@ namespace loam::commit {
 class RecoveryEngine;
 
 /// Reads and writes the nodes of one index in the name of the recoverer: each request once. Deferred work is left to
-/// clients. Recovery seldom needs a new node, for the copy that completes the merge of a dead client. No client may
+/// clients. Recovery needs a new node only to complete the merge of a dead client, by a copy. No client may
 /// have begun by then (R11), so recovery has numbers of its own (RecoveryEngine::new_tree_node) and does not use the
 /// counter that clients draw theirs from.
 class RecoveryTreeStore final : public bdtree::NodeStore {
@@ -32,26 +32,51 @@ class RecoveryTreeStore final : public bdtree::NodeStore {
   void defer(std::function<void()> work) override;
   void back_off(uint32_t attempt) override;
 
+  /// The storage node that did not answer last.
+  NodeId blocked_by() const { return blocked_by_; }
+
  private:
   std::vector<Result<bdtree::StoredNode>> read(std::span<const Key> keys) override;
-  Result<Version> write(const wire::PlainWrite::Operation& operation) override;
-  /// After a failed request: a node that did not answer is left alone for a while.
-  void note_failure(NodeId node, const Status& status, rpc::Executed executed);
+  Result<Version> write(const wire::PlainWrite::Operation& operation,
+                        std::span<const wire::IndexIntent> intents) override;
+  /// The failure of a request, or of one operation in it.
+  Status failed(NodeId node, Status status);
 
   RecoveryEngine& engine_;
+  NodeId blocked_by_;
 };
 
 /// Others with large nodes may leave one that is larger still, by a batch of changes or a merge. The recoverer makes
 /// entries shorter and no nodes: it writes such a node as it is.
 inline constexpr bdtree::TreeOptions kRecoveryTree{.node_bytes = 16'384, .cache_bytes = 1 << 20, .split = false};
 
-/// Fibers that undo the index changes of one transaction, at most: changes of one leaf travel together.
-inline constexpr size_t kUndoFibers = 64;
-/// Such fibers of all transactions, beside the one that each transaction has.
-inline constexpr size_t kMaxUndoHelpers = 512;
+/// Undoes index changes (R27): removes the marks that transactions have left in index entries, in the trees as they are
+/// now. A tree that is gone, or that a lost node has taken along, needs no undo (R30).
+///
+/// Owner: an attempt. The worker's thread only; several of its fibers at once.
+class IndexUndo {
+ public:
+  struct Outcome {
+    Status status;      ///< ok: all of it
+    NodeId blocked_by;  ///< the node that did not answer, if it was that; otherwise 0
+  };
 
-/// In a fiber: undoes what a transaction did to indexes, all of it, or tells why not. [R27]
-Status undo_index_changes(RecoveryEngine& engine, TransactionId transaction,
-                          std::span<const wire::IndexChange> changes);
+  explicit IndexUndo(RecoveryEngine& engine) : engine_(engine) {}
+
+  /// In a fiber: undoes as much as can be undone. Changes under one key of a tree are undone together, those of other
+  /// keys by many fibers at once.
+  Outcome undo(std::span<const wire::Intent* const> changes);
+
+ private:
+  struct Index {
+    Index(RecoveryEngine& engine, TableId table)
+        : store(engine, table), tree(bdtree::Tree::open(store, kRecoveryTree)) {}
+    RecoveryTreeStore store;
+    std::unique_ptr<bdtree::Tree> tree;
+  };
+
+  RecoveryEngine& engine_;
+  std::map<TableId, Index> indexes_;
+};
 
 }  // namespace loam::commit

@@ -3,25 +3,70 @@
 #include <algorithm>
 #include <utility>
 
+#include <loam/bdtree/tree.h>
+
 #include "common/base/assert.h"
 #include "common/net/tcp_transport.h"
-#include "common/schema/chunk.h"
+#include "common/schema/projection.h"
 #include "common/wire/system_tables.h"
 
 namespace loam::commit {
 namespace {
 
+using rpc::decoded;
+using rpc::encoded;
 using wire::Opcode;
+using wire::WriteKind;
 
-template <wire::Message M>
-void answer(net::Connection* connection, const M& message, uint64_t sequence) {
-  if (connection == nullptr) return;
-  static_cast<void>(connection->send(rpc::encoded(message, sequence)));
+/// What follows the envelope.
+ByteReader body_of(Bytes message, wire::Envelope& envelope) {
+  ByteReader reader(message);
+  LOAM_CHECK(wire::decode_envelope(reader, envelope).ok(), "the recoverer sent a message without an envelope");
+  return reader;
 }
 
-wire::RecordId undo_id(TransactionId id) { return {wire::kTransactionTableId, Key(id.value)}; }
+/// Sees everything.
+Snapshot last_snapshot() { return Snapshot(Version(UINT64_MAX / 2)); }
 
 }  // namespace
+
+/// The test's own way to the nodes of an index.
+class ScriptedNodes::Store final : public bdtree::NodeStore {
+ public:
+  Store(ScriptedNodes& nodes, TableId table) : NodeStore(table), nodes_(nodes) {}
+
+  Result<bdtree::TreeNodeId> new_id() override {
+    const std::lock_guard lock(nodes_.mutex_);
+    return bdtree::TreeNodeId(++nodes_.last_tree_node_);
+  }
+  uint64_t owner() override { return 1; }
+  void defer(std::function<void()>) override {}
+  void back_off(uint32_t) override {}
+
+ private:
+  std::vector<Result<bdtree::StoredNode>> read(std::span<const Key> keys) override {
+    const std::lock_guard lock(nodes_.mutex_);
+    std::vector<Result<bdtree::StoredNode>> found;
+    for (const Key key : keys) {
+      const wire::ReadResult result = nodes_.read_row({table(), key});
+      if (result.code == StatusCode::kOk) {
+        found.push_back(decode(result.version, result.row));
+      } else {
+        found.emplace_back(Status(result.code, "no such node"));
+      }
+    }
+    return found;
+  }
+  Result<Version> write(const wire::PlainWrite::Operation& operation,
+                        std::span<const wire::IndexIntent> intents) override {
+    const std::lock_guard lock(nodes_.mutex_);
+    const wire::WriteResult result = nodes_.write_row({{operation}, {intents.begin(), intents.end()}});
+    if (result.code == StatusCode::kOk) return result.version;
+    return Status(wire::plain_write_code(operation.kind, result.code), "not written");
+  }
+
+  ScriptedNodes& nodes_;
+};
 
 ScriptedNodes::ScriptedNodes(uint64_t count) {
   std::atomic<bool> ready{false};
@@ -48,14 +93,14 @@ ScriptedNodes::~ScriptedNodes() {
   thread_.join();
 }
 
-// ---- for tests -----------------------------------------------------------------------------------------------------
+// ---- for tests: the nodes ------------------------------------------------------------------------------------------
 
 wire::Catalog ScriptedNodes::catalog() const {
   const std::lock_guard lock(mutex_);
   wire::Catalog catalog;
   catalog.version = version_;
   catalog.shards.version = 1;
-  for (const Node& node : nodes_) catalog.nodes.push_back({node.id, node.incarnation, node.address, "", {}});
+  for (const Node& node : nodes_) catalog.nodes.push_back({node.id, node.incarnation, node.address, "", node.state});
   for (size_t shard = 0; shard < wire::kVirtualShards; ++shard) {
     catalog.shards.owners.push_back(nodes_[shard % nodes_.size()].id);
   }
@@ -71,37 +116,207 @@ void ScriptedNodes::set_script(Script script) {
   script_ = std::move(script);
 }
 
-void ScriptedNodes::restart(NodeId node) {
+void ScriptedNodes::set_page_intents(size_t count) {
+  const std::lock_guard lock(mutex_);
+  page_intents_ = count;
+}
+
+void ScriptedNodes::restart(NodeId node, wire::NodeState state) {
   const std::lock_guard lock(mutex_);
   nodes_[node.value - 1].incarnation = Incarnation(next_incarnation_++);
+  nodes_[node.value - 1].state = state;
   ++version_;
-  undo_.erase_if([&](const wire::RecordId& record) { return owner(record) == node; });
-  for (auto& [id, records] : written_) {
-    std::erase_if(records, [&](const wire::RecordId& record) { return owner(record) == node; });
+  std::erase_if(versions_, [&](const auto& record) { return owner(record.first) == node; });
+  std::erase_if(rows_, [&](const auto& row) { return owner(row.first) == node; });
+  std::erase_if(intents_, [&](const auto& intent) { return intent.second.node == node; });
+}
+
+void ScriptedNodes::set_state(NodeId node, wire::NodeState state) {
+  const std::lock_guard lock(mutex_);
+  nodes_[node.value - 1].state = state;
+  ++version_;
+}
+
+// ---- for tests: what transactions leave ----------------------------------------------------------------------------
+
+void ScriptedNodes::remember(NodeId node, const wire::Intent& intent) {
+  const wire::IntentPosition position{sessions_.at(intent.transaction), ++last_intent_};
+  intents_.emplace(position, StoredIntent{node, intent, std::string(intent.key)});
+}
+
+void ScriptedNodes::write(SessionId session, TransactionId id, wire::RecordId record) {
+  put(id, record);
+  const std::lock_guard lock(mutex_);
+  sessions_[id] = session;
+  remember(owner(record), {wire::Intent::Kind::kRecord, id, record.table, record.key});
+}
+
+void ScriptedNodes::put(TransactionId id, wire::RecordId record) {
+  const std::lock_guard lock(mutex_);
+  std::vector<TransactionId>& versions = versions_[record];
+  LOAM_CHECK(versions.empty() || versions.back() < id, "versions of a record rise");
+  versions.push_back(id);
+}
+
+void ScriptedNodes::remove(TransactionId id, wire::RecordId record) {
+  const std::lock_guard lock(mutex_);
+  std::erase(versions_[record], id);
+  if (versions_[record].empty()) versions_.erase(record);
+}
+
+TableId ScriptedNodes::index_at(NodeId node) {
+  const std::lock_guard lock(mutex_);
+  TableId index;
+  do {
+    index = TableId(++last_index_);
+  } while (owner({index, Key(bdtree::kRoot.value)}) != node);
+  return index;
+}
+
+void ScriptedNodes::make_tree(TableId index) {
+  Store store(*this, index);
+  const Status made = bdtree::Tree::create(store);
+  LOAM_CHECK(made.ok(), "a tree can be made");
+}
+
+void ScriptedNodes::drop_index(TableId index) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(rows_, [&](const auto& row) { return row.first.table == index; });
+}
+
+void ScriptedNodes::forget_index(TableId index) {
+  drop_index(index);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(known_entries_, [&](const auto& entry) { return std::get<0>(entry) == index; });
+}
+
+Status ScriptedNodes::edit_index(TransactionId id, const wire::IndexChange& change, size_t node_bytes, bool intent) {
+  Store store(*this, change.index);
+  const auto tree = bdtree::Tree::open(store, {.node_bytes = node_bytes});
+  const std::optional<Key> record = change.shared ? std::nullopt : std::optional(change.record);
+  const auto edit = [&](std::optional<std::string_view> payload) -> Result<bdtree::Edit> {
+    LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, record));
+    const Snapshot snapshot = last_snapshot();
+    LOAM_RETURN_IF_ERROR(change.take ? entries.take(change.record, id, snapshot, false)
+                                     : entries.give(change.record, id, snapshot, false));
+    return bdtree::Edit::put(entries.encode());
+  };
+  std::vector<wire::IndexIntent> intents;
+  if (intent) intents.push_back({id, change.record, change.take, change.shared, change.key});
+  return tree->update(change.key, edit, Reserve::kWrite, intents);
+}
+
+void ScriptedNodes::change_index(SessionId session, TransactionId id, const wire::IndexChange& change,
+                                 size_t node_bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    sessions_[id] = session;
+    known_entries_.emplace(change.index, change.key, change.shared ? Key() : change.record);
   }
+  const Status changed = edit_index(id, change, node_bytes, true);
+  LOAM_CHECK(changed.ok(), "an index can be changed");
 }
 
-void ScriptedNodes::leave(TransactionId id, wire::UndoState state, const std::vector<wire::RecordId>& named,
-                          const std::vector<wire::RecordId>& written) {
-  const std::lock_guard lock(mutex_);
-  undo_.put(undo_id(id), wire::UndoRecord{SessionId(1), state, named, {}}.encode().value());
-  written_[id].insert(written.begin(), written.end());
+void ScriptedNodes::change_index(TransactionId id, const wire::IndexChange& change) {
+  {
+    const std::lock_guard lock(mutex_);
+    known_entries_.emplace(change.index, change.key, change.shared ? Key() : change.record);
+  }
+  const Status changed = edit_index(id, change, 4'096, false);
+  LOAM_CHECK(changed.ok(), "an index can be changed");
 }
 
-void ScriptedNodes::leave_garbage(TransactionId id) {
-  const std::lock_guard lock(mutex_);
-  undo_.put(undo_id(id), Buffer(5));
+// ---- for tests: writes that are not undone -------------------------------------------------------------------------
+
+std::vector<bdtree::IndexEntry> ScriptedNodes::entries(TableId index, const std::string& key, Key record, bool shared) {
+  Store store(*this, index);
+  const auto tree = bdtree::Tree::open(store);
+  const auto found = tree->find(key);
+  if (!found.ok()) return {};  // there is no tree any more
+  const std::optional<Key> owner = shared ? std::nullopt : std::optional(record);
+  return bdtree::IndexEntries::decode(*found, owner).value().entries();
 }
 
-std::set<wire::RecordId> ScriptedNodes::written(TransactionId id) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = written_.find(id);
-  return found == written_.end() ? std::set<wire::RecordId>() : found->second;
+ScriptedState ScriptedNodes::state() {
+  ScriptedState state;
+  std::set<std::tuple<TableId, std::string, Key>> known;
+  {
+    const std::lock_guard lock(mutex_);
+    state.versions = versions_;
+    known = known_entries_;
+  }
+  for (const auto& [index, key, record] : known) {
+    const auto found = entries(index, key, record, record == Key());
+    if (!found.empty()) state.entries[{index, key, record}] = found;
+  }
+  return state;
 }
 
-size_t ScriptedNodes::undo_records() const {
+ScriptedState ScriptedNodes::undone(const RecoveryTask& task) {
+  ScriptedState state = this->state();
   const std::lock_guard lock(mutex_);
-  return undo_.rows().size();
+  const std::set<NodeId> nodes(task.nodes.begin(), task.nodes.end());
+  for (const auto& [position, stored] : intents_) {
+    const wire::Intent& intent = stored.intent;
+    if (!nodes.contains(stored.node) || !task.undoes(intent.transaction)) continue;
+    if (intent.kind == wire::Intent::Kind::kRecord) {
+      const auto at = state.versions.find({intent.table, intent.record});
+      if (at == state.versions.end()) continue;
+      std::erase(at->second, intent.transaction);
+      if (at->second.empty()) state.versions.erase(at);
+    } else {
+      // As IndexEntries::undo(), written once more.
+      const auto at = state.entries.find({intent.table, stored.key, intent.shared ? Key() : intent.record});
+      if (at == state.entries.end()) continue;
+      const Version mine = version_of(intent.transaction);
+      std::erase_if(at->second, [&](const auto& entry) { return entry.key == intent.record && entry.from == mine; });
+      for (auto& entry : at->second) {
+        if (entry.key == intent.record && entry.to == mine) entry.to = Version();
+      }
+      if (at->second.empty()) state.entries.erase(at);
+    }
+  }
+  return state;
+}
+
+std::string ScriptedNodes::left(const RecoveryTask& task) {
+  std::vector<StoredIntent> changes;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto at = intents_.lower_bound({task.session, 0}); at != intents_.end(); ++at) {
+      const auto& [position, stored] = *at;
+      const wire::Intent& intent = stored.intent;
+      if (task.session != SessionId() && position.session != task.session) break;
+      if (std::ranges::find(task.nodes, stored.node) == task.nodes.end() || !task.undoes(intent.transaction)) continue;
+      if (intent.kind != wire::Intent::Kind::kRecord) {
+        changes.push_back(stored);
+        continue;
+      }
+      const auto record = versions_.find({intent.table, intent.record});
+      if (record == versions_.end() || std::ranges::find(record->second, intent.transaction) == record->second.end()) {
+        continue;
+      }
+      return "record " + std::to_string(intent.record.value) + " of table " + std::to_string(intent.table.value);
+    }
+  }
+  for (const auto& [node, intent, key] : changes) {
+    const Version mine = version_of(intent.transaction);
+    for (const bdtree::IndexEntry& entry : entries(intent.table, key, intent.record, intent.shared)) {
+      if (entry.key != intent.record || (entry.from != mine && entry.to != mine)) continue;
+      return "key " + key + " of index " + std::to_string(intent.table.value);
+    }
+  }
+  return {};
+}
+
+std::vector<ScriptedNodes::Executed> ScriptedNodes::take_executed() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(executed_, {});
+}
+
+void ScriptedNodes::run_late() {
+  const std::lock_guard lock(mutex_);
+  for (const Late& late : std::exchange(late_, {})) static_cast<void>(execute(late.node, late.message));
 }
 
 // ---- the nodes' thread ---------------------------------------------------------------------------------------------
@@ -114,101 +329,182 @@ void ScriptedNodes::on_messages(net::Connection& connection, std::span<const Byt
 }
 
 bool ScriptedNodes::serve(net::Connection& connection, Bytes message) {
-  ByteReader reader(message);
   wire::Envelope envelope;
-  LOAM_CHECK(wire::decode_envelope(reader, envelope).ok(), "the recoverer sent a message without an envelope");
-  if (envelope.opcode == Opcode::kScanCredit || envelope.opcode == Opcode::kScanCancel) return true;
-  const Node& node = nodes_[*connection.context<size_t>()];
-  NodeFate fate = script_ ? script_(node.id, envelope.opcode) : NodeFate::kAnswer;
+  static_cast<void>(body_of(message, envelope));
+  const NodeId node = nodes_[*connection.context<size_t>()].id;
+  NodeFate fate = script_ ? script_(node, envelope.opcode) : NodeFate::kAnswer;
   if (fenced_.load(std::memory_order_relaxed)) fate = NodeFate::kFenced;  // relaxed: see fence()
+  const auto answer = [&](const Buffer& bytes) { static_cast<void>(connection.send(bytes)); };
+  const auto refuse = [&](StatusCode code) {
+    answer(encoded(wire::Error{{code, "the script says so"}}, envelope.sequence));
+  };
   switch (fate) {
     case NodeFate::kAnswer:
-      execute(&connection, node, envelope, reader);
+      answer(execute(node, message));
+      run_late(node, envelope.opcode);
+      return true;
+    case NodeFate::kTwice:
+      answer(execute(node, message));
+      static_cast<void>(execute(node, message));
       return true;
     case NodeFate::kIgnore:
       return true;
+    case NodeFate::kApply:
+      static_cast<void>(execute(node, message));
+      return true;
+    case NodeFate::kLate:
+      late_.push_back({node, Buffer(message.begin(), message.end())});
+      return true;
     case NodeFate::kApplyAndClose:
-      execute(nullptr, node, envelope, reader);
+      static_cast<void>(execute(node, message));
       [[fallthrough]];
     case NodeFate::kClose:
       connection.close({StatusCode::kUnavailable, "the script says so"});
       return false;
     case NodeFate::kUnavailable:
-      answer(&connection, wire::Error{{StatusCode::kUnavailable, "the script says so"}}, envelope.sequence);
-      return true;
-    case NodeFate::kNoRecords:
-      refuse_operations(connection, envelope, reader);
+      refuse(StatusCode::kUnavailable);
       return true;
     case NodeFate::kFenced:
-      answer(&connection, wire::Error{{StatusCode::kFenced, "the script says so"}}, envelope.sequence);
+      refuse(StatusCode::kFenced);
+      return true;
+    case NodeFate::kNoRecords:
+      answer(refuse_operations(StatusCode::kUnavailable, message));
+      return true;
+    case NodeFate::kNoTable:
+      answer(refuse_operations(StatusCode::kNoSuchTable, message));
+      return true;
+    case NodeFate::kMalformed:
+      answer(encoded(wire::IntentsReply{{}, true, {}, 1, 1}, envelope.sequence));
       return true;
   }
   return true;
 }
 
-void ScriptedNodes::refuse_operations(net::Connection& connection, const wire::Envelope& envelope, ByteReader& reader) {
-  const uint64_t sequence = envelope.sequence;
-  const Status lost(StatusCode::kUnavailable, "the records are lost");
+void ScriptedNodes::run_late(NodeId node, Opcode opcode) {
+  const auto due = std::ranges::find_if(late_, [&](const Late& late) {
+    wire::Envelope envelope;
+    static_cast<void>(body_of(late.message, envelope));
+    return late.node == node && envelope.opcode == opcode;
+  });
+  if (due == late_.end()) return;
+  static_cast<void>(execute(node, due->message));
+  late_.erase(due);
+}
+
+Buffer ScriptedNodes::refuse_operations(StatusCode code, Bytes message) {
+  wire::Envelope envelope;
+  ByteReader reader = body_of(message, envelope);
   if (envelope.opcode == Opcode::kPlainRead) {
     wire::PlainReadReply reply;
-    reply.results.assign(rpc::decoded<wire::PlainRead>(reader).records.size(), {lost.code(), {}, {}});
-    answer(&connection, reply, sequence);
-  } else if (envelope.opcode == Opcode::kRevert) {
-    wire::RevertReply reply;
-    reply.results.assign(rpc::decoded<wire::Revert>(reader).records.size(), {lost.code(), {}});
-    answer(&connection, reply, sequence);
-  } else if (envelope.opcode == Opcode::kAttach) {
-    answer(&connection, wire::Attached{}, sequence);
-  } else {
-    answer(&connection, wire::Error{lost}, sequence);
-  }
-}
-
-void ScriptedNodes::execute(net::Connection* connection, const Node& node, const wire::Envelope& envelope,
-                            ByteReader& reader) {
-  const uint64_t sequence = envelope.sequence;
-  if (envelope.opcode == Opcode::kAttach) {
-    if (rpc::decoded<wire::Attach>(reader).incarnation == node.incarnation) {
-      return answer(connection, wire::Attached{node.id}, sequence);
-    }
-    return answer(connection, wire::Error{{StatusCode::kUnavailable, "another incarnation"}}, sequence);
-  }
-  if (const auto answered = undo_.execute(envelope, reader)) {
-    if (connection != nullptr) static_cast<void>(connection->send(*answered));
-    return;
+    reply.results.assign(decoded<wire::PlainRead>(reader).records.size(), {code, {}, {}});
+    return encoded(reply, envelope.sequence);
   }
   if (envelope.opcode == Opcode::kRevert) {
-    const auto message = rpc::decoded<wire::Revert>(reader);
     wire::RevertReply reply;
-    for (const wire::RecordId& record : message.records) {
-      LOAM_CHECK(owner(record) == node.id, "a revert at the wrong node");
-      written_[message.transaction].erase(record);
-      reply.results.push_back({StatusCode::kOk, Version()});
-    }
-    return answer(connection, reply, sequence);
+    reply.results.assign(decoded<wire::Revert>(reader).records.size(), {code, {}});
+    return encoded(reply, envelope.sequence);
   }
-  LOAM_CHECK(envelope.opcode == Opcode::kScan, "the recoverer asks for something else");
-  scan(connection, node, sequence, rpc::decoded<wire::Scan>(reader));
+  if (envelope.opcode == Opcode::kAttach) return encoded(wire::Attached{}, envelope.sequence);
+  return encoded(wire::Error{{code, "the script says so"}}, envelope.sequence);
 }
 
-void ScriptedNodes::scan(net::Connection* connection, const Node& node, uint64_t sequence, const wire::Scan& message) {
-  LOAM_CHECK(message.table == wire::kTransactionTableId && message.map_version == 1, "a scan of something else");
-  ChunkBuilder chunk(message.query.partial_schema(wire::transaction_table_schema()));
-  Buffer bytes;
-  const auto send = [&] {
-    bytes.clear();
-    LOAM_CHECK(chunk.finish(bytes).ok(), "a chunk is too large");
-    answer(connection, wire::ScanChunk{bytes}, sequence);
-  };
-  for (const auto& [record, undo] : undo_.rows()) {
-    if (owner(record) != node.id) continue;
-    chunk.append<uint64_t>(0, record.key.value);
-    chunk.append<int64_t>(1, 1);
-    chunk.end_row();
-    if (chunk.rows() == 100) send();
+Buffer ScriptedNodes::execute(NodeId node, Bytes message) {
+  wire::Envelope envelope;
+  ByteReader reader = body_of(message, envelope);
+  const uint64_t sequence = envelope.sequence;
+  if (envelope.opcode != Opcode::kRevert) executed_.push_back({node, envelope.opcode, {}, {}});
+  switch (envelope.opcode) {
+    case Opcode::kAttach:
+      return attach(node, decoded<wire::Attach>(reader), sequence);
+    case Opcode::kIntents:
+      return intents(node, decoded<wire::Intents>(reader), sequence);
+    case Opcode::kRevert:
+      return revert(node, decoded<wire::Revert>(reader), sequence);
+    case Opcode::kPlainRead: {
+      wire::PlainReadReply reply;
+      for (const auto& record : decoded<wire::PlainRead>(reader).records) reply.results.push_back(read_row(record));
+      return encoded(reply, sequence);
+    }
+    case Opcode::kPlainWrite: {
+      wire::PlainWriteReply reply;
+      reply.results.push_back(write_row(decoded<wire::PlainWrite>(reader)));
+      return encoded(reply, sequence);
+    }
+    default:
+      LOAM_CHECK(false, "the recoverer asks for something else");
+      return {};
   }
-  send();
-  answer(connection, wire::ScanDone{}, sequence);
+}
+
+Buffer ScriptedNodes::attach(NodeId node, const wire::Attach& message, uint64_t sequence) const {
+  if (message.incarnation == nodes_[node.value - 1].incarnation) return encoded(wire::Attached{node}, sequence);
+  return encoded(wire::Error{{StatusCode::kUnavailable, "another incarnation"}}, sequence);
+}
+
+Buffer ScriptedNodes::intents(NodeId node, const wire::Intents& message, uint64_t sequence) const {
+  wire::IntentsReply reply;
+  for (auto at = intents_.upper_bound(message.after); at != intents_.end(); ++at) {
+    const auto& [position, stored] = *at;
+    if (stored.node != node || (message.session != SessionId() && position.session != message.session)) continue;
+    reply.more = reply.intents.size() == page_intents_;
+    if (reply.more) break;
+    reply.intents.push_back(stored.intent);
+    reply.intents.back().key = stored.key;
+    reply.end = position;
+  }
+  return encoded(reply, sequence);
+}
+
+Buffer ScriptedNodes::revert(NodeId node, const wire::Revert& message, uint64_t sequence) {
+  Executed executed{node, Opcode::kRevert, message.transaction, message.records};
+  wire::RevertReply reply;
+  for (const wire::RecordId& record : message.records) {
+    LOAM_CHECK(owner(record) == node, "a revert at the wrong node");
+    reply.results.push_back(revert(message.transaction, record));
+    executed.refused = executed.refused || reply.results.back().code != StatusCode::kOk;
+  }
+  executed_.push_back(std::move(executed));
+  return encoded(reply, sequence);
+}
+
+wire::WriteResult ScriptedNodes::revert(TransactionId id, wire::RecordId record) {
+  const auto at = versions_.find(record);
+  if (at == versions_.end() || std::ranges::find(at->second, id) == at->second.end()) return {StatusCode::kOk, {}};
+  if (at->second.back() != id) return {StatusCode::kConflict, version_of(at->second.back())};
+  at->second.pop_back();
+  if (at->second.empty()) versions_.erase(at);
+  return {StatusCode::kOk, {}};
+}
+
+wire::ReadResult ScriptedNodes::read_row(wire::RecordId record) const {
+  const auto found = rows_.find(record);
+  if (found == rows_.end()) return {StatusCode::kNotFound, {}, {}};
+  return {StatusCode::kOk, found->second.version, found->second.row};
+}
+
+wire::WriteResult ScriptedNodes::write_row(const wire::PlainWrite& message) {
+  const wire::PlainWrite::Operation& operation = message.operations.at(0);
+  const auto found = rows_.find(operation.record);
+  const Version present = found == rows_.end() ? Version() : found->second.version;
+  if (operation.expected != present) return {StatusCode::kConflict, present};
+  for (const wire::IndexIntent& intent : message.intents) {
+    const auto kind = intent.take ? wire::Intent::Kind::kTake : wire::Intent::Kind::kGive;
+    remember(owner(operation.record),
+             {kind, intent.transaction, operation.record.table, intent.record, intent.shared, intent.key});
+  }
+  if (operation.kind == WriteKind::kRemove) {
+    rows_.erase(found);
+    return {StatusCode::kOk, operation.expected};
+  }
+  Buffer row(operation.row.begin(), operation.row.end());
+  if (operation.kind == WriteKind::kUpdateFields) {
+    const auto projection = Projection::make(wire::index_node_schema(), operation.projection).value();
+    row.resize(projection.composed_size(found->second.row, operation.row));
+    projection.compose(found->second.row, operation.row, row.data());
+  }
+  const Version version(++last_version_);
+  rows_[operation.record] = {version, std::move(row)};
+  return {StatusCode::kOk, version};
 }
 
 }  // namespace loam::commit

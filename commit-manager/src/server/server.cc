@@ -7,8 +7,14 @@
 
 namespace loam::commit {
 
-Server::Server(const CoreOptions& options, net::Transport& transport, Clock clock, Durable* durable, Bytes state)
-    : transport_(transport), clock_(std::move(clock)), core_(options, *this, durable, state) {}
+Server::Server(const CoreOptions& options, net::Transport& transport, Clock clock, const Durables& durables)
+    : transport_(transport),
+      clock_(std::move(clock)),
+      log_(durables.log),
+      core_(options, *this, durables.durable, durables.state, log_,
+            log_ == nullptr ? CommitLogContents() : log_->found()) {
+  if (log_ != nullptr) log_progress_ = {log_->found().end, log_->found().end};
+}
 
 Server::~Server() = default;
 
@@ -18,7 +24,7 @@ Result<net::Address> Server::listen(const net::Address& address) {
 }
 
 bool Server::step(uint64_t timeout_ns) {
-  const bool ran = run_tasks();
+  const bool ran = static_cast<int>(run_tasks()) + static_cast<int>(take_log_progress()) != 0;
   const uint64_t now = clock_();
   const bool due = core_.next_deadline_ns() <= now;
   core_.on_time(now);
@@ -62,6 +68,15 @@ bool Server::run_tasks() {
     tasks.swap(tasks_);
   }
   for (const auto& task : tasks) task(core_);
+  return true;
+}
+
+bool Server::take_log_progress() {
+  if (log_ == nullptr) return false;
+  const CommitLogProgress progress = log_->progress();
+  if (progress.accepted == log_progress_.accepted && progress.flushed == log_progress_.flushed) return false;
+  log_progress_ = progress;
+  core_.logged(progress);
   return true;
 }
 

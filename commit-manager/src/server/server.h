@@ -6,10 +6,12 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <loam/commit/core.h>
 
+#include "commit-manager/src/log/commit_log_file.h"
 #include "common/base/thread.h"
 #include "common/net/transport.h"
 
@@ -27,10 +29,18 @@ class Server final : public net::Handler, public Outbox {
  public:
   using Clock = std::function<uint64_t()>;
 
-  /// `transport` outlives the server, and is destroyed (or closes its connections) without calling it again.
-  /// `durable` and `state` are the core's: see Core::Core().
-  Server(const CoreOptions& options, net::Transport& transport, Clock clock, Durable* durable = nullptr,
-         Bytes state = {});
+  /// What survives: see Core::Core(). All of it outlives the server.
+  struct Durables {
+    Durable* durable = nullptr;
+    Bytes state{};
+    CommitLogFile* log = nullptr;
+  };
+
+  /// `transport` outlives the server, and is destroyed (or closes its connections) without calling it again. The log's
+  /// threads wake it when progress() has something new.
+  Server(const CoreOptions& options, net::Transport& transport, Clock clock)
+      : Server(options, transport, std::move(clock), Durables()) {}
+  Server(const CoreOptions& options, net::Transport& transport, Clock clock, const Durables& durables);
   ~Server() override;
 
   /// Begins to accept. The errors are net::Transport::listen's.
@@ -68,6 +78,8 @@ class Server final : public net::Handler, public Outbox {
   };
 
   bool run_tasks();
+  /// Tells the core how far the commit log has come; true if it has.
+  bool take_log_progress();
 
   net::Transport& transport_;
   const Clock clock_;
@@ -78,6 +90,9 @@ class Server final : public net::Handler, public Outbox {
   Mutex mutex_;  // guards tasks_ and open_
   std::vector<std::function<void(Core&)>> tasks_;
   bool open_ = true;
+
+  CommitLogFile* const log_;
+  CommitLogProgress log_progress_;
 
   Core core_;  // last: it may call the outbox while it is destroyed
 };

@@ -49,17 +49,26 @@ class TestPeer final : public net::Handler {
     send_raw(bytes);
   }
 
+  /// From now on this storage node renews its lease while it waits for something.
+  void keep_lease() { keeps_lease_ = true; }
+
   /// Lets the world go on until `done`, at most ten seconds. False if it never was.
   bool until(const std::function<bool()>& done) {
     const uint64_t deadline = Env::now_ns() + 10'000'000'000;
     while (!done()) {
-      if (Env::now_ns() > deadline) return false;
+      const uint64_t now_ns = Env::now_ns();
+      if (now_ns > deadline) return false;
+      if (keeps_lease_ && connection_ != nullptr && now_ns > renewed_ns_ + 50'000'000) {
+        post(wire::RenewNode{});
+        renewed_ns_ = now_ns;
+      }
       drive_();
     }
     return true;
   }
 
-  /// The next message that is an M, or an Error's status; passes over Publish unless that is asked for.
+  /// The next message that is an M, or an Error's status; passes over Publish and NodeRenewed unless it is asked for
+  /// them.
   template <wire::Message M>
   Result<M> take(uint64_t* sequence = nullptr) {
     while (true) {
@@ -83,7 +92,7 @@ class TestPeer final : public net::Handler {
         LOAM_RETURN_IF_ERROR(wire::decode_body(reader, message));
         return message;
       }
-      if (envelope.opcode != wire::Opcode::kPublish) {
+      if (envelope.opcode != wire::Opcode::kPublish && envelope.opcode != wire::Opcode::kNodeRenewed) {
         return Status(StatusCode::kInternal, "got " + std::string(wire::to_string(envelope.opcode)));
       }
     }
@@ -104,6 +113,8 @@ class TestPeer final : public net::Handler {
   std::optional<Status> closed_;
   std::deque<Buffer> received_;
   uint64_t sequence_ = 0;
+  bool keeps_lease_ = false;
+  uint64_t renewed_ns_ = 0;
 };
 
 }  // namespace loam::commit

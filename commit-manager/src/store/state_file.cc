@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "commit-manager/src/log/log_folder.h"
 #include "common/base/env.h"
 #include "common/base/log.h"
 
@@ -127,6 +128,11 @@ Status StateFile::read() {
   // Nothing in it is not the same as no file: that would be a new cluster, which gives old ids again.
   if (found_.empty()) return {StatusCode::kInternal, path + " is empty; restore it from a copy"};
   return ok_status();
+}
+
+Result<std::unique_ptr<LogDevice>> StateFile::log_device() {
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogDevice> folder, LogFolder::open(folder_));
+  return folder;
 }
 
 Status StateFile::store(Bytes state) {

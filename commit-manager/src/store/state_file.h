@@ -36,6 +36,7 @@ class StateFile final : public Store {
   /// As it was found by open(); empty: a new cluster.
   Bytes found() const override { return found_; }
 
+  Result<std::unique_ptr<LogDevice>> log_device() override;
   /// Blocks until the state is on the disk. kNoSpace: the disk is full; kInternal: another failure.
   Status store(Bytes state) override;
 

@@ -26,6 +26,7 @@ class BlockedStore final : public Store {
     stored_.emplace_back(as_text(state));
     return stored_.size() == 3 ? Status(StatusCode::kNoSpace, "full") : ok_status();
   }
+  Result<std::unique_ptr<LogDevice>> log_device() override { return Status(StatusCode::kInternal, "has no log"); }
   void allow() {
     const std::lock_guard lock(mutex_);
     ++allowed_;

@@ -35,7 +35,7 @@ CommandLine::CommandLine() : app_(kDescription, "loam") {
   add_status(app_, context_);
   add_stats(app_, context_);
   add_node(app_, context_);
-  add_recovery(app_, context_);
+  add_log(app_, context_);
   add_ping(app_, context_);
   add_doctor(app_, context_);
   add_demo(app_, context_);

@@ -102,7 +102,7 @@ void announce(const Context& context, const OneProcessCluster& cluster, const On
                              hint_at(here, Hint::kImport, {"flights", *sample}),
                              hint_at(here, Hint::kScanCarriers, {"flights", "count(*), avg(dep_delay)"}));
   }
-  std::cout << "\nThe records live in memory and go with it. Ctrl-C ends it." << std::endl;
+  std::cout << "\nThe records live in memory and go with it; there is no commit log. Ctrl-C ends it." << std::endl;
   for (const std::string& address : {cluster.address(), cluster.node().address()}) {
     if (is_loopback(address)) continue;
     std::cerr << fmt::format("loam: {} can be reached from other hosts, and nothing is authenticated\n", address);

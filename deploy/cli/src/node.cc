@@ -57,9 +57,7 @@ std::string consequences(const Json& node) {
   return fmt::format(
       "Storage node {} at {} was started anew and is empty. With its loss accepted\n"
       "  - the records of its {} shards are gone for good, and those keys can be used again;\n"
-      "  - transactions that were open on it are rolled back where their undo records are left;\n"
-      "  - those of dead clients whose undo records lay on it count as aborted, but what they had written at other\n"
-      "    nodes stays, as if it had been committed;\n"
+      "  - transactions that are open now cannot commit any more: they are rolled back at the other nodes;\n"
       "  - all indexes are damaged: they have to be dropped and created again.\n",
       node["id"].get<uint64_t>(), node["address"].get<std::string>(), node["shards"].get<uint64_t>());
 }

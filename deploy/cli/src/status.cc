@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "deploy/cli/src/admin/admin_client.h"
@@ -18,6 +20,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kHealthWithinNs = 5'000'000'000;
+/// Transactions of one ended session that are named; `--json` names more.
+constexpr size_t kShownOrphans = 10;
 
 uint64_t number(const Json& object, const char* name) { return object.value(name, uint64_t{0}); }
 std::string text(const Json& object, const char* name) { return object.value(name, std::string()); }
@@ -46,20 +50,26 @@ void print_manager(const Json& status) {
                            status["ready"].get<bool>() ? "ready" : "not ready: no client is let in");
   line("cluster", text(manager, "cluster"));
   line("epoch", fmt::format("{}, since {}", number(manager, "epoch"), time_for_people(number(manager, "uptime_ns"))));
-  line("transactions", fmt::format("{} open, {} of clients that are gone, {} waiting for their undo records to go",
-                                   grouped(number(manager, "open")), grouped(number(manager, "orphaned_open")),
-                                   grouped(number(manager, "uncleared"))));
-  line("recovery", fmt::format("{} rolled back, {} completed, {} waiting", grouped(number(recovery, "aborted")),
-                               grouped(number(recovery, "committed")),
-                               grouped(number(recovery, "queued") + number(recovery, "running"))));
+  line("transactions", fmt::format("{} open, {} of clients that are gone", grouped(number(manager, "open")),
+                                   grouped(number(manager, "orphaned_open"))));
+  // Without a commit log there are positions, but no bytes; a log that has just begun anew has none either.
+  if (number(manager, "log_bytes") > 0 || number(manager, "log_restarts") > 0) {
+    line("commit log",
+         fmt::format("{} commits accepted, {} of them on the disk; {}; outcomes are known above id {}",
+                     grouped(number(manager, "log_accepted")), grouped(number(manager, "log_flushed")),
+                     bytes_for_people(number(manager, "log_bytes")), grouped(number(manager, "log_cut"))));
+  }
+  line("recovery",
+       fmt::format("{} transactions rolled back, {} tasks waiting", grouped(number(manager, "recovered_aborted")),
+                   grouped(number(recovery, "queued") + number(recovery, "running"))));
   if (number(recovery, "sweeps") > 0) {
     line("indexes", fmt::format("swept {} times, {} nodes that dead clients had left half made removed{}",
                                 grouped(number(recovery, "sweeps")), grouped(number(recovery, "swept_nodes")),
                                 manager.value("sweep_due", false) ? "; the next sweep is due" : ""));
   }
   for (const Json& one : recovery.value("waiting", Json::array())) {
-    line("", fmt::format("{} transactions wait for storage node {}", grouped(number(one, "transactions")),
-                         number(one, "node")));
+    line("",
+         fmt::format("{} ended sessions wait for storage node {}", grouped(number(one, "tasks")), number(one, "node")));
   }
 }
 
@@ -110,6 +120,20 @@ void print_sessions(const Json& sessions) {
   printer->finish();
 }
 
+// Which transactions of each ended session recovery has not rolled back yet.
+void print_orphans(const Json& manager) {
+  std::map<uint64_t, std::vector<uint64_t>> by_session;
+  for (const Json& one : manager.value("orphans", Json::array())) {
+    by_session[number(one, "session")].push_back(number(one, "id"));
+  }
+  for (const auto& [session, ids] : by_session) {
+    const size_t shown = std::min(ids.size(), kShownOrphans);
+    std::cout << fmt::format("session {} is being recovered: transactions {}{}\n", session,
+                             fmt::join(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(shown), ", "),
+                             shown < ids.size() ? fmt::format(" and {} more", grouped(ids.size() - shown)) : "");
+  }
+}
+
 // Why nothing is served, and which storage nodes this commit manager is not the right one for.
 void print_identity(const Json& manager) {
   if (const std::string why = text(manager, "not_serving"); !why.empty()) {
@@ -124,13 +148,6 @@ void print_identity(const Json& manager) {
 // What an operator has to do, if anything.
 void print_advice(const Json& status, const Json& nodes) {
   print_identity(status["manager"]);
-  const Json recovery = status["manager"].value("recovery", Json::object());
-  for (const Json& id : recovery.value("unreadable_transactions", Json::array())) {
-    std::cout << fmt::format(
-        "\nThe undo record of transaction {} cannot be read: the transaction stays open, and after a restart of the "
-        "commit manager nothing begins. `{}` gives it up.\n",
-        id.get<uint64_t>(), hint(Hint::kAcceptUnreadable, {std::to_string(id.get<uint64_t>())}));
-  }
   for (const Json& name : status["damaged_indexes"]) {
     std::cout << fmt::format(
         "\nIndex {} is damaged, since records were given up for lost: it cannot be read. `{}` tells how it was made, "
@@ -164,6 +181,7 @@ int run_status(const Context& context) {
     print_manager(*status);
     print_nodes(nodes);
     print_sessions((*status)["sessions"]);
+    print_orphans((*status)["manager"]);
     print_advice(*status, nodes);
   }
   const bool good = (*status)["ready"].get<bool>() && (*status)["manager"]["refused_nodes"].empty() &&

@@ -175,11 +175,11 @@ class OthersTest(ClusterTest):
                      ["index", "drop"], ["put"], ["get"], ["delete"], ["import"], ["scan"], ["stats"], ["ping"], ["doctor"],
                      ["demo"], ["completion"], ["version"], ["cluster"], ["cluster", "up"], ["cluster", "down"],
                      ["cluster", "status"], ["cluster", "start"], ["cluster", "stop"], ["status"], ["node"],
-                     ["node", "list"], ["node", "accept-loss"], ["recovery"], ["recovery", "accept-unreadable"]):
+                     ["node", "list"], ["node", "accept-loss"], ["log"], ["log", "inspect"]):
             result = loam(*path, "--help")
             self.assertEqual(result.returncode, 0, path)
             self.assertIn("Usage: loam", result.stdout, path)
-            if path and path not in (["table"], ["index"], ["completion"], ["cluster"], ["node"], ["recovery"]):
+            if path and path not in (["table"], ["index"], ["completion"], ["cluster"], ["node"], ["log"]):
                 self.assertIn("--json", result.stdout, path)
 
     def test_completion_knows_every_subcommand(self):
@@ -223,7 +223,7 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(len(found["questions"]), 5)
         self.assertTrue(found["all_at_once"]["right"] and found["checks_hold"])
         transfers = found["transfers"]
-        for what in ("transactions", "scans", "kills", "rolled_back", "completed", "paused_fenced", "manager_back_ns"):
+        for what in ("transactions", "scans", "kills", "rolled_back", "paused_fenced", "manager_back_ns"):
             self.assertGreater(transfers[what], 0, what)
         self.assertEqual(set(transfers["latencies"]),
                          {"calm", "client_killed", "client_paused", "manager_restarted", "afterwards"})

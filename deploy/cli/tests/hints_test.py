@@ -14,8 +14,6 @@ from cluster import PROGRAM, SAMPLE, loam
 
 FORMS = pathlib.Path(__file__).resolve().parents[1] / "src" / "shell" / "hint.cc"
 SMALL_CLUSTER = " --nodes 1 --free-ports --memory 64MiB --node-option page=2MiB"
-# Provoked only by an undo record that cannot be read, which no test of the program can make.
-NOT_PROVOKED = {"kAcceptUnreadable"}
 
 
 def form_of(words):
@@ -52,7 +50,7 @@ class HintsTest(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        missing = set(forms()) - cls.provoked - NOT_PROVOKED
+        missing = set(forms()) - cls.provoked
         assert not missing, f"commands that no test has run: {missing}"
 
     def shell(self, command, code=0):

@@ -145,6 +145,37 @@ class Scenario {
     }
     world_.manager().complete(t.id);
   }
+  /// Two commits that were accepted, the second of which saw the first one, and that a power cut takes back (R8, R11).
+  /// No publication covers them meanwhile.
+  void abort_two(size_t thread) {
+    const Transaction lower = world_.manager().begin();
+    attempts_[kKey].insert(lower.id.value);
+    const bool there = expected(kKey, lower.snapshot).has_value();
+    const Op op = there ? Op::kUpdate : Op::kInsert;
+    const auto write = [&](Op kind, const Transaction& t) {
+      const EpochGuard guard(world_.epochs(thread));
+      return apply(world_.context(thread), kind, kKey, t, 1).code;
+    };
+    const StatusCode written = write(op, lower);
+    check_outcome(op, kKey, lower, there, written);
+    if (written == StatusCode::kOk) {
+      Transaction upper = world_.manager().begin();
+      upper.snapshot = world_.manager().now_seeing(lower.id);
+      attempts_[kKey].insert(upper.id.value);
+      const StatusCode over = write(Op::kUpdate, upper);
+      ex_.check(over == StatusCode::kOk || over == no_room(Reserve::kWrite),
+                "a write over a version that it sees failed");
+      const EpochGuard guard(world_.epochs(thread));
+      if (over == StatusCode::kOk) {
+        const StatusCode covered = table().revert(world_.context(thread), Key(kKey), lower.id).code;
+        ex_.check(covered == StatusCode::kConflict, "a covered version was reverted, or passed over");
+        revert(world_.context(thread), kKey, upper);
+      }
+      world_.manager().complete(upper.id);
+      revert(world_.context(thread), kKey, lower);
+    }
+    world_.manager().complete(lower.id);
+  }
   void check_outcome(Op op, uint64_t key, const Transaction& t, bool there, StatusCode code) {
     // The fixture held all memory for a moment.
     if (code == no_room(op == Op::kRemove ? Reserve::kRemove : Reserve::kWrite)) return;
@@ -239,6 +270,7 @@ class Scenario {
         return transact(thread, op, kKey, false);
       case Op::kRevert:
         if (open_) return abort_open(thread);
+        if (two_) return abort_two(thread);
         return transact(thread, expected(kKey, world_.manager().now()) ? Op::kUpdate : Op::kInsert, kKey, true);
       case Op::kGet:
       case Op::kScan: {
@@ -278,6 +310,7 @@ class Scenario {
       }
       if (random.one_in(12)) old_.push_back(world_.manager().open_snapshot(old_handles_.emplace_back()));
     }
+    two_ = !thesis_order_ && random.one_in(3);
     world_.compact(static_cast<int>(random.below(40)));
   }
   void look_afterwards() {
@@ -298,6 +331,7 @@ class Scenario {
   std::map<uint64_t, std::map<uint64_t, Write>> committed_;
   std::map<uint64_t, std::set<uint64_t>> attempts_;
   std::optional<Transaction> open_;
+  bool two_ = false;                                    // a revert takes back two versions, one upon the other
   std::vector<std::pair<uint64_t, Snapshot>> readers_;  // for the threads
   std::vector<Snapshot> old_;                           // for afterwards
   std::vector<uint64_t> old_handles_;

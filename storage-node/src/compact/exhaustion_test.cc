@@ -16,11 +16,7 @@ namespace {
 class ExhaustionTest : public ::testing::Test {
  protected:
   explicit ExhaustionTest(TableKind kind = TableKind::kTransactional)
-      : fixture_({.kind = kind,
-                  .pages = 32,
-                  .page_bytes = 16384,
-                  .writers = 2,
-                  .mark_field = {.offset = 0, .width_bytes = 2}}) {
+      : fixture_({.kind = kind, .pages = 32, .page_bytes = 16384, .writers = 2}) {
     compactor_.add(fixture_.table);
   }
   /// Inserts keys from `first` on, one transaction each, until one is refused; returns the key that was.
@@ -177,6 +173,37 @@ TEST_F(ExhaustionTest, WhatIsRefusedFindsRoomSoon) {
   EXPECT_GT(table_.counters().no_space, 100u);
 }
 
+// A node full of live records, with all its transactions open.
+TEST_F(ExhaustionTest, EveryOpenTransactionCanCommitOrAbort) {
+  struct Open {
+    ManagerModel::Transaction transaction;
+    std::vector<Key> written;
+  };
+  std::vector<Open> open;
+  const EpochGuard guard(thread_);
+  for (bool room = true; room;) {
+    Open& t = open.emplace_back(Open{manager_.begin(), {}});
+    for (uint64_t i = 0; i < 3 && room; ++i) {
+      const Key key(10 * t.transaction.id.value + i);
+      room = table_.insert(me_, key, t.transaction.snapshot, t.transaction.id, as_bytes(row_)).code == StatusCode::kOk;
+      if (room) t.written.push_back(key);
+    }
+  }
+  ASSERT_GT(open.size(), 100u);
+  const uint64_t refused = table_.counters().no_space;
+  for (const Open& t : open) {
+    const TransactionId id = t.transaction.id;
+    const bool commits = t.written.size() == 3 && id.value % 2 == 0;
+    for (const Key key : t.written) {
+      if (!commits) {
+        ASSERT_EQ(table_.revert(me_, key, id).code, StatusCode::kOk) << "transaction " << id.value;
+      }
+    }
+    manager_.complete(id);
+  }
+  EXPECT_EQ(table_.counters().no_space, refused);
+}
+
 class PlainExhaustionTest : public ExhaustionTest {
  protected:
   PlainExhaustionTest() : ExhaustionTest(TableKind::kNonTransactional) {}
@@ -204,61 +231,15 @@ class PlainExhaustionTest : public ExhaustionTest {
   }
 };
 
-TEST_F(PlainExhaustionTest, UndoRecordsHaveTheirReserve) {
+TEST_F(PlainExhaustionTest, UndoHasItsReserve) {
   const std::vector<Version> versions = fill_plain();
   const EpochGuard guard(thread_);
   EXPECT_EQ(table_.plain_put(me_, Key(0), versions[0], as_bytes(row_)).code, StatusCode::kNoSpace);
   for (uint64_t key = 10'000; key < 10'020; ++key) {
-    const WriteOutcome aborted = table_.plain_put(me_, Key(key), {}, as_bytes(row_), Reserve::kUndo);
-    ASSERT_EQ(aborted.code, StatusCode::kOk) << "what the recoverer puts in for an id without undo record";
-    ASSERT_EQ(table_.plain_remove(me_, Key(key), aborted.version).code, StatusCode::kOk);
+    const WriteOutcome undone = table_.plain_put(me_, Key(key), {}, as_bytes(row_), Reserve::kUndo);
+    ASSERT_EQ(undone.code, StatusCode::kOk) << "key " << key;
+    ASSERT_EQ(table_.plain_remove(me_, Key(key), undone.version).code, StatusCode::kOk);
   }
-}
-
-// A node full of live records, also in every reserve that writers have, with all its transactions pending.
-TEST_F(PlainExhaustionTest, EveryPendingTransactionCanCommitOrAbort) {
-  const auto records = Table::create({.id = TableId(2), .writers = 2}, {*fixture_.pool, fixture_.versions}).value();
-  struct Pending {
-    ManagerModel::Transaction transaction;
-    Version undo;
-    std::vector<Key> written;
-  };
-  std::vector<Pending> pending;
-  const EpochGuard guard(thread_);
-  for (bool room = true; room;) {
-    Pending& p = pending.emplace_back(Pending{manager_.begin(), {}, {}});
-    const Key id(p.transaction.id.value);
-    p.undo = table_.plain_put(me_, id, {}, as_bytes(row_)).version;
-    room = p.undo.value != 0;
-    for (uint64_t i = 0; i < 3 && room; ++i) {
-      const Key key(10 * id.value + i);
-      const StatusCode code = records->insert(me_, key, p.transaction.snapshot, p.transaction.id, as_bytes(row_)).code;
-      room = code == StatusCode::kOk;
-      if (room) p.written.push_back(key);
-    }
-  }
-  ASSERT_GT(pending.size(), 100u);
-  for (uint64_t key = 1'000'000; table_.plain_put(me_, Key(key), {}, as_bytes(row_), Reserve::kUndo).version.value != 0;
-       ++key) {
-  }
-  const uint64_t refused = table_.counters().no_space + records->counters().no_space;
-
-  for (Pending& p : pending) {
-    if (p.undo.value == 0) continue;
-    const Key id(p.transaction.id.value);
-    const bool commits = p.written.size() == 3 && id.value % 2 == 0;
-    const WriteOutcome mark = table_.plain_mark(me_, id, p.undo, commits ? 2 : 3);
-    ASSERT_EQ(mark.code, StatusCode::kOk) << "transaction " << id.value;
-    for (const Key key : p.written) {
-      if (!commits) {
-        ASSERT_EQ(records->revert(me_, key, p.transaction.id).code, StatusCode::kOk);
-      }
-    }
-    manager_.complete(p.transaction.id);
-    ASSERT_EQ(table_.plain_remove(me_, id, mark.version).code, StatusCode::kOk) << "transaction " << id.value;
-  }
-  EXPECT_EQ(table_.counters().no_space + records->counters().no_space, refused);
-  EXPECT_EQ(records->check_invariants(), "");
 }
 
 TEST_F(PlainExhaustionTest, GarbageOfAFullPageComesFreeWhileTheCommitManagerIsAway) {

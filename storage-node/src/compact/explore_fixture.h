@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -44,7 +43,6 @@ inline std::shared_ptr<const Schema> explore_schema() {
                                                                 .value());
   return schema;
 }
-inline constexpr MarkField kExploreMarkField{.offset = offsetof(ExploreRow, number), .width_bytes = 8};
 
 /// Memory for all schedules of a program: pages of 4 KiB, so that a few entries fill one.
 inline PagePool& explore_pool() {
@@ -77,13 +75,9 @@ class ExploreWorld {
   static constexpr size_t kThreads = 5;
 
   ExploreWorld(testing::Explorer& ex, TableKind kind) : ex_(ex) {
-    table_ = Table::create({.id = TableId(1),
-                            .kind = kind,
-                            .writers = kThreads,
-                            .index_slots = 16,
-                            .mark_field = kExploreMarkField,
-                            .schema = explore_schema()},
-                           {explore_pool(), versions_})
+    table_ = Table::create(
+                 {.id = TableId(1), .kind = kind, .writers = kThreads, .index_slots = 16, .schema = explore_schema()},
+                 {explore_pool(), versions_})
                  .value();
     for (size_t i = 0; i < kThreads; ++i) {
       epoch_threads_[i] = std::make_unique<EpochThread>(epochs_, "thread " + std::to_string(i));

@@ -243,11 +243,7 @@ TEST(ModelTest, TransactionalTableIsAMultiVersionMap) {
 
 TEST(ModelTest, NonTransactionalTableIsAMapOfExactVersions) {
   testing::Random random(testing::test_seed(30));
-  TableFixture fixture({.kind = TableKind::kNonTransactional,
-                        .pages = 64,
-                        .page_bytes = 8192,
-                        .writers = 2,
-                        .mark_field = {.offset = 0, .width_bytes = 2}});
+  TableFixture fixture({.kind = TableKind::kNonTransactional, .pages = 64, .page_bytes = 8192, .writers = 2});
   EpochThread thread(fixture.epochs, "requests");
   ThreadContext me(thread, 0);
   EpochThread background_epochs(fixture.epochs, "background");
@@ -268,30 +264,15 @@ TEST(ModelTest, NonTransactionalTableIsAMapOfExactVersions) {
         const ReadOutcome read = fixture.table->plain_get(me, Key(key));
         ASSERT_EQ(read.code, found == model.end() ? StatusCode::kNotFound : StatusCode::kOk);
         if (found != model.end()) {
-          Buffer row(read.row.begin(), read.row.end());
-          if (read.mark != 0) fixture.table->mark_field().set(row.data(), read.mark);
-          ASSERT_EQ(as_text(row), found->second.second);
+          ASSERT_EQ(as_text(read.row), found->second.second);
           ASSERT_EQ(read.version, present);
         }
       } else if (random.one_in(4) && expected.value != 0) {
         const WriteOutcome removed = fixture.table->plain_remove(me, Key(key), expected);
         ASSERT_EQ(removed.code, expected == present ? StatusCode::kOk : StatusCode::kConflict);
         if (removed.code == StatusCode::kOk) model.erase(key);
-      } else if (random.one_in(3) && expected.value != 0) {
-        const auto mark = static_cast<uint8_t>(random.between(1, kMaxMark));
-        const WriteOutcome marked = fixture.table->plain_mark(me, Key(key), expected, mark);
-        ASSERT_EQ(marked.code, expected == present ? StatusCode::kOk : StatusCode::kConflict);
-        if (marked.code == StatusCode::kOk) {
-          ASSERT_GT(marked.version, highest[key]) << "a number never comes back";
-          highest[key] = marked.version;
-          model[key].first = marked.version;
-          model[key].second[0] = static_cast<char>(mark);
-          model[key].second[1] = 0;
-        } else {
-          ASSERT_EQ(marked.version, present);
-        }
       } else {
-        const std::string row(2 + random.below(200), 'x');
+        const std::string row(random.below(200), 'x');
         const WriteOutcome put = fixture.table->plain_put(me, Key(key), expected, as_bytes(row));
         ASSERT_EQ(put.code, expected == present ? StatusCode::kOk : StatusCode::kConflict);
         if (put.code == StatusCode::kOk) {

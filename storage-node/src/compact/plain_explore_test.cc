@@ -1,12 +1,11 @@
-// Non-transactional tables under the explorer (R21): every pair and triple of {put, remove, mark, get, scan, growth of
-// the index, compaction} on one record. Shown: the answers are those of some sequential order that respects real time;
-// whoever sees a version sees the mark that made it, and no other; a scan sees a record that does not change meanwhile
-// exactly once, and nothing of writes that fail; in the end everything is sound.
+// Non-transactional tables under the explorer (R21): every pair and triple of {put, remove, get, scan, growth of the
+// index, compaction} on one record. Shown: the answers are those of some sequential order that respects real time; a
+// scan sees a record that does not change meanwhile exactly once, and nothing of writes that fail; in the end
+// everything is sound.
 #include <algorithm>
 #include <array>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -20,10 +19,9 @@ using testing::explore;
 using testing::Explorer;
 using testing::ExploreReport;
 
-enum class Op : uint8_t { kPut, kInsert, kRemove, kMark, kGet, kScan, kGrow, kCompact };
-constexpr ExploreOps<Op, 8> kOps = {
-    {Op::kPut, Op::kInsert, Op::kRemove, Op::kMark, Op::kGet, Op::kScan, Op::kGrow, Op::kCompact},
-    {"put", "insert", "remove", "mark", "get", "scan", "grow", "compact"}};
+enum class Op : uint8_t { kPut, kInsert, kRemove, kGet, kScan, kGrow, kCompact };
+constexpr ExploreOps<Op, 7> kOps = {{Op::kPut, Op::kInsert, Op::kRemove, Op::kGet, Op::kScan, Op::kGrow, Op::kCompact},
+                                    {"put", "insert", "remove", "get", "scan", "grow", "compact"}};
 
 constexpr uint64_t kKey = 7;
 constexpr uint64_t kOthers = 3;  // keys 100, 101, 102 lie beside it and do not change during the schedule
@@ -78,7 +76,6 @@ class Scenario {
     if (outcome.code == StatusCode::kOk) {
       event.seen = outcome.version.value;
       ex_.check(ExploreRow::of(outcome.row).key == key, "a get returned another record's row");
-      seen_.emplace_back(outcome.version.value, outcome.mark);
     }
     finish(key, event);
     return event.seen;
@@ -102,16 +99,6 @@ class Scenario {
     if (!event.succeeded) event.seen = outcome.version.value;
     finish(key, event);
   }
-  void mark(size_t thread, uint64_t key, uint64_t expected, uint8_t mark) {
-    if (expected == 0) return;
-    const EpochGuard guard(world_.epochs(thread));
-    Event event{.begin = ++clock_, .changes = true, .expected = expected};
-    const WriteOutcome outcome = table().plain_mark(world_.context(thread), Key(key), Version(expected), mark);
-    event.succeeded = outcome.code == StatusCode::kOk;
-    (event.succeeded ? event.desired : event.seen) = outcome.version.value;
-    if (event.succeeded) marks_[outcome.version.value] = mark;
-    finish(key, event);
-  }
   void finish(uint64_t key, Event event) {
     event.end = ++clock_;
     events_[key].push_back(event);
@@ -127,10 +114,7 @@ class Scenario {
     std::map<uint64_t, std::vector<uint64_t>> found;
     for (size_t i = 0; i < pages.size(); ++i) {
       pages[i]->for_each([&](const Entry& entry) {
-        const Span span = judge(entry);
-        if (!span.newest()) return;
-        found[entry.key].push_back(span.mark != 0 ? span.valid_to : entry.valid_from);
-        seen_.emplace_back(found[entry.key].back(), span.mark);
+        if (judge(entry).newest()) found[entry.key].push_back(entry.valid_from);
       });
       pages.unpin(i);
     }
@@ -167,11 +151,6 @@ class Scenario {
         return put(thread, kKey, 0);
       case Op::kRemove:
         return remove(thread, kKey, get(thread, kKey));
-      case Op::kMark:
-        for (uint8_t i = 0; i < 2; ++i) {
-          mark(thread, kKey, get(thread, kKey), static_cast<uint8_t>(1 + (thread + i) % kMaxMark));
-        }
-        return;
       case Op::kGet:
         get(thread, kKey);
         get(thread, kKey);
@@ -195,8 +174,6 @@ class Scenario {
       const uint64_t present = get(0, kKey);
       if (present != 0 && random.one_in(3)) {
         remove(0, kKey, present);
-      } else if (present != 0 && random.one_in(3)) {
-        mark(0, kKey, present, static_cast<uint8_t>(1 + i % kMaxMark));
       } else {
         put(0, kKey, present);
       }
@@ -214,11 +191,6 @@ class Scenario {
     get(0, kKey);
     scan(0);
     ex_.check(explained(events_[kKey], 0), "no order of the operations explains their answers");
-    for (const auto& [version, mark] : seen_) {
-      const auto made = marks_.find(version);
-      ex_.check(mark == (made == marks_.end() ? 0 : made->second),
-                "a version was seen with a mark that is not its own");
-    }
     for (const Scan& scan : scans_) {
       for (const auto& [key, events] : events_) check_scan(scan, key);
     }
@@ -231,8 +203,6 @@ class Scenario {
   uint64_t clock_ = 0;
   std::map<uint64_t, std::vector<Event>> events_;
   std::vector<Scan> scans_;
-  std::map<uint64_t, uint8_t> marks_;               // by the versions that they have made
-  std::vector<std::pair<uint64_t, uint8_t>> seen_;  // version and mark, by gets and scans
 };
 
 void explore_one(const std::vector<Op>& ops, uint64_t schedules) {
@@ -244,7 +214,6 @@ void explore_one(const std::vector<Op>& ops, uint64_t schedules) {
 TEST(PlainExploreTest, TheRarestMeetingsWithTheCompactor) {
   explore_one({Op::kPut, Op::kCompact}, 3'000);
   explore_one({Op::kRemove, Op::kCompact}, 3'000);
-  explore_one({Op::kMark, Op::kCompact}, 3'000);
 }
 
 TEST(PlainExploreTest, EveryPair) {

@@ -75,12 +75,8 @@ WriteOutcome with_room(EpochThread& epochs, F&& write) {
 class StressTest : public ::testing::Test {
  protected:
   void make(TableKind kind, ColumnPolicy columns = ColumnPolicy::kNever) {
-    fixture_ = std::make_unique<TableFixture>(FixtureOptions{.kind = kind,
-                                                             .pages = 256,
-                                                             .page_bytes = 16384,
-                                                             .writers = kWriters + 3,
-                                                             .mark_field = {.offset = 0, .width_bytes = 2},
-                                                             .schema = account_schema()});
+    fixture_ = std::make_unique<TableFixture>(FixtureOptions{
+        .kind = kind, .pages = 256, .page_bytes = 16384, .writers = kWriters + 3, .schema = account_schema()});
     compactor_ = std::make_unique<Compactor>(
         CompactorOptions{.dead_share = 0.1, .columns = columns, .cold_publications = 1, .min_column_rows = 4},
         *fixture_->pool, fixture_->epochs);
@@ -317,31 +313,8 @@ TEST_F(StressTest, ExactVersionsCountEveryIncrement) {
     }
     increments.fetch_add(succeeded, std::memory_order_relaxed);
   };
-  // Each mark follows from the one before it: a mark that was read with another one's version would break the row.
-  std::atomic<uint64_t> marks{0};
-  const Key marked(2000);
-  const auto mark = [&](size_t w) {
-    EpochThread epochs(fixture_->epochs, "mark");
-    ThreadContext me(epochs, w);
-    uint64_t succeeded = 0;
-    for (uint64_t i = 0; i < kTransfers; ++i) {
-      const EpochGuard guard(epochs);
-      const ReadOutcome read = table().plain_get(me, marked);
-      const auto next = static_cast<uint8_t>(1 + read.mark % kMaxMark);
-      const WriteOutcome outcome = table().plain_mark(me, marked, read.version, next);
-      EXPECT_TRUE(outcome.code == StatusCode::kOk || outcome.code == StatusCode::kConflict) << to_string(outcome.code);
-      succeeded += outcome.code == StatusCode::kOk;
-    }
-    marks.fetch_add(succeeded, std::memory_order_relaxed);
-  };
   std::vector<std::function<void()>> work;
-  {
-    EpochThread epochs(fixture_->epochs, "set up");
-    ThreadContext me(epochs, 0);
-    const EpochGuard guard(epochs);
-    ASSERT_EQ(table().plain_put(me, marked, {}, Account(marked.value, 0, 0).bytes()).code, StatusCode::kOk);
-  }
-  for (size_t w = 0; w < kWriters; ++w) work.push_back([&, w] { increment(w), mark(w); });
+  for (size_t w = 0; w < kWriters; ++w) work.push_back([&, w] { increment(w); });
   run(work, {[&] { compact(kWriters + 1); }});
   {
     EpochThread epochs(fixture_->epochs, "check");
@@ -352,9 +325,6 @@ TEST_F(StressTest, ExactVersionsCountEveryIncrement) {
       sum += static_cast<uint64_t>(Account(table().plain_get(me, Key(key)).row).balance);
     }
     EXPECT_EQ(sum, increments.load(std::memory_order_relaxed));
-    const uint64_t count = marks.load(std::memory_order_relaxed);
-    EXPECT_GT(count, 0u);
-    EXPECT_EQ(table().plain_get(me, marked).mark, 1 + (count - 1) % kMaxMark);
   }
   check_afterwards();
 }

@@ -364,7 +364,7 @@ bool TableCompactor::copy_and_freeze(ThreadContext& thread, Entry& entry, bool t
     if (!link.live()) return false;
   }
   const auto copied_link = [alone](const Link& seen) {
-    return Link{seen.valid_to, alone ? nullptr : seen.address, EntryState::kLive, seen.mark};
+    return Link{seen.valid_to, alone ? nullptr : seen.address, EntryState::kLive};
   };
   Entry* const copied = copy(thread, entry, copied_link(link), to_columns);
   const auto clear_mark_if_claimed = [copied](const Link& claimed) {

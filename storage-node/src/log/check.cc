@@ -15,7 +15,7 @@ std::string describe(const Page& page) {
 
 /// Counts in its page's garbage_bytes(): each is counted when it becomes so, before its writer is answered.
 bool counts_as_garbage(const Entry& entry, const Link& link) {
-  const bool superseded = !link.open() && !link.marked() && link.valid_to != kPending;
+  const bool superseded = !link.open() && link.valid_to != kPending;
   return entry.tombstone() || !link.live() || superseded;
 }
 

@@ -6,18 +6,15 @@
 //       │(whole) │      │ padding │            │   │     │            │          │◀ AtomicDword ──▶│                  │
 //       └────────┴──────┴─────────┴────────────┴───┴─────┴────────────┴──────────┴──────────┴──────┴──────────────────┘
 //
-// The `next` word: bits 63..4 address, bits 3..2 mark, bits 1..0 state. Entries are 16-byte aligned.
+// The `next` word: bits 63..4 address, bits 1..0 state. Entries are 16-byte aligned.
 //
-//   state      address                      valid_to                          mark  may change?
-//   kLive      the older version, or null   kOpen, or who superseded it       0     yes
-//   kLive      null                         the version that the mark made    1..3  yes; plain tables only
-//   kDead      as it was when frozen        as it was when frozen             0     frozen
-//   kMoved     the copy                     as it was when frozen             0     frozen
-//   kReplaced  the successor                the successor's version           0     frozen; plain tables only
+//   state      address                      valid_to                          may change?
+//   kLive      the older version, or null   kOpen, or who superseded it       yes
+//   kDead      as it was when frozen        as it was when frozen             frozen
+//   kMoved     the copy                     as it was when frozen             frozen
+//   kReplaced  the successor                the successor's version           frozen; plain tables only
 //
 // Plain: non-transactional.
-// A marked entry is the newest version of a plain record, with two things changed in place: its version is valid_to,
-// and the row's mark field (log/mark_field.h) has the value of the mark. So a mark takes no room.
 //
 // Legal transitions of the pair, each one double-width compare-and-swap (n: an older version or null, id: a version):
 //   append          (nothing) → {kOpen, n} live; in plain tables {kPending, null} live
@@ -25,11 +22,9 @@
 //   re-open         {id, n} live → {kOpen, n} live                      last step of revert(id)
 //   re-point        {v, n} live → {v, n'} live                          n' is n's copy, or what follows a dead n
 //   kill            {v, n} live → {v, n} dead                           lost race, revert, remove, garbage (R17)
-//   move            {v, n} live → {v, copy} moved                       compactor; the copy takes a mark over
+//   move            {v, n} live → {v, copy} moved                       compactor
 //   publish         {kPending, null} live → {kOpen, null} live          a plain version is linked
 //   replace         {kOpen, null} live → {id, successor} replaced       claim and freeze of a plain write
-//   mark            {kOpen, null} live → {id, null} live, marked        a plain write in place
-// Kill, move, replace and mark start from a marked entry, {v, null}, in the same way.
 //
 // Everything else is constant once the page's fill mark covers the entry (R22). [Thesis 3.5, figure 3.1; rules R16–R19]
 #pragma once
@@ -63,34 +58,21 @@ inline constexpr uint64_t kOpen = ~uint64_t{0};
 /// valid_to of a non-transactional version that is not linked yet. Every snapshot sees it: scans leave the entry out.
 inline constexpr uint64_t kPending = 0;
 
-/// The largest value of a mark; the least is 1, and 0 says that there is none.
-inline constexpr uint8_t kMaxMark = 3;
-
 /// Value of an entry's {valid_to, next}; see the layout above.
 struct Link {
   uint64_t valid_to = kOpen;
   Entry* address = nullptr;
   EntryState state = EntryState::kLive;
-  uint8_t mark = 0;
 
   static constexpr uint64_t kStateMask = 3;
-  static constexpr unsigned kMarkShift = 2;
 
   bool live() const { return state == EntryState::kLive; }
   bool open() const { return valid_to == kOpen; }
-  bool marked() const { return mark != 0; }
 
-  Dword encode() const {
-    return {valid_to,
-            reinterpret_cast<uint64_t>(address) | uint64_t{mark} << kMarkShift | static_cast<uint64_t>(state)};
-  }
-  static Link decode(Dword word) {
-    return {word.low, address_of(word.high), state_of(word.high),
-            static_cast<uint8_t>(word.high >> kMarkShift & kMaxMark)};
-  }
+  Dword encode() const { return {valid_to, reinterpret_cast<uint64_t>(address) | static_cast<uint64_t>(state)}; }
+  static Link decode(Dword word) { return {word.low, address_of(word.high), state_of(word.high)}; }
   static Entry* address_of(uint64_t next) { return reinterpret_cast<Entry*>(next & ~uint64_t{15}); }
   static EntryState state_of(uint64_t next) { return static_cast<EntryState>(next & kStateMask); }
-  static bool live_and_unmarked(uint64_t next) { return (next & (kStateMask | uint64_t{kMaxMark} << kMarkShift)) == 0; }
 
   bool operator==(const Link&) const = default;
 };
@@ -113,14 +95,12 @@ struct alignas(16) Entry {
   uint8_t page_shift;   ///< the page is aligned to its size, 1 << page_shift
   uint8_t zero;
   uint64_t key;
-  uint64_t valid_from;  ///< version: the transaction's id, or the node's number (R21), until a mark
+  uint64_t valid_from;  ///< version: the transaction's id, or the node's number (R21)
   uint64_t sequence;    ///< orders writes of one key and version (R19)
   Env::AtomicDword link;
 
   bool tombstone() const { return kind == EntryKind::kTombstone; }
   Version version() const { return Version(valid_from); }
-  /// The present version, with this entry's link: a mark has made another one of it.
-  Version version(const Link& seen) const { return Version(seen.marked() ? seen.valid_to : valid_from); }
   /// Of an entry whose row is not in columns; row_of() in log/columns.h is for all.
   std::byte* row_data() { return reinterpret_cast<std::byte*>(this) + sizeof(Entry); }
   Bytes row() const {
@@ -129,17 +109,14 @@ struct alignas(16) Entry {
   }
 
   /// State and both words, not necessarily of one instant, `next` first: if it comes out live, the valid_to that comes
-  /// with it holds every claim made before this call. A compare-and-swap that expects the value proves it whole. A
-  /// marked one is whole: its version and its mark belong together. One that comes out live and not marked was not
-  /// marked when `next` was read, whatever valid_to says.
+  /// with it holds every claim made before this call. A compare-and-swap that expects the value proves it whole.
   Link load_link() const {
     // Acquire: pairs with the release of the swap that wrote the word, so that what the address leads to (a copy's or
     // successor's bytes) is visible.
     const uint64_t next = link.load_high(std::memory_order_acquire);
     // Acquire keeps the order of the two loads.
     const uint64_t valid_to = link.load_low(std::memory_order_acquire);
-    const Link seen = Link::decode({valid_to, next});
-    return seen.marked() ? load_whole(valid_to) : seen;
+    return Link::decode({valid_to, next});
   }
   /// On failure `expected` is the value seen. Sequentially consistent. Whatever the change is, the page is not
   /// all-visible any more before it (R24).
@@ -150,19 +127,6 @@ struct alignas(16) Entry {
     if (link.compare_exchange(word, desired.encode())) return true;
     expected = Link::decode(word);
     return false;
-  }
-
- private:
-  /// Of an entry that was marked, given a valid_to of it. Versions never come back (R21): a `next` that was read
-  /// between two loads of one valid_to stood beside it. A retry means that somebody else has changed the entry.
-  Link load_whole(uint64_t valid_to) const {
-    for (;;) {
-      // Acquire: as above, and it keeps the order of the loads.
-      const uint64_t next = link.load_high(std::memory_order_acquire);
-      const uint64_t again = link.load_low(std::memory_order_acquire);
-      if (again == valid_to) return Link::decode({valid_to, next});
-      valid_to = again;
-    }
   }
 };
 static_assert(sizeof(Entry) == 48 && alignof(Entry) == 16);
@@ -188,16 +152,15 @@ inline Entry* resolve_moved(Entry* entry) {
 /// What a scan must know of an entry besides its constant fields: whether it counts at all, and until when.
 struct Span {
   bool alive;         ///< false: dead or replaced; no snapshot sees it
-  uint64_t valid_to;  ///< kOpen, kPending, or the version that superseded it; the present version if it is marked
-  uint8_t mark = 0;   ///< what the row's mark field has become, 0: the row stands
+  uint64_t valid_to;  ///< kOpen, kPending, or the version that superseded it
 
   /// For transactional tables: snapshot.visible(valid_from) && !snapshot.visible(valid_to).
   template <class Snapshot>
   bool visible(const Snapshot& snapshot, uint64_t valid_from) const {
     return alive && snapshot.visible(Version(valid_from)) && !snapshot.visible(Version(valid_to));
   }
-  /// For non-transactional tables: the newest version. What supersedes one freezes it.
-  bool newest() const { return alive && valid_to != kPending; }
+  /// For non-transactional tables: the newest version.
+  bool newest() const { return alive && valid_to == kOpen; }
 };
 
 /// Judges an entry of a page of the pinned page list: a moved one by its copy (R23). Holds of any entry below the fill
@@ -209,7 +172,7 @@ inline Span judge(const Entry& entry) {
     const Link link = e->load_link();
     switch (link.state) {
       case EntryState::kLive:
-        return {true, link.valid_to, link.mark};
+        return {true, link.valid_to};
       case EntryState::kMoved:
         e = link.address;
         break;

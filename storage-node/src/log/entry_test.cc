@@ -28,10 +28,8 @@ TEST(EntryTest, LinkRoundTrips) {
   for (const EntryState state : {EntryState::kLive, EntryState::kDead, EntryState::kMoved, EntryState::kReplaced}) {
     for (Entry* const address : {static_cast<Entry*>(nullptr), slab.at(3)}) {
       for (const uint64_t valid_to : {kOpen, kPending, uint64_t{77}}) {
-        for (uint8_t mark = 0; mark <= kMaxMark; ++mark) {
-          const Link link{valid_to, address, state, mark};
-          EXPECT_EQ(Link::decode(link.encode()), link);
-        }
+        const Link link{valid_to, address, state};
+        EXPECT_EQ(Link::decode(link.encode()), link);
       }
     }
   }
@@ -70,22 +68,6 @@ TEST(EntryTest, ResolvesAndJudgesThroughForwardPointers) {
   EXPECT_TRUE(span.visible(Snapshot(Version(8)), 5));
   EXPECT_FALSE(span.visible(Snapshot(Version(9)), 5));
   EXPECT_FALSE(span.visible(Snapshot(Version(4)), 5));
-}
-
-TEST(EntryTest, AMarkMakesAnotherVersionOfTheEntry) {
-  Slab slab;
-  Entry* const copy = slab.make(1, 5, {9, nullptr, EntryState::kLive, 2});
-  Entry* const original = slab.make(0, 5, {kOpen, copy, EntryState::kMoved});
-  EXPECT_EQ(copy->version(copy->load_link()), Version(9));
-  EXPECT_EQ(original->version(original->load_link()), Version(5));
-  const Span span = judge(*original);
-  EXPECT_TRUE(span.newest());
-  EXPECT_EQ(span.valid_to, 9u);
-  EXPECT_EQ(span.mark, 2u);
-  Link expected{9, nullptr, EntryState::kLive, 1};
-  EXPECT_FALSE(copy->compare_exchange_link(expected, {10, nullptr, EntryState::kLive, 3}))
-      << "the mark is compared too";
-  EXPECT_EQ(expected, (Link{9, nullptr, EntryState::kLive, 2}));
 }
 
 TEST(EntryTest, DeadReplacedAndPendingAreInvisibleToEverySnapshot) {

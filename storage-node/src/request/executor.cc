@@ -1,7 +1,6 @@
 #include "storage-node/src/request/executor.h"
 
 #include <algorithm>
-#include <concepts>
 #include <string>
 #include <utility>
 
@@ -24,8 +23,7 @@ bool is_request(Opcode opcode) { return opcode != Opcode::kScanCredit && opcode 
 
 /// A kind that `message` may have; else kMalformed.
 Status check_kind(wire::WriteKind kind, Opcode message) {
-  const auto last = message == Opcode::kPlainWrite ? wire::WriteKind::kMark : wire::WriteKind::kUpdateFields;
-  if (kind >= wire::WriteKind::kInsert && kind <= last) return ok_status();
+  if (kind >= wire::WriteKind::kInsert && kind <= wire::WriteKind::kUpdateFields) return ok_status();
   return {StatusCode::kMalformed, std::string(wire::to_string(message)) + ": unknown kind of write"};
 }
 
@@ -131,6 +129,8 @@ Status Executor::decode(Peer& peer, Bytes message) {
       return decode_plain_read(peer, envelope.sequence, reader);
     case Opcode::kPlainWrite:
       return decode_plain_write(peer, envelope.sequence, reader);
+    case Opcode::kIntents:
+      return decode_intents(peer, envelope.sequence, reader);
     case Opcode::kScan:
     case Opcode::kScanCredit:
     case Opcode::kScanCancel:
@@ -246,7 +246,7 @@ Status Executor::decode_write(Peer& peer, uint64_t sequence, ByteReader& reader)
                                                               : PointKind::kUpdate;
     operation.table = table->table.get();
     operation.key = write.record.key;
-    add(request, operation);
+    if (record(peer, request, operation)) add(request, operation, 1);
   }
   return ok_status();
 }
@@ -280,23 +280,60 @@ Status Executor::decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& r
   LOAM_RETURN_IF_ERROR(wire::decode_body(reader, plain_write_));
   for (const auto& write : plain_write_.operations) LOAM_RETURN_IF_ERROR(check_kind(write.kind, Opcode::kPlainWrite));
   if (!admit(peer, sequence, plain_write_.operations.size())) return ok_status();
+  if (!intents_allowed(peer, sequence, plain_write_)) return ok_status();
   Request& request = add_request(Opcode::kPlainWriteReply, sequence);
   for (const auto& write : plain_write_.operations) {
     PointOperation operation;
     const ServedTable* table = serve(request, write.record, TableKind::kNonTransactional);
-    if (table == nullptr) continue;
-    const bool mark = write.kind == wire::WriteKind::kMark;
-    if (!(mark ? take_mark(request, *table, write.mark, operation) : take_row(request, *table, write, operation))) {
-      continue;
-    }
+    if (table == nullptr || !take_row(request, *table, write, operation)) continue;
     const bool remove = write.kind == wire::WriteKind::kRemove;
-    operation.kind = remove ? PointKind::kPlainRemove : mark ? PointKind::kPlainMark : PointKind::kPlainPut;
+    operation.kind = remove ? PointKind::kPlainRemove : PointKind::kPlainPut;
     operation.reserve = table->granted(write.reserve);
     operation.table = table->table.get();
     operation.key = write.record.key;
     operation.expected = write.kind == wire::WriteKind::kInsert ? Version() : write.expected;
-    add(request, operation);
+    const std::vector<wire::IndexIntent>& intents = plain_write_.intents;
+    if (!intents.empty() && !table->info.index) {
+      explain(request, request.slots, table->info.id, "it is no index, so its writes carry no changes of one");
+      add(request, StatusCode::kInvalidArgument);
+    } else if (intents.empty() || record(peer, request, table->info.id, intents)) {
+      add(request, operation, static_cast<uint32_t>(intents.size()));
+    }
   }
+  return ok_status();
+}
+
+Status Executor::decode_intents(Peer& peer, uint64_t sequence, ByteReader& reader) {
+  wire::Intents ask;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, ask));
+  // What stands before it in this batch is answered first. Then the session's lock is given away: this thread holds one
+  // session's lock at a time, so two sessions that ask for each other's intents do not wait for each other.
+  execute_pending(peer);
+  session_lock_.unlock();
+  const Publication& publication = registry_.publication();
+  IntentPage page(kMaxIntentPageBytes, kMaxIntentPageBlocks);
+  wire::IntentsReply reply;
+  reply.end = ask.after;
+  SessionId from = std::max(ask.session, ask.after.session);
+  for (;; from = SessionId(from.value + 1)) {
+    const auto [session, intents] = sessions_.intents_from(from);
+    if (intents == nullptr || (ask.session != SessionId() && session != ask.session)) break;
+    from = session;
+    uint64_t after = session == ask.after.session ? ask.after.number : 0;
+    const std::scoped_lock lock(intents->lock());
+    reply.more = !intents->list().read(publication, after, page);
+    if (after != 0) reply.end = {session, after};
+    if (reply.more || session == SessionId(UINT64_MAX)) break;
+  }
+  reply.intents.swap(page.intents);
+  reply.epoch = publication.cm_epoch;
+  reply.publication = publication.number;
+  session_lock_.lock();
+  if (!peer.session()->speaks(peer.id())) {
+    Env::probe("node.intents.asked_by_older_connection");
+    return {StatusCode::kUnavailable, "a newer connection speaks for the session"};
+  }
+  send(peer, sequence, reply);
   return ok_status();
 }
 
@@ -357,6 +394,40 @@ bool Executor::under_way(Peer& peer, uint64_t sequence, TransactionId id) {
   return false;
 }
 
+bool Executor::intents_allowed(Peer& peer, uint64_t sequence, const wire::PlainWrite& write) {
+  if (write.intents.empty()) return true;
+  if (!admit(peer, sequence, write.intents.size())) return false;
+  if (write.operations.size() != 1) {
+    refuse(peer, sequence,
+           {StatusCode::kInvalidArgument, "changes of an index go with exactly one write, not with " +
+                                              std::to_string(write.operations.size()) + "; send a request for each"});
+    return false;
+  }
+  for (const wire::IndexIntent& intent : write.intents) {
+    if (!under_way(peer, sequence, intent.transaction)) return false;
+    if (intent.key.size() <= kMaxIntentKeyBytes) continue;
+    refuse(peer, sequence,
+           {StatusCode::kInvalidArgument, "a change of an index with a key of " + std::to_string(intent.key.size()) +
+                                              " bytes, more than " + std::to_string(kMaxIntentKeyBytes)});
+    return false;
+  }
+  return true;
+}
+
+bool Executor::record(Peer& peer, Request& request, const PointOperation& operation) {
+  if (peer.session()->intents().append(operation.transaction, operation.table->id(), operation.key)) return true;
+  counters_.intents_refused.add(1);
+  add(request, StatusCode::kOverloaded);
+  return false;
+}
+
+bool Executor::record(Peer& peer, Request& request, TableId index, std::span<const wire::IndexIntent> changes) {
+  if (peer.session()->intents().append(index, changes)) return true;
+  counters_.intents_refused.add(1);
+  add(request, StatusCode::kOverloaded);
+  return false;
+}
+
 void Executor::add_each(Request& request, std::span<const wire::RecordId> records, TableKind kind,
                         PointOperation& operation, StatusCode if_dropped) {
   for (const wire::RecordId& record : records) {
@@ -387,12 +458,12 @@ const ServedTable* Executor::serve(Request& request, const wire::RecordId& recor
 }
 
 void Executor::add(Request& request, StatusCode code) {
-  slots_.push_back({kNotRun, code});
+  slots_.push_back({kNotRun, code, 0});
   ++request.slots;
 }
 
-void Executor::add(Request& request, const PointOperation& operation) {
-  slots_.push_back({operations_.size(), StatusCode::kOk});
+void Executor::add(Request& request, const PointOperation& operation, uint32_t intents) {
+  slots_.push_back({operations_.size(), StatusCode::kOk, intents});
   operations_.push_back(operation);
   ++request.slots;
 }
@@ -405,8 +476,6 @@ bool Executor::take_row(Request& request, const ServedTable& table, const Write&
   Status valid;
   if (write.kind != wire::WriteKind::kUpdateFields) {
     valid = validate_row(table.info.schema, write.row);
-  } else if (table.table->mark_field().exists()) {
-    valid = Status(StatusCode::kInvalidArgument, "a row with a mark changes as a whole, or by a mark");
   } else if (auto projection = Projection::make(table.info.schema, write.projection); projection.ok()) {
     valid = validate_row(*projection, write.row);
     operation.projection = keep(*projection);
@@ -417,26 +486,6 @@ bool Executor::take_row(Request& request, const ServedTable& table, const Write&
   explain(request, request.slots, table.info.id, valid.message());
   add(request, StatusCode::kInvalidArgument);
   return false;
-}
-
-bool Executor::take_mark(Request& request, const ServedTable& table, uint8_t mark, PointOperation& operation) {
-  operation.mark = mark;
-  const bool markable = table.table->mark_field().exists();
-  if (markable && mark >= 1 && mark <= kMaxMark) return true;
-  explain(request, request.slots, table.info.id,
-          markable ? "a mark is a value from 1 to " + std::to_string(kMaxMark) + ", not " + std::to_string(mark)
-                   : "no field of it can be marked; write the whole row");
-  add(request, StatusCode::kInvalidArgument);
-  return false;
-}
-
-Bytes Executor::present_row(const PointOperation& operation) {
-  if (operation.mark == 0) return operation.result;
-  if (marked_used_ == marked_rows_.size()) marked_rows_.emplace_back();
-  Buffer& row = marked_rows_[marked_used_++];
-  row.assign(operation.result.begin(), operation.result.end());
-  operation.table->mark_field().set(row.data(), operation.mark);
-  return row;
 }
 
 void Executor::explain(Request& request, size_t index, TableId table, std::string_view what) {
@@ -485,111 +534,23 @@ void Executor::execute_pending(Peer& peer) {
   execute(thread_, operations_, execution_);
   counters_.operations.add(operations_.size());
   counters_.appends.add(static_cast<uint64_t>(std::ranges::count_if(operations_, appends)));
+  if (IntentList& list = peer.session()->intents(); list.touched()) settle_intents(list);
   for (size_t i = 0; i < requests_used_; ++i) answer(peer, requests_[i]);
   operations_.clear();
   slots_.clear();
   requests_used_ = snapshots_used_ = projections_used_ = 0;
 }
 
-void Executor::answer(Peer& peer, Request& request) {
-  switch (request.reply) {
-    case Opcode::kReadReply:
-      return answer_read<wire::ReadReply>(peer, request);
-    case Opcode::kPlainReadReply:
-      return answer_read<wire::PlainReadReply>(peer, request);
-    case Opcode::kWriteReply:
-      return answer_write<wire::WriteReply>(peer, request);
-    case Opcode::kPlainWriteReply:
-      return answer_write<wire::PlainWriteReply>(peer, request);
-    default:
-      return answer_write<wire::RevertReply>(peer, request);
+void Executor::settle_intents(IntentList& list) {
+  const auto failed = [this](const Slot& slot) {
+    return slot.intents != 0 && operations_[slot.operation].code != StatusCode::kOk;
+  };
+  if (std::ranges::any_of(slots_, failed)) {
+    failed_.clear();
+    for (const Slot& slot : slots_) failed_.insert(failed_.end(), slot.intents, failed(slot));
+    list.take_back(failed_);
   }
-}
-
-template <class Reply>
-void Executor::answer_read(Peer& peer, const Request& request) {
-  Reply reply;
-  reply.results.swap(read_results_);
-  reply.results.clear();
-  parts_.clear();
-  size_t row_bytes = 0;
-  for (size_t i = request.first_slot; i < request.first_slot + request.slots; ++i) {
-    const Slot& slot = slots_[i];
-    wire::ReadResult& result = reply.results.emplace_back();
-    result.code = slot.code;
-    if (slot.operation == kNotRun) continue;
-    const PointOperation& operation = operations_[slot.operation];
-    result.code = operation.code;
-    result.version = operation.version;
-    result.row = present_row(operation);
-    const bool part = request.projection != nullptr && result.code == StatusCode::kOk;
-    const size_t size = part ? request.projection->projected_size(result.row) : result.row.size();
-    row_bytes += size;
-    // One row always fits; an answer never grows beyond the limit by more than one row.
-    if (row_bytes > kMaxReplyRowBytes && size < row_bytes) {
-      result = {StatusCode::kOverloaded, {}, {}};
-    } else if (part) {
-      result.row = project(*request.projection, result.row, size);
-    }
-  }
-  send(peer, request.sequence, reply);
-  reply.results.swap(read_results_);
-  marked_used_ = 0;
-}
-
-Bytes Executor::project(const Projection& projection, Bytes row, size_t size) {
-  // Never grows beyond it: parts of one answer stay where they are.
-  if (parts_.capacity() == 0) parts_.reserve(kMaxReplyRowBytes + kMaxRowBytes);
-  const size_t at = parts_.size();
-  parts_.resize(at + size);
-  projection.project(row, parts_.data() + at);
-  return Bytes(parts_).subspan(at);
-}
-
-template <class Reply>
-void Executor::answer_write(Peer& peer, Request& request) {
-  Reply reply;
-  reply.results.swap(write_results_);
-  reply.results.clear();
-  for (size_t i = request.first_slot; i < request.first_slot + request.slots; ++i) {
-    const Slot& slot = slots_[i];
-    wire::WriteResult& result = reply.results.emplace_back();
-    result.code = slot.code;
-    if (slot.operation == kNotRun) continue;
-    const PointOperation& operation = operations_[slot.operation];
-    result.code = operation.code;
-    result.version = operation.version;
-    if (result.code == StatusCode::kInvalidArgument && operation.projection != nullptr && result.version == Version()) {
-      explain(request, i - request.first_slot, operation.table->id(),
-              "with the fields that it keeps the row would have more than the " +
-                  std::to_string(operation.table->max_row_bytes()) + " bytes that are allowed");
-    }
-  }
-  if constexpr (requires { reply.detail; }) reply.detail = request.detail;
-  send(peer, request.sequence, reply);
-  reply.results.swap(write_results_);
-}
-
-template <wire::Message M>
-void Executor::send(Peer& peer, uint64_t sequence, const M& message) {
-  reply_.clear();
-  wire::encode_message(message, sequence, reply_);
-  constexpr bool kAnswersRead = std::same_as<M, wire::ReadReply> || std::same_as<M, wire::PlainReadReply>;
-  if constexpr (!kAnswersRead) {
-    // Keeps nothing unless this answers a running request of the window.
-    if (peer.attached() && peer.session()->windowed()) peer.session()->window().keep(sequence, reply_);
-  }
-  send_reply(peer);
-}
-
-void Executor::send_reply(Peer& peer) {
-  Status sent = peer.send(reply_);
-  // A peer that asks and does not read its answers is let go: the answers that are lost are those of a lost connection.
-  if (!sent.ok()) peer.close(std::move(sent));
-}
-
-void Executor::refuse(Peer& peer, uint64_t sequence, Status status, uint64_t retry_after_ns) {
-  send(peer, sequence, wire::Error{std::move(status), retry_after_ns});
+  list.settle(registry_.publication());
 }
 
 }  // namespace loam::storage

@@ -5,6 +5,7 @@
 // I/O: messages come in as bytes and go out through Peer.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -22,15 +23,25 @@
 
 namespace loam::storage {
 
-/// Bytes of rows in one answer; what is beyond gets kOverloaded and is asked for again. Well below the transport's
-/// largest message.
+/// Bytes of rows in one answer. Reads beyond it get kOverloaded, and the client asks for them again. Well below the
+/// transport's largest message.
 inline constexpr size_t kMaxReplyRowBytes = size_t{4} << 20;
+
+/// Bounds of one page of the answer to kIntents: its bytes, and the blocks of intents that are looked at for it.
+inline constexpr size_t kMaxIntentPageBytes = size_t{256} << 10;
+inline constexpr size_t kMaxIntentPageBlocks = 1'024;
 
 /// Counted by one executor's thread; any thread may read.
 using ExecutorCounters = ExecutorNumbers<statistics::Counter>;
 
 /// Role: request handling of one network thread. Owner and threads: that thread. Keeps its buffers: after warm-up a
 /// batch of point operations allocates nothing.
+///
+/// Intents (R5). The executor appends the intents of an operation to the session's list when it decodes the operation:
+/// before the batch is executed, and so before the write can be read or answered. An operation for whose intents there
+/// is no room is not executed (kOverloaded). After the batch, and before an answer is sent, the intents of failed
+/// operations are taken back. All of that happens inside the session's batch lock, and every other reader of the list
+/// takes that lock. So no reader sees an intent of a write that may still fail.
 ///
 /// Errors. Bytes that are no message: the peer is closed with kMalformed, after the requests before them are answered.
 /// A request that is refused as a whole: kError. Everything else is a code per operation. kFenced and kUnknownOutcome
@@ -52,6 +63,7 @@ class Executor {
   struct Slot {
     size_t operation = kNotRun;
     StatusCode code = StatusCode::kOk;
+    uint32_t intents = 0;  // that the session's list has of it
   };
   /// One request whose operations wait for the batch.
   struct Request {
@@ -77,13 +89,19 @@ class Executor {
   Status decode_revert(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status decode_plain_read(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status decode_plain_write(Peer& peer, uint64_t sequence, ByteReader& reader);
+  Status decode_intents(Peer& peer, uint64_t sequence, ByteReader& reader);
   Status decode_scan(Peer& peer, const wire::Envelope& envelope, ByteReader& reader);
 
   Request& add_request(wire::Opcode reply, uint64_t sequence);
   bool admit(Peer& peer, uint64_t sequence, size_t operations);
   bool fresh(Peer& peer, uint64_t sequence, const Snapshot& snapshot);
-  /// False: the transaction is complete, so that a claim by it would be garbage at once, and it has been refused.
+  /// False: the write has been refused, because its transaction is complete and recovery would not undo it any more.
   bool under_way(Peer& peer, uint64_t sequence, TransactionId id);
+  /// Whether a plain write may carry its intents; else it has been refused.
+  bool intents_allowed(Peer& peer, uint64_t sequence, const wire::PlainWrite& write);
+  /// Records the intents of an operation. False: there is no room, and that stands in the request's next slot.
+  bool record(Peer& peer, Request& request, const PointOperation& operation);
+  bool record(Peer& peer, Request& request, TableId index, std::span<const wire::IndexIntent> changes);
   /// The table that serves the record; null: the reason stands in the request's next slot.
   const ServedTable* serve(Request& request, const wire::RecordId& record, TableKind kind,
                            StatusCode if_dropped = StatusCode::kNoSuchTable);
@@ -91,13 +109,11 @@ class Executor {
   void add_each(Request& request, std::span<const wire::RecordId> records, TableKind kind, PointOperation& operation,
                 StatusCode if_dropped = StatusCode::kNoSuchTable);
   void add(Request& request, StatusCode code);
-  void add(Request& request, const PointOperation& operation);
+  void add(Request& request, const PointOperation& operation, uint32_t intents = 0);
   /// The row that an insert or update brings; false: it is none, and the reason stands in the request's next slot.
   template <class Write>
   bool take_row(Request& request, const ServedTable& table, const Write& write, PointOperation& operation);
-  /// The same of a mark.
-  bool take_mark(Request& request, const ServedTable& table, uint8_t mark, PointOperation& operation);
-  /// What is wrong with an operation, unless one before it was.
+  /// Sets the request's detail to the fault of an operation, unless an earlier operation has set it.
   void explain(Request& request, size_t index, TableId table, std::string_view what);
   /// What a read asks of its one table; false: refused.
   bool take_projection(Peer& peer, uint64_t sequence, const std::vector<wire::RecordId>& records, FieldNumbers numbers,
@@ -108,9 +124,8 @@ class Executor {
   const Snapshot* keep(Snapshot& snapshot);
 
   // Answering.
-  /// The row that a read has found; of a marked one a copy, valid until the answer is sent.
-  Bytes present_row(const PointOperation& operation);
   void execute_pending(Peer& peer);
+  void settle_intents(IntentList& list);
   void answer(Peer& peer, Request& request);
   template <class Reply>
   void answer_read(Peer& peer, const Request& request);
@@ -147,13 +162,24 @@ class Executor {
   wire::Revert revert_;
   wire::PlainRead plain_read_;
   wire::PlainWrite plain_write_;
-  std::vector<Buffer> marked_rows_;  // of one answer
-  size_t marked_used_ = 0;
+  std::vector<bool> failed_;  // of the intents of a batch
   std::vector<wire::ReadResult> read_results_;
   std::vector<wire::WriteResult> write_results_;
   Buffer parts_;  // rows of projections, of one answer
   Buffer reply_;
   ExecutorCounters counters_;
 };
+
+template <wire::Message M>
+void Executor::send(Peer& peer, uint64_t sequence, const M& message) {
+  reply_.clear();
+  wire::encode_message(message, sequence, reply_);
+  constexpr bool kAnswersRead = std::same_as<M, wire::ReadReply> || std::same_as<M, wire::PlainReadReply>;
+  if constexpr (!kAnswersRead) {
+    // Keeps nothing unless this answers a running request of the window.
+    if (peer.attached() && peer.session()->windowed()) peer.session()->window().keep(sequence, reply_);
+  }
+  send_reply(peer);
+}
 
 }  // namespace loam::storage

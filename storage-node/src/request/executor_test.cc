@@ -1,7 +1,5 @@
 #include "storage-node/src/request/executor.h"
 
-#include "common/schema/random_schema.h"
-#include "common/wire/system_tables.h"
 #include "storage-node/src/request/node_fixture.h"
 
 namespace loam::storage {
@@ -99,16 +97,13 @@ TEST_F(ExecutorTest, PlainTablesMatchVersionsExactly) {
   EXPECT_EQ(value(peer.answer<wire::PlainReadReply>(5).results[0].row), 20);
 }
 
-TEST_F(ExecutorTest, UndoOfIndexEntriesAndUndoRecordsHaveRoomWhenMemoryIsFull) {
+TEST_F(ExecutorTest, UndoOfIndexEntriesHasRoomWhenMemoryIsFull) {
   using wire::WriteKind;
   attach();
+  install_index();
   constexpr TableId kOrdinary{77};
-  constexpr TableId kIndex{78};
-  const auto install = [&](const wire::TableInfo& info) {
-    ASSERT_TRUE(registry->install(*epoch_thread, info, catalog().shards).ok());
-  };
-  install({kOrdinary, "ordinary", TableKind::kNonTransactional, schema("value")});
-  install({kIndex, "by_balance", TableKind::kNonTransactional, schema("value"), {kAccounts, {{0, false}}}});
+  const wire::TableInfo ordinary{kOrdinary, "ordinary", TableKind::kNonTransactional, schema("value")};
+  ASSERT_TRUE(registry->install(*epoch_thread, ordinary, catalog().shards).ok());
   const Buffer bytes = row(1);
   uint64_t sequence = 0;
   const auto write = [&](WriteKind kind, Reserve reserve, wire::RecordId record, Version expected) {
@@ -135,7 +130,7 @@ TEST_F(ExecutorTest, UndoOfIndexEntriesAndUndoRecordsHaveRoomWhenMemoryIsFull) {
   for (const Reserve reserve : {Reserve::kRemove, Reserve::kUndo}) {
     EXPECT_EQ(update(reserve, kOrdinary), StatusCode::kNoSpace) << "the room would be gone when an undo needs it";
   }
-  // Whoever ends index entries may fill as much as removes may, and an undo more.
+  // A write that ends index entries may use the reserve of removes, and an undo may use its own reserve beyond that.
   uint64_t fits = 0;
   for (;; ++fits) {
     const wire::WriteResult result = write(WriteKind::kUpdate, Reserve::kRemove, {kIndex, Key(0)}, versions[kIndex]);
@@ -148,82 +143,16 @@ TEST_F(ExecutorTest, UndoOfIndexEntriesAndUndoRecordsHaveRoomWhenMemoryIsFull) {
   EXPECT_EQ(update(Reserve::kUndo, kCounters), StatusCode::kOk);
 }
 
-TEST_F(ExecutorTest, UndoRecordsAreMarkedInPlace) {
-  using wire::WriteKind;
-  using Fields = wire::TransactionTableFields;
+TEST_F(ExecutorTest, UnknownKindsOfWritesAreMalformed) {
   attach();
-  wire::TableInfo transactions = wire::system_tables()[0];
-  transactions.id = TableId(77);  // that of the accounts in this fixture is the system table's
-  const wire::RecordId undo{transactions.id, Key(11)};
-  ASSERT_TRUE(registry->install(*epoch_thread, transactions, catalog().shards).ok());
-  const auto pending = [&](int64_t session) {
-    RowBuilder builder(transactions.schema);
-    EXPECT_TRUE(builder.set_int64(Fields::kSession, session).ok());
-    EXPECT_TRUE(builder.set_int16(Fields::kState, static_cast<int16_t>(wire::UndoState::kPending)).ok());
-    EXPECT_TRUE(builder.set_blob(Fields::kBody, Buffer(100, std::byte{7})).ok());
-    const Bytes built = builder.finish().value();
-    return Buffer(built.begin(), built.end());
-  };
-  const wire::RecordId other{transactions.id, Key(12)};
-  const Buffer rows[] = {pending(5), pending(6)};
-  run(peer, std::pair(uint64_t{1}, wire::PlainWrite{{{WriteKind::kInsert, {}, undo, {}, rows[0]},
-                                                     {WriteKind::kInsert, {}, other, {}, rows[1]}}}));
-  const Version inserted = peer.answer<wire::PlainWriteReply>(1).results[0].version;
-  const Version others = peer.answer<wire::PlainWriteReply>(1).results[1].version;
-
-  constexpr auto kAborted = static_cast<uint8_t>(wire::UndoState::kAborted);
-  constexpr auto kCommitted = static_cast<uint8_t>(wire::UndoState::kCommitted);
+  constexpr auto kUnknown = static_cast<wire::WriteKind>(5);
   run(peer,
-      std::pair(uint64_t{2}, wire::PlainWrite{{{WriteKind::kMark, {}, undo, inserted, {}, {}, kAborted},
-                                               {WriteKind::kMark, {}, undo, inserted, {}, {}, 2},
-                                               {WriteKind::kMark, {}, undo, inserted, {}, {}, 0},
-                                               {WriteKind::kMark, {}, counter(1), inserted, {}, {}, 2},
-                                               {WriteKind::kMark, {}, account(1), inserted, {}, {}, 2},
-                                               {WriteKind::kMark, {}, other, others, {}, {}, kCommitted}}}),
-      std::pair(uint64_t{3}, wire::PlainRead{{undo, other, undo}}));
-  const auto marks = peer.answer<wire::PlainWriteReply>(2);
-  EXPECT_EQ(marks.results[0].code, StatusCode::kOk);
-  EXPECT_GT(marks.results[0].version, inserted);
-  EXPECT_EQ(marks.results[1].code, StatusCode::kConflict);
-  EXPECT_EQ(marks.results[1].version, marks.results[0].version);
-  EXPECT_EQ(marks.results[2].code, StatusCode::kInvalidArgument);
-  EXPECT_EQ(marks.results[3].code, StatusCode::kInvalidArgument) << "no field of the table can be marked";
-  EXPECT_EQ(marks.results[4].code, StatusCode::kWrongTableKind);
-  EXPECT_NE(marks.detail.find("operation 2 on table loam.transactions: a mark is a value from 1 to 3, not 0"),
-            std::string_view::npos)
-      << marks.detail;
-  const auto read = peer.answer<wire::PlainReadReply>(3);
-  ASSERT_EQ(read.results.size(), 3u);
-  for (size_t i = 0; i < 3; ++i) {
-    const bool first = i != 1;
-    ASSERT_EQ(read.results[i].code, StatusCode::kOk);
-    EXPECT_EQ(read.results[i].version, marks.results[first ? 0 : 5].version);
-    const RowView view(transactions.schema, read.results[i].row);
-    EXPECT_EQ(view.int16(Fields::kState), static_cast<int16_t>(first ? kAborted : kCommitted));
-    EXPECT_EQ(view.int64(Fields::kSession), first ? 5 : 6) << "each answer is a copy of its own";
-    EXPECT_EQ(view.blob(Fields::kBody).size(), 100u);
-  }
-
-  const Buffer state = [&] {
-    const std::vector<Field> fields = {transactions.schema.field(Fields::kState)};
-    return loam::testing::build_row(Schema::make(fields).value(), {Value::int16(kCommitted)});
-  }();
-  const uint16_t numbers[] = {Fields::kState};
-  run(peer,
-      std::pair(uint64_t{4},
-                wire::PlainWrite{
-                    {{WriteKind::kUpdateFields, {}, undo, marks.results[0].version, state, FieldNumbers(numbers)}}}));
-  const auto part = peer.answer<wire::PlainWriteReply>(4);
-  EXPECT_EQ(part.results[0].code, StatusCode::kInvalidArgument) << "it would be made of the row before the mark";
-  EXPECT_NE(part.detail.find("changes as a whole, or by a mark"), std::string_view::npos) << part.detail;
-}
-
-TEST_F(ExecutorTest, OnlyPlainWritesMark) {
-  attach();
-  run(peer,
-      std::pair(uint64_t{1},
-                wire::Write{TransactionId(11), Snapshot(Version(10)), {{wire::WriteKind::kMark, account(1), {}}}}));
+      std::pair(uint64_t{1}, wire::Write{TransactionId(11), Snapshot(Version(10)), {{kUnknown, account(1), {}}}}));
   EXPECT_EQ(peer.closed.code(), StatusCode::kMalformed);
+  RecordingPeer other(2);
+  NodeFixture::attach(other, 6);
+  run(other, std::pair(uint64_t{1}, wire::PlainWrite{{{kUnknown, {}, counter(1), Version(1), {}}}}));
+  EXPECT_EQ(other.closed.code(), StatusCode::kMalformed);
 }
 
 TEST_F(ExecutorTest, EachWrongOperationGetsItsOwnCodeAndHarmsNoOther) {

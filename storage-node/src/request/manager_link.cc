@@ -12,7 +12,7 @@ using wire::Opcode;
 
 namespace {
 
-/// The lease is renewed so many times in its length.
+/// Number of times that the node renews its lease within the lease's length.
 constexpr uint64_t kRenewalsPerLease = 4;
 
 }  // namespace
@@ -58,13 +58,8 @@ Status ManagerLink::apply(const wire::Envelope& envelope, ByteReader& reader, ui
       return apply_registered(envelope.sequence, reader, now_ns);
     case Opcode::kNodeRenewed:
       return apply_renewed(envelope.sequence, reader, now_ns);
-    case Opcode::kPublish: {
-      wire::Publish publish;
-      LOAM_RETURN_IF_ERROR(wire::decode_body(reader, publish));
-      known_.state = std::max(known_.state, publish.state);
-      registry_.publish(thread_, std::move(publish.publication));
-      return ok_status();
-    }
+    case Opcode::kPublish:
+      return apply_publish(envelope.sequence, reader);
     case Opcode::kFence: {
       wire::Fence fence;
       LOAM_RETURN_IF_ERROR(wire::decode_body(reader, fence));
@@ -135,8 +130,24 @@ Status ManagerLink::apply_renewed(uint64_t sequence, ByteReader& reader, uint64_
   if (sequence > sequence_) return {StatusCode::kMalformed, "the commit manager renews what was not asked for"};
   if (sequence != asked_sequence_) return ok_status();  // it came twice
   known_.state = std::max(known_.state, renewed.state);
+  known_.log = std::max(known_.log, renewed.log);
   asked_sequence_ = 0;
   take_lease(asked_ns_ + lease_ns_, now_ns);
+  return ok_status();
+}
+
+Status ManagerLink::apply_publish(uint64_t sequence, ByteReader& reader) {
+  wire::Publish publish;
+  LOAM_RETURN_IF_ERROR(wire::decode_body(reader, publish));
+  known_.state = std::max(known_.state, publish.state);
+  known_.log = std::max(known_.log, publish.log);
+  const wire::PublicationInstalled installed{publish.publication.cm_epoch, publish.publication.number};
+  registry_.publish(thread_, std::move(publish.publication));
+  sweep_due_ = true;
+  const EpochGuard guard(thread_);
+  const Publication& present = registry_.publication();
+  if (present.cm_epoch != installed.epoch || present.number != installed.number) return ok_status();  // overtaken
+  answer_when_seen(sequence, Opcode::kPublicationInstalled, {}, installed);
   return ok_status();
 }
 
@@ -175,12 +186,38 @@ Result<bool> ManagerLink::step(uint64_t now_ns) {
     send(asked_sequence_, wire::RenewNode{});
     registry_.make_waiting(thread_);
   }
-  if (pending_.empty()) return false;
-  registry_.epochs().advance();
-  size_t due = 0;
-  while (due < pending_.size() && registry_.epochs().passed(pending_[due].epoch)) answer(pending_[due++]);
-  pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(due));
-  return !pending_.empty();
+  answer_seen();
+  const bool sweeping = sweep_intents(now_ns);
+  return sweeping || !pending_.empty();
+}
+
+void ManagerLink::answer_seen() {
+  if (pending_.empty()) return;
+  // While no thread is inside an older batch, all of its grace passes at once.
+  for (uint64_t i = 0; i < EpochDomain::kGrace && registry_.epochs().advance(); ++i) {
+  }
+  const auto due = std::ranges::find_if_not(
+      pending_, [this](const PendingAnswer& pending) { return registry_.epochs().passed(pending.epoch); });
+  const auto overtaken = [due](auto at) {
+    return at->opcode == Opcode::kPublicationInstalled &&
+           std::any_of(at + 1, due, [](const PendingAnswer& p) { return p.opcode == Opcode::kPublicationInstalled; });
+  };
+  for (auto at = pending_.begin(); at != due; ++at) {
+    if (!overtaken(at)) answer(*at);
+  }
+  pending_.erase(pending_.begin(), due);
+}
+
+bool ManagerLink::sweep_intents(uint64_t now_ns) {
+  if (!sweeping_) {
+    if (!sweep_due_ || now_ns - swept_ns_ < kIntentSweepNs) return false;
+    sweeping_ = true;
+    sweep_due_ = false;
+    swept_ns_ = now_ns;
+  }
+  const EpochGuard guard(thread_);
+  sweeping_ = sessions_.sweep(registry_.publication());
+  return sweeping_;
 }
 
 uint64_t ManagerLink::wake_ns() const {
@@ -190,9 +227,10 @@ uint64_t ManagerLink::wake_ns() const {
   return asked_ns_ + lease_ns_ / kRenewalsPerLease;
 }
 
-void ManagerLink::answer_when_seen(uint64_t sequence, Opcode opcode, wire::FenceSet fences) {
+void ManagerLink::answer_when_seen(uint64_t sequence, Opcode opcode, wire::FenceSet fences,
+                                   wire::PublicationInstalled publication) {
   const EpochGuard guard(thread_);
-  pending_.push_back({registry_.epochs().current(), sequence, opcode, std::move(fences)});
+  pending_.push_back({registry_.epochs().current(), sequence, opcode, std::move(fences), publication});
 }
 
 void ManagerLink::answer(const PendingAnswer& due) {
@@ -203,6 +241,8 @@ void ManagerLink::answer(const PendingAnswer& due) {
       return send(due.sequence, wire::TableRemoved{});
     case Opcode::kLossAccepted:
       return send(due.sequence, wire::LossAccepted{});
+    case Opcode::kPublicationInstalled:
+      return send(due.sequence, due.publication);
     case Opcode::kNodeRenewed:
       lease_waits_ = false;
       Env::probe("node.lease.taken_up_again");

@@ -21,9 +21,12 @@ struct NodeIdentity {
   uint64_t capacity_bytes = 0;
 };
 
-/// A connection on which a request has been waiting for its answer for so long, or for half of the lease if that is
-/// longer, is given up: a new one may be heard before the lease has run out.
+/// The node closes a connection to the commit manager when a request on it has waited this long for its answer, or for
+/// half of the lease if that is longer. A new connection may renew the lease before it runs out.
 inline constexpr uint64_t kMinManagerPatienceNs = 1'000'000'000;
+/// Minimum time between the beginnings of two rounds of SessionTable::sweep(). A round looks at the intents of all idle
+/// sessions, and needs a new publication to begin.
+inline constexpr uint64_t kIntentSweepNs = 1'000'000'000;
 
 /// Role: registers the node, keeps its lease, and applies publications, fences and catalog changes to the registry.
 /// State machine without I/O: the driver passes messages and the time in and sends what comes out. Owner and threads:
@@ -35,8 +38,11 @@ inline constexpr uint64_t kMinManagerPatienceNs = 1'000'000'000;
 /// The node's memory and its number outlive the connection: it registers again with the incarnation that it has, and
 /// takes everything as it is by then (R9, R10).
 ///
-/// The barrier (R7). A change of the catalog or of the fences is answered only when every thread of the node has ended
-/// the batch that it was in when the change was made: step() sends the answers that have come due. A lease that had run
+/// The barrier (R7). A change of the catalog or of the fences, and a publication, is answered only when every thread of
+/// the node has ended the batch that it was in when the change was made: step() sends the answers that have come due.
+/// Of publications that come due together only the newest is answered. A page of intents is made inside a batch, by the
+/// newest publication that the batch finds, so none that is made after an answer names what that publication covers. A
+/// lease that had run
 /// out is taken up again only behind the same barrier: the commit manager may have counted this node as fenced since,
 /// and a batch that was stopped in its middle (the process may have been) would write after a recoverer has looked.
 class ManagerLink {
@@ -53,8 +59,8 @@ class ManagerLink {
   /// cluster, or its state is not the newest of this one; nothing of what it said was taken, and the node keeps what it
   /// has (R10). Else why the connection has none.
   Status received(Bytes message, uint64_t now_ns);
-  /// Answers what has come due and renews the lease; true if something still waits for other threads. kTimeout: the
-  /// commit manager does not answer.
+  /// Answers what has come due, renews the lease, and goes on with a sweep of intents; true if something still waits
+  /// for other threads, or the sweep is not at its end. kTimeout: the commit manager does not answer.
   Result<bool> step(uint64_t now_ns);
   /// When step() has something to do at the latest; UINT64_MAX: when a message comes.
   uint64_t wake_ns() const;
@@ -69,18 +75,23 @@ class ManagerLink {
   struct PendingAnswer {
     uint64_t epoch = 0;
     uint64_t sequence = 0;
-    wire::Opcode opcode{};    // the answer, or what was taken up without one
-    wire::FenceSet fences{};  // of a kFence or kNodeRegistered
+    wire::Opcode opcode{};                     // the answer, or what was taken up without one
+    wire::FenceSet fences{};                   // of a kFence or kNodeRegistered
+    wire::PublicationInstalled publication{};  // of a kPublish
   };
 
   Status apply(const wire::Envelope& envelope, ByteReader& reader, uint64_t now_ns);
   Status apply_registered(uint64_t sequence, ByteReader& reader, uint64_t now_ns);
   Status apply_renewed(uint64_t sequence, ByteReader& reader, uint64_t now_ns);
+  Status apply_publish(uint64_t sequence, ByteReader& reader);
   Status apply_install(uint64_t sequence, ByteReader& reader);
   void take_lease(uint64_t until_ns, uint64_t now_ns);
   /// `opcode` is what step() sends when every thread has seen the changes made so far.
-  void answer_when_seen(uint64_t sequence, wire::Opcode opcode, wire::FenceSet fences = {});
+  void answer_when_seen(uint64_t sequence, wire::Opcode opcode, wire::FenceSet fences = {},
+                        wire::PublicationInstalled publication = {});
+  void answer_seen();
   void answer(const PendingAnswer& due);
+  bool sweep_intents(uint64_t now_ns);
   uint64_t patience_ns() const { return std::max(lease_ns_ / 2, kMinManagerPatienceNs); }
   template <wire::Message M>
   void send(uint64_t sequence, const M& message);
@@ -101,6 +112,9 @@ class ManagerLink {
   uint64_t lease_ns_ = 0;             // 0: the commit manager gives no leases
   bool lease_waits_ = false;          // behind the barrier
   uint64_t lease_until_ns_ = 0;       // what the registry gets then
+  bool sweep_due_ = false;            // a publication has come since the last round began
+  bool sweeping_ = false;             // a round is under way
+  uint64_t swept_ns_ = 0;             // when it began
   Buffer buffer_;
 };
 

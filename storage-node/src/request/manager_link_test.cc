@@ -32,6 +32,10 @@ class ManagerLinkTest : public NodeFixture {
     answer.lease_ns = lease_ns;
     return answer;
   }
+  void settle() {
+    for (int i = 0; i < 20 && link.step(now_ns).value(); ++i) {
+    }
+  }
   const Table* served(TableId id) {
     const EpochGuard guard(*epoch_thread);
     const auto* found = registry->view().find(id);
@@ -94,21 +98,25 @@ TEST_F(ManagerLinkTest, ReportsWhatItWasToldLast) {
   EXPECT_FALSE(manager.answer<wire::RegisterNode>(1).known.cluster);
   wire::NodeRegistered answer = registered();
   answer.history.state = 4;
+  answer.history.log = 40;
   answer.lease_ns = 1'000'000'000;
   ASSERT_TRUE(receive(1, answer).ok());
-  ASSERT_TRUE(receive(2, wire::Publish{publication(2, 20), 6}).ok());
-  ASSERT_TRUE(receive(3, wire::Publish{publication(3, 20), 5}).ok());
+  ASSERT_TRUE(receive(2, wire::Publish{publication(2, 20), 6, 60}).ok());
+  ASSERT_TRUE(receive(3, wire::Publish{publication(3, 20), 5, 50}).ok());
   EXPECT_EQ(link.known().state, 6u);
+  EXPECT_EQ(link.known().log, 60u);
   now_ns += 300'000'000;
   ASSERT_TRUE(link.step(now_ns).ok());
-  ASSERT_TRUE(receive(2, wire::NodeRenewed{7}).ok());
+  ASSERT_TRUE(receive(2, wire::NodeRenewed{7, 70}).ok());
   link.disconnected();
+  manager.sent.clear();
   link.connected(now_ns);
   const wire::KnownHistory known = manager.answer<wire::RegisterNode>(3).known;
   EXPECT_EQ(known.cluster, kCluster);
   EXPECT_EQ(known.epoch, 1u);
   EXPECT_EQ(known.random, 101u);
   EXPECT_EQ(known.state, 7u);
+  EXPECT_EQ(known.log, 70u);
 }
 
 TEST_F(ManagerLinkTest, RefusesCommitManagersThatAreNotItsOwnAndKeepsItsTables) {
@@ -167,6 +175,64 @@ TEST_F(ManagerLinkTest, CatalogChangeIsAnsweredOnlyWhenEveryThreadHasSeenIt) {
   manager.answer<wire::TableRemoved>(6);
   const EpochGuard guard(*epoch_thread);
   EXPECT_EQ(registry->view().find(TableId(3)), nullptr);
+}
+
+TEST_F(ManagerLinkTest, APublicationIsAcknowledgedOnlyWhenEveryThreadHasSeenIt) {
+  register_node();
+  EpochThread other(epochs, "network");
+  {
+    const EpochGuard batch(other);  // it may name intents by the publication before
+    ASSERT_TRUE(receive(5, wire::Publish{publication(2, 20)}).ok());
+    ASSERT_TRUE(receive(6, wire::Publish{publication(3, 30)}).ok());
+    for (int i = 0; i < 10; ++i) EXPECT_TRUE(link.step(now_ns).value());
+    EXPECT_TRUE(manager.sent.empty());
+  }
+  settle();
+  ASSERT_EQ(manager.sent.size(), 1u) << "the newest of those that come due";
+  const auto installed = manager.answer<wire::PublicationInstalled>(6);
+  EXPECT_EQ(installed.epoch, 1u);
+  EXPECT_EQ(installed.number, 3u);
+}
+
+TEST_F(ManagerLinkTest, OnlyThePublicationThatIsInForceIsAcknowledged) {
+  register_node();
+  ASSERT_TRUE(receive(5, wire::Publish{publication(7, 20)}).ok());
+  settle();
+  manager.sent.clear();
+  ASSERT_TRUE(receive(6, wire::Publish{publication(6, 20)}).ok());
+  Publication lower = publication(9, 90);
+  lower.cm_epoch = 0;
+  ASSERT_TRUE(receive(7, wire::Publish{lower}).ok());
+  settle();
+  EXPECT_TRUE(manager.sent.empty()) << "an older one, and one of a lower epoch";
+  ASSERT_TRUE(receive(8, wire::Publish{publication(7, 20)}).ok());
+  settle();
+  EXPECT_EQ(manager.answer<wire::PublicationInstalled>(8).number, 7u) << "it came again: so did the answer";
+}
+
+TEST_F(ManagerLinkTest, IntentsOfIdleSessionsAreSweptASecondAfterTheLastTime) {
+  register_node();
+  RecordingPeer client(5);
+  attach(client, 5);
+  const Buffer one = row(1);
+  run(client, std::pair(uint64_t{1}, wire::Write{TransactionId(11),
+                                                 Snapshot(Version(10)),
+                                                 {{wire::WriteKind::kInsert, {kAccounts, Key(1)}, one}}}));
+  ASSERT_EQ(sessions.intents(), 1u);
+  now_ns += kIntentSweepNs;
+  settle();
+  EXPECT_EQ(sessions.intents(), 1u) << "no publication has come";
+  ASSERT_TRUE(receive(5, wire::Publish{publication(2, 20)}).ok());
+  settle();
+  EXPECT_EQ(sessions.intents(), 1u) << "it has written something since the last round, so it may look for itself";
+  ASSERT_TRUE(receive(6, wire::Publish{publication(3, 20)}).ok());
+  now_ns += kIntentSweepNs - 1;
+  settle();
+  EXPECT_EQ(sessions.intents(), 1u) << "not yet";
+  now_ns += 1;
+  settle();
+  EXPECT_EQ(sessions.intents(), 0u);
+  EXPECT_EQ(intent_pool.used_bytes(), 0u);
 }
 
 TEST_F(ManagerLinkTest, ATableThatDoesNotFitIsAnError) {
@@ -309,7 +375,7 @@ TEST_F(ManagerLinkTest, TheLeaseRunsFromTheMomentOfTheRequest) {
   ASSERT_TRUE(link.step(now_ns).ok());
   manager.answer<wire::RenewNode>(2);
   now_ns += 500;
-  EXPECT_TRUE(receive(3, wire::NodeRenewed{}) == StatusCode::kMalformed) << "nobody asked";
+  EXPECT_TRUE(receive(3, wire::NodeRenewed{}) == StatusCode::kMalformed) << "no request has this sequence number";
   ASSERT_TRUE(receive(2, wire::NodeRenewed{}).ok());
   ASSERT_TRUE(receive(2, wire::NodeRenewed{}).ok()) << "it came twice";
   ASSERT_TRUE(receive(1, with_lease(9'000)).ok()) << "so did this";

@@ -1,6 +1,7 @@
 // A storage node's request handling without threads or sockets, for tests of this folder.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -78,6 +79,7 @@ class NodeFixture : public ::testing::Test {
  protected:
   static constexpr TableId kAccounts{1};
   static constexpr TableId kCounters{2};
+  static constexpr TableId kIndex{9};
   static constexpr Incarnation kIncarnation{7};
   static constexpr wire::ClusterId kCluster{1, 2};
 
@@ -89,7 +91,7 @@ class NodeFixture : public ::testing::Test {
     options.prefault = false;
     pool = PagePool::create(options).value();
     compactor = std::make_unique<Compactor>(CompactorOptions{}, *pool, epochs);
-    registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{.writers = 2, .log = {}});
+    registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{.writers = 4, .log = {}});
     epoch_thread = std::make_unique<EpochThread>(epochs, "test");
     context = std::make_unique<ThreadContext>(*epoch_thread, 0);
     executor = std::make_unique<Executor>(*registry, sessions, scans, *context);
@@ -119,6 +121,12 @@ class NodeFixture : public ::testing::Test {
   void enter_service() {
     ASSERT_TRUE(registry->enter_service(*epoch_thread, registered()).ok());
     registry->grant_lease(UINT64_MAX);
+  }
+  /// An index of the accounts' balances; a node of its tree is a record with one int64.
+  void install_index() {
+    const wire::TableInfo index{
+        kIndex, "by_balance", TableKind::kNonTransactional, schema("value"), {kAccounts, {{0, false}}}};
+    ASSERT_TRUE(registry->install(*epoch_thread, index, catalog().shards).ok());
   }
   static wire::NodeRegistered registered() {
     wire::NodeRegistered answer{NodeId(1), kIncarnation, 1, catalog(), publication(1, 10)};
@@ -160,6 +168,29 @@ class NodeFixture : public ::testing::Test {
     peer.sent.clear();
   }
 
+  /// The intents of a session (0: of all) as recovery gets them, page by page, by a session of its own.
+  std::vector<wire::Intent> intents(uint64_t session = 0) {
+    RecordingPeer asker(1'000'000);
+    attach(asker, 1'000'000);
+    std::vector<wire::Intent> all;
+    wire::IntentPosition after;
+    for (bool more = true; more;) {
+      asker.sent.clear();
+      run(asker, std::pair(uint64_t{1}, wire::Intents{SessionId(session), after}));
+      const auto page = asker.answer<wire::IntentsReply>(1);
+      // The keys lie in the message.
+      for (wire::Intent intent : page.intents) {
+        intent.key = intent_keys_.emplace_back(intent.key);
+        all.push_back(intent);
+      }
+      more = page.more;
+      EXPECT_TRUE(!more || page.end > after) << "the pages go on";
+      after = page.end;
+    }
+    sessions.detach(asker.session(), asker.id());
+    return all;
+  }
+
   std::unique_ptr<PagePool> pool;
   EpochDomain epochs;
   std::unique_ptr<Compactor> compactor;
@@ -167,9 +198,14 @@ class NodeFixture : public ::testing::Test {
   std::unique_ptr<EpochThread> epoch_thread;
   std::unique_ptr<ThreadContext> context;
   std::vector<std::pair<PeerId, StatusCode>> closed;  // by the session table
-  SessionTable sessions{[this](PeerId peer, const Status& status) { closed.emplace_back(peer, status.code()); }};
+  IntentPool intent_pool{size_t{1} << 20};
+  SessionTable sessions{intent_pool,
+                        [this](PeerId peer, const Status& status) { closed.emplace_back(peer, status.code()); }};
   RecordingScans scans;
   std::unique_ptr<Executor> executor;
+
+ private:
+  std::deque<std::string> intent_keys_;
 };
 
 }  // namespace loam::storage

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/env.h"
-#include "common/wire/system_tables.h"
+#include "storage-node/src/request/intents.h"
 
 namespace loam::storage {
 namespace {
@@ -220,8 +220,8 @@ bool Registry::lease_holds(uint64_t now_ns) const {
 
 bool Registry::in_service() const { return self().value != 0; }
 
-// Relaxed: a thread that has not seen it yet answers kUnavailable once more; whoever read a view of a node in service
-// sees both, by the acquire in view().
+// Relaxed: a thread that has not seen it yet answers kUnavailable once more. A thread that has read a view of a node in
+// service sees both, by the acquire in view().
 NodeId Registry::self() const { return NodeId(self_.load(std::memory_order_relaxed)); }
 Incarnation Registry::incarnation() const { return Incarnation(incarnation_.load(std::memory_order_relaxed)); }
 
@@ -242,15 +242,15 @@ const Publication& Registry::publication() const {
 }
 
 Result<std::shared_ptr<ServedTable>> Registry::make_table(const wire::TableInfo& info) {
+  if (info.id.value >= kMaxIntentTable) {
+    return Status(StatusCode::kInvalidArgument, "table " + info.name + ": its id " + std::to_string(info.id.value) +
+                                                    " is not below " + std::to_string(kMaxIntentTable));
+  }
   TableOptions options;
   options.id = info.id;
   options.kind = info.kind;
   options.writers = options_.writers;
   options.log = options_.log;
-  if (const auto field = wire::mark_field(info)) {
-    options.mark_field = {info.schema.layout(*field).offset,
-                          static_cast<uint8_t>(fixed_width(info.schema.field(*field).type))};
-  }
   options.schema = std::make_shared<const Schema>(info.schema);
   Result<std::unique_ptr<Table>> table = Table::create(options, {pool_, *versions_});
   if (!table.ok()) {

@@ -12,7 +12,8 @@
 namespace loam::storage {
 namespace {
 
-/// At least; more until so many connections were overtaken, which takes two cores that are free at the same time.
+/// The test runs at least kRounds rounds, and more until kOvertaken connections lost their session to a newer one while
+/// they were in use. That takes two cores that are free at the same time.
 constexpr uint64_t kRounds = 300;
 constexpr uint64_t kOvertaken = 20;
 constexpr uint64_t kDeadlineNs = 20'000'000'000;
@@ -81,7 +82,7 @@ class SessionStressTest : public NodeFixture {
   uint64_t repetitions_ = 0;            // guarded by mutex_
   std::atomic<uint64_t> overtaken_{0};
   uint64_t rounds_ = 0;  // written between rounds
-  SessionTable stress_sessions_{[](PeerId, const Status&) {}};
+  SessionTable stress_sessions_{intent_pool, [](PeerId, const Status&) {}};
 };
 
 TEST_F(SessionStressTest, EachRequestIsExecutedOnce) {

@@ -25,9 +25,9 @@ Result<std::shared_ptr<NodeSession>> SessionTable::attach(SessionId session, Pee
       return Status(StatusCode::kOverloaded, "the storage node knows " + std::to_string(sessions_.size()) +
                                                  " sessions already, as many as it takes; try again");
     } else {
-      found = sessions_[session] = std::make_shared<NodeSession>(session);
+      found = sessions_[session] = std::make_shared<NodeSession>(session, pool_);
     }
-    // Relaxed: whoever acts by it holds the batch lock (see speaks()), or the table's.
+    // Relaxed: every thread that acts by it holds the batch lock (see speaks()) or the table's lock.
     before = found->current_.exchange(peer, std::memory_order_relaxed);
     if (before == 0 && found->windowed_.load(std::memory_order_relaxed)) away_.erase(found->away_);
   }
@@ -60,6 +60,7 @@ Status SessionTable::open_window(NodeSession& session) {
                                          " sessions already, as many as it takes; try again"};
   }
   ++windows_;
+  writers_.emplace(session.id(), session.intents_);
   session.windowed_.store(true, std::memory_order_relaxed);  // relaxed: see windowed()
   return ok_status();
 }
@@ -104,12 +105,65 @@ void SessionTable::drop(NodeSession& session) {
   // Relaxed, both: changed under this lock only.
   if (!session.windowed_.load(std::memory_order_relaxed)) return;
   --windows_;
+  // No batch of it is under way, and none will execute anything: what it has recorded so far is all.
+  if (session.intents_->list().size() == 0) writers_.erase(session.id());
   if (session.current_.load(std::memory_order_relaxed) == 0) away_.erase(session.away_);
+}
+
+std::pair<SessionId, std::shared_ptr<SessionIntents>> SessionTable::intents_from(SessionId from) const {
+  const std::scoped_lock lock(mutex_);
+  const auto at = writers_.lower_bound(from);
+  if (at == writers_.end()) return {};
+  return *at;
+}
+
+bool SessionTable::sweep(const Publication& publication) {
+  size_t blocks_left = kSweepBlocks;
+  for (size_t sessions = 0; sessions < kSweepSessions && blocks_left != 0; ++sessions) {
+    std::shared_ptr<SessionIntents> intents;
+    bool ended = false;
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto at = writers_.lower_bound(sweep_.session);
+      if (at == writers_.end()) {
+        sweep_ = {};
+        return false;
+      }
+      if (at->first != sweep_.session) sweep_ = {at->first, 0};
+      intents = at->second;
+      ended = !sessions_.contains(at->first);
+    }
+    {
+      const std::scoped_lock lock(intents->lock());
+      IntentList& list = intents->list();
+      const bool idle = std::exchange(intents->settled_seen_, list.settled()) == list.settled();
+      sweep_.block = idle || ended ? list.sweep(publication, sweep_.block, blocks_left) : 0;
+    }
+    if (sweep_.block != 0) continue;
+    if (ended && intents->list().size() == 0) {
+      Env::probe("node.session.intents_gone");
+      const std::scoped_lock lock(mutex_);
+      writers_.erase(sweep_.session);
+    }
+    if (sweep_.session == SessionId(UINT64_MAX)) {
+      sweep_ = {};
+      return false;
+    }
+    sweep_ = {SessionId(sweep_.session.value + 1), 0};
+  }
+  return true;
 }
 
 size_t SessionTable::size() const {
   const std::scoped_lock lock(mutex_);
   return sessions_.size();
+}
+
+uint64_t SessionTable::intents() const {
+  const std::scoped_lock lock(mutex_);
+  uint64_t sum = 0;
+  for (const auto& [session, intents] : writers_) sum += intents->list().size();
+  return sum;
 }
 
 }  // namespace loam::storage

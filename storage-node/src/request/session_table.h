@@ -9,16 +9,21 @@
 // A batch of the former connection either holds the session's lock before the first batch of the new one does, and has
 // ended when that begins; or it takes the lock later, finds another peer current and does nothing. Within a batch the
 // window of answers tells a repetition from a new request.
+//
+// What a session has written in transactions that are still open outlives its entry here (R5): the table keeps the
+// intents of sessions that have ended until publications have covered them all.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "common/base/bytes.h"
@@ -28,6 +33,7 @@
 #include "common/base/thread.h"
 #include "common/wire/fence_set.h"
 #include "common/wire/reply_window.h"
+#include "storage-node/src/request/intents.h"
 
 namespace loam::storage {
 
@@ -42,17 +48,42 @@ inline constexpr size_t kMaxSessions = 16'384;
 inline constexpr size_t kMaxWindows = 512;
 /// Sessions that were given up and are not fenced yet; beyond it none is given up.
 inline constexpr size_t kMaxGivenUp = 65'536;
+/// Lists and blocks of intents that one step of a sweep looks at: some 100 µs.
+inline constexpr size_t kSweepSessions = 64;
+inline constexpr size_t kSweepBlocks = 256;
 /// When whom a limit has turned away may try again: fences, which end sessions, come at most every few milliseconds.
 inline constexpr uint64_t kSessionRetryNs = 100'000'000;
+
+/// The intents of one session, and the lock that guards them. Owner: the session's NodeSession and, once it has opened
+/// its window, the table; those of a session that has ended stay in the table until no intent is left. Threads: see the
+/// members.
+class SessionIntents {
+ public:
+  explicit SessionIntents(IntentPool& pool) : list_(pool) {}
+
+  /// The session's batch lock. Recovery and sweeps hold it for a page of intents or a few blocks.
+  Mutex& lock() { return lock_; }
+  /// Inside the lock; only size() may be called without it.
+  IntentList& list() { return list_; }
+  const IntentList& list() const { return list_; }
+
+ private:
+  friend class SessionTable;
+
+  Mutex lock_;
+  IntentList list_;            // guarded by lock_
+  uint64_t settled_seen_ = 0;  // guarded by lock_: the list's settled() when SessionTable::sweep() looked last
+};
 
 /// What a node keeps for one session. Owner: SessionTable, and the peers that attached to it. Threads: see the members.
 class NodeSession {
  public:
-  explicit NodeSession(SessionId id) : id_(id) {}
+  NodeSession(SessionId id, IntentPool& pool) : id_(id), intents_(std::make_shared<SessionIntents>(pool)) {}
 
   SessionId id() const { return id_; }
-  /// Held for the length of a batch. Uncontended but when a session changes its connection.
-  Mutex& batch_lock() { return batch_lock_; }
+  /// Held for the length of a batch. Uncontended but when a session changes its connection, or somebody looks at its
+  /// intents while it is idle.
+  Mutex& batch_lock() { return intents_->lock(); }
 
   // ---- inside the batch lock ----------------------------------------------------------------------------------------
 
@@ -65,28 +96,32 @@ class NodeSession {
   /// SessionTable::open_window() has been called for it.
   bool windowed() const { return windowed_.load(std::memory_order_relaxed); }  // relaxed: written by such a batch
   wire::ReplyWindow& window() { return window_; }
+  IntentList& intents() { return intents_->list(); }
 
  private:
   friend class SessionTable;
 
   const SessionId id_;
-  Mutex batch_lock_;
+  const std::shared_ptr<SessionIntents> intents_;
   Env::Atomic<PeerId> current_{0};                    // written under the table's lock
   Env::Atomic<bool> windowed_{false};                 // the same
-  wire::ReplyWindow window_{wire::kNodeReplyWindow};  // guarded by batch_lock_
+  wire::ReplyWindow window_{wire::kNodeReplyWindow};  // guarded by batch_lock()
   std::list<NodeSession*>::iterator away_;            // guarded by the table's lock: if it has a window and no peer
 };
 
-/// Role: finds sessions by their number, and ends those that are fenced. Owner: the node. Threads: any; a short lock,
-/// taken when connections come and go, never per batch.
+/// Role: finds sessions by their number, ends those that are fenced, and keeps the intents of all. Owner: the node.
+/// Threads: any, except for sweep(). A short lock is taken when connections come and go, never for a batch, and never
+/// held while a thread waits for a session's lock.
 ///
 /// Invariants: (1) a session has at most one entry, and an entry at most one current peer; (2) an entry with a window
 /// stays until its session is fenced, or else the session is not let in again: forgetting it could execute a request
-/// twice. Sessions that were closed in good order are fenced with the next one that is not.
+/// twice; (3) a session that has intents is in `writers_`, also when it has no entry any more. Sessions that were
+/// closed in good order are fenced with the next one that is not.
 class SessionTable {
  public:
   /// `close` ends a connection of any network thread.
-  explicit SessionTable(std::function<void(PeerId peer, Status status)> close) : close_(std::move(close)) {}
+  SessionTable(IntentPool& pool, std::function<void(PeerId peer, Status status)> close)
+      : pool_(pool), close_(std::move(close)) {}
   SessionTable(const SessionTable&) = delete;
   SessionTable& operator=(const SessionTable&) = delete;
 
@@ -102,19 +137,38 @@ class SessionTable {
   /// began before the fence was installed.
   void drop_fenced(const wire::FenceSet& fences);
 
+  /// The intents of the first session from `from` on that may have any, with its number; null: there is none.
+  std::pair<SessionId, std::shared_ptr<SessionIntents>> intents_from(SessionId from) const;
+  /// Goes on with a round over the intents of sessions that have ended, or that have written nothing since the last
+  /// round, and drops what the publication covers: at most kSweepSessions sessions and kSweepBlocks blocks. False: the
+  /// round is over, and the next call begins another one. One thread.
+  bool sweep(const Publication& publication);
+
   size_t size() const;
+  /// Intents of all sessions, covered ones that are still there included.
+  uint64_t intents() const;
 
  private:
+  /// Where a round of sweep() goes on.
+  struct SweepPlace {
+    SessionId session;
+    uint64_t block = 0;
+  };
+
   bool give_one_up();               // caller holds mutex_
   void drop(NodeSession& session);  // caller holds mutex_, and erases the entry
 
+  IntentPool& pool_;
   const std::function<void(PeerId, Status)> close_;
   mutable Mutex mutex_;
   // Guarded by mutex_.
   std::unordered_map<SessionId, std::shared_ptr<NodeSession>> sessions_;
   std::list<NodeSession*> away_;  // with a window and without a peer, the longest first
   std::unordered_set<SessionId> given_up_;
+  std::map<SessionId, std::shared_ptr<SessionIntents>> writers_;  // have a window, or had one and have intents
   size_t windows_ = 0;
+  // Guarded by nothing: of sweep() only.
+  SweepPlace sweep_;
 };
 
 }  // namespace loam::storage

@@ -1,5 +1,6 @@
 #include "storage-node/src/request/session_table.h"
 
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,8 +22,39 @@ class SessionTableTest : public ::testing::Test {
     return attached;
   }
 
+  /// Its session writes a record in this transaction.
+  static void write(NodeSession& session, uint64_t transaction) {
+    ASSERT_TRUE(session.intents().append(TransactionId(transaction), TableId(1'024), Key(transaction)));
+    session.intents().settle(complete_up_to(0));
+  }
+  static Publication complete_up_to(uint64_t id) {
+    Publication publication;
+    publication.cm_epoch = 1;
+    publication.number = 1 + id;
+    publication.later = Snapshot(Version(id));
+    publication.floor = Version(id);
+    return publication;
+  }
+  /// Rounds of a sweep, until one after the other has found nothing more.
+  void sweep(uint64_t complete) {
+    for (int i = 0; i < 3; ++i) {
+      while (table.sweep(complete_up_to(complete))) {
+      }
+    }
+  }
+  /// The sessions whose intents the table keeps.
+  std::vector<uint64_t> writers() const {
+    std::vector<uint64_t> found;
+    for (auto [id, intents] = table.intents_from(SessionId(0)); intents != nullptr;
+         std::tie(id, intents) = table.intents_from(SessionId(id.value + 1))) {
+      found.push_back(id.value);
+    }
+    return found;
+  }
+
   std::vector<std::pair<PeerId, StatusCode>> closed;
-  SessionTable table{[this](PeerId peer, const Status& status) { closed.emplace_back(peer, status.code()); }};
+  IntentPool pool{size_t{1} << 20};
+  SessionTable table{pool, [this](PeerId peer, const Status& status) { closed.emplace_back(peer, status.code()); }};
 };
 
 TEST_F(SessionTableTest, TheNewestConnectionSpeaks) {
@@ -86,7 +118,8 @@ TEST_F(SessionTableTest, WhoHasBeenAwayForLongestMakesRoomAndIsNotLetInAgain) {
   attach_writer(kMaxWindows + 1);
   EXPECT_TRUE(table.attach(SessionId(3), 1'000'003).status() == StatusCode::kUnknownOutcome);
   EXPECT_EQ(attach(9, 1'000'009), writers[8]);
-  EXPECT_TRUE(table.open_window(*attach(kMaxWindows + 2, 1'000'000)) == StatusCode::kOverloaded) << "nobody is away";
+  EXPECT_TRUE(table.open_window(*attach(kMaxWindows + 2, 1'000'000)) == StatusCode::kOverloaded)
+      << "every session has a connection";
   EXPECT_TRUE(closed.empty());
 }
 
@@ -99,6 +132,74 @@ TEST_F(SessionTableTest, SessionsThatWereGivenUpAreRememberedUpToALimit) {
   table.drop_fenced({SessionId(999'999), {}});
   EXPECT_TRUE(table.open_window(*more).ok());
   EXPECT_EQ(table.size(), 1u);
+}
+
+TEST_F(SessionTableTest, IntentsStayUntilTheyAreCoveredWhateverBecomesOfTheSession) {
+  const auto fenced = attach_writer(5);
+  const auto idle = attach_writer(6);
+  const auto without = attach_writer(7);
+  write(*fenced, 100);
+  write(*idle, 101);
+  EXPECT_EQ(table.intents(), 2u);
+  table.drop_fenced({SessionId(7), {SessionId(6)}});
+  EXPECT_EQ(writers(), (std::vector<uint64_t>{5, 6})) << "session 7 has written nothing";
+  sweep(99);
+  EXPECT_EQ(table.intents(), 2u);
+  sweep(100);
+  EXPECT_EQ(writers(), std::vector<uint64_t>{6});
+  table.detach(idle, 6);
+  sweep(101);
+  EXPECT_EQ(table.intents(), 0u);
+  EXPECT_EQ(pool.used_bytes(), 0u);
+  EXPECT_EQ(writers(), std::vector<uint64_t>{6}) << "it may come back";
+  EXPECT_EQ(attach(6, 60), idle);
+  table.drop_fenced({SessionId(7), {}});
+  EXPECT_TRUE(writers().empty());
+}
+
+TEST_F(SessionTableTest, ASessionThatWasGivenUpLeavesItsIntents) {
+  {
+    const auto longest = attach_writer(1);
+    write(*longest, 100);
+    table.detach(longest, 1);
+  }
+  for (uint64_t session = 2; session <= kMaxWindows + 1; ++session) attach_writer(session);
+  ASSERT_TRUE(table.attach(SessionId(1), 1'000'001).status() == StatusCode::kUnknownOutcome);
+  EXPECT_EQ(table.intents(), 1u);
+  table.drop_fenced({SessionId(1), {}});
+  EXPECT_EQ(table.intents(), 1u);
+  EXPECT_EQ(writers().size(), kMaxWindows + 1);
+  sweep(100);
+  EXPECT_EQ(table.intents(), 0u);
+  EXPECT_EQ(writers().size(), kMaxWindows);
+}
+
+TEST_F(SessionTableTest, ARoundOfASweepComesInSteps) {
+  constexpr uint64_t kSessions = 3 * kSweepSessions;
+  for (uint64_t session = 1; session <= kSessions; ++session) write(*attach_writer(session), session);
+  table.drop_fenced({SessionId(kSessions), {}});
+  const Publication all = complete_up_to(kSessions);
+  uint64_t steps = 1;
+  for (; table.sweep(all); ++steps) EXPECT_GE(table.intents(), kSessions - steps * kSweepSessions);
+  EXPECT_EQ(steps, 4u);
+  EXPECT_EQ(table.intents(), 0u);
+}
+
+TEST_F(SessionTableTest, ALongListIsSweptInSteps) {
+  constexpr uint64_t kIntents = 2 * kSweepBlocks * 100;
+  IntentPool large(uint64_t{64} << 20);
+  SessionTable long_lists{large, [](PeerId, const Status&) {}};
+  const auto writer = long_lists.attach(SessionId(5), 1).value();
+  ASSERT_TRUE(long_lists.open_window(*writer).ok());
+  for (uint64_t i = 0; i < kIntents; ++i) {
+    ASSERT_TRUE(writer->intents().append(TransactionId(100), TableId(1'024), Key(i)));
+  }
+  writer->intents().settle(complete_up_to(0));
+  long_lists.drop_fenced({SessionId(5), {}});
+  EXPECT_TRUE(long_lists.sweep(complete_up_to(100)));
+  EXPECT_EQ(long_lists.intents(), kIntents - kSweepBlocks * 168);
+  EXPECT_FALSE(long_lists.sweep(complete_up_to(100)));
+  EXPECT_EQ(long_lists.intents(), 0u);
 }
 
 }  // namespace

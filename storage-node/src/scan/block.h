@@ -5,15 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
-#include <memory>
-#include <vector>
 
 #include "common/base/bytes.h"
 #include "storage-node/src/log/columns.h"
 #include "storage-node/src/log/entry.h"
-#include "storage-node/src/log/mark_field.h"
 #include "storage-node/src/scan/row_mask.h"
 
 namespace loam::storage {
@@ -23,7 +19,7 @@ namespace loam::storage {
 /// again and again.
 ///
 /// Of a row page it holds versions that may be visible to somebody: neither dead, nor tombstones. Rows are numbered in
-/// the order of their addresses. Of a marked entry it holds a copy as the mark has made it; marks are few.
+/// the order of their addresses.
 ///
 /// Of a column page it holds a run of its rows, beginning at a multiple of kRows, the dead ones too, as versions that
 /// no snapshot sees: so its columns lie in the page as they are needed. As long as the page is all-visible (R24), no
@@ -37,13 +33,11 @@ class Block {
   static constexpr size_t kFetchAheadBytes = size_t{12} << 10;
 
   /// Gathers entries from `from` on until the block is full or `end` is reached; returns the entry behind the last one
-  /// looked at. [from, end) is whole entries below the page's fill mark. `mark_field`: the table's. Versions that had
-  /// ended by `ended_by`, which no query sees, are left out, so that nobody reads their rows: a scan of a log that is
-  /// half garbage, which returns 12.5 % of the rows, takes 1.32 times what it takes without garbage, 1.76 times if they
-  /// are in the block (loam-bench scan --quick --only thesis).
-  const Entry* gather(const Entry* from, const Entry* end, const MarkField& mark_field = {},
-                      uint64_t ended_by = kPending) {
-    patched_.clear();
+  /// looked at. [from, end) is whole entries below the page's fill mark. Versions that had ended by `ended_by`, which
+  /// no query sees, are left out, so that nobody reads their rows: a scan of a log that is half garbage, which returns
+  /// 12.5 % of the rows, takes 1.32 times what it takes without garbage, 1.76 times if they are in the block
+  /// (loam-bench scan --quick --only thesis).
+  const Entry* gather(const Entry* from, const Entry* end, uint64_t ended_by = kPending) {
     columns_ = nullptr;
     all_visible_ = false;
     // Locals: the stores into the arrays could change members for all that the compiler knows.
@@ -57,21 +51,16 @@ class Block {
       from = reinterpret_cast<const Entry*>(reinterpret_cast<const std::byte*>(from) + entry.size_bytes);
       ++looked_at;
       if (entry.kind != EntryKind::kPut) continue;
-      // As in Entry::load_link: acquire on both keeps their order. Most entries are live and not marked; a Span for
-      // each of them would go through memory (a pass of one query: 9.3 ns an entry instead of 3.4, loam-bench scan).
+      // As in Entry::load_link: acquire on both keeps their order. Most entries are live; a Span for each of them
+      // would go through memory (a pass of one query: 9.3 ns an entry instead of 3.4, loam-bench scan).
       const uint64_t next = entry.link.load_high(std::memory_order_acquire);
       uint64_t to = entry.link.load_low(std::memory_order_acquire);
       rows_[size] = reinterpret_cast<const std::byte*>(&entry) + sizeof(Entry);
       from_[size] = entry.valid_from;
-      if (!Link::live_and_unmarked(next)) [[unlikely]] {
+      if (Link::state_of(next) != EntryState::kLive) [[unlikely]] {
         const Span span = judge(entry);  // through the forward pointer if it was moved (R23)
         if (!span.alive) continue;
         to = span.valid_to;
-        if (to <= ended_by) continue;
-        if (span.mark != 0) {
-          rows_[size] = patched(size, entry, mark_field, span.mark);
-          from_[size] = to;
-        }
       }
       to_[size] = to;
       const bool kept = to > ended_by;  // nothing to predict: garbage lies anywhere
@@ -88,7 +77,6 @@ class Block {
 
   /// The same of a column page.
   const Entry* gather_columns(const Page& page, const Entry* from, const Entry* end) {
-    patched_.clear();
     columns_ = &Columns::of(page);
     entries_ = from;
     first_row_ = Columns::row_of(*from);
@@ -110,14 +98,9 @@ class Block {
   size_t looked_at() const { return looked_at_; }
   /// First byte of row i. Of row pages.
   const std::byte* row(size_t i) const { return rows_[i]; }
-  /// Row i's entry, or a copy of its constant fields and the row.
+  /// Row i's entry.
   const Entry& entry(size_t i) const {
     return columns_ != nullptr ? entries_[i] : *reinterpret_cast<const Entry*>(rows_[i] - sizeof(Entry));
-  }
-  /// The entry of row i as it lies in the page.
-  const Entry* place(size_t i) const {
-    const auto found = std::ranges::find(patched_, i, &Patched::row);
-    return found == patched_.end() ? &entry(i) : found->original;
   }
   uint64_t valid_from(size_t i) const { return all_visible_ ? entries_[i].valid_from : from_[i]; }
   uint64_t valid_to(size_t i) const { return to_[i]; }
@@ -131,12 +114,6 @@ class Block {
   uint64_t min_to() const { return min_to_; }
 
  private:
-  struct Patched {
-    size_t row = 0;
-    const Entry* original = nullptr;
-    std::unique_ptr<std::byte[]> copy;
-  };
-
   /// Reads what the entries of a column page say of their versions.
   void stamp() {
     for (size_t i = 0; i < size_; ++i) {
@@ -145,23 +122,13 @@ class Block {
       const uint64_t next = entry.link.load_high(std::memory_order_acquire);
       from_[i] = entry.valid_from;
       to_[i] = entry.link.load_low(std::memory_order_acquire);
-      if (!Link::live_and_unmarked(next)) [[unlikely]] {
+      if (Link::state_of(next) != EntryState::kLive) [[unlikely]] {
         const Span span = judge(entry);
         to_[i] = span.alive ? span.valid_to : kPending;  // which is as if it had ended before everything
       }
       max_from_ = std::max(max_from_, from_[i]);
       min_to_ = std::min(min_to_, to_[i]);
     }
-  }
-
-  const std::byte* patched(size_t row, const Entry& entry, const MarkField& mark_field, uint8_t mark) {
-    auto copy = std::make_unique_for_overwrite<std::byte[]>(entry.size_bytes);
-    std::memcpy(copy.get(), &entry, offsetof(Entry, link));  // what does not change, and not the link
-    std::byte* const bytes = copy.get() + sizeof(Entry);
-    std::memcpy(bytes, entry.row().data(), entry.row().size());
-    mark_field.set(bytes, mark);
-    patched_.push_back({row, &entry, std::move(copy)});
-    return bytes;
   }
 
   size_t size_ = 0;
@@ -175,7 +142,6 @@ class Block {
   std::array<const std::byte*, kRows> rows_;
   alignas(64) std::array<uint64_t, kRows> from_;
   alignas(64) std::array<uint64_t, kRows> to_;
-  std::vector<Patched> patched_;  // marked entries among the rows
 };
 
 }  // namespace loam::storage

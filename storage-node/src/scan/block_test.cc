@@ -26,12 +26,12 @@ TEST(Block, LeavesOutWhatHadEnded) {
     return found;
   };
 
-  EXPECT_EQ(block.gather(page.begin(), page.end(), {}, 4), page.end());
+  EXPECT_EQ(block.gather(page.begin(), page.end(), 4), page.end());
   EXPECT_EQ(keys(), (std::vector<uint64_t>{1, 1, 2, 3}));
   EXPECT_EQ(block.looked_at(), 5u);
   EXPECT_EQ(block.min_to(), 5u);
 
-  block.gather(page.begin(), page.end(), {}, 5);
+  block.gather(page.begin(), page.end(), 5);
   EXPECT_EQ(keys(), (std::vector<uint64_t>{1, 2}));
   EXPECT_EQ(block.min_to(), kOpen) << "whoever sees version 5 sees all of them";
   EXPECT_EQ(block.max_from(), 5u);

@@ -41,10 +41,10 @@ struct LogFixture {
         log(std::make_unique<TableLog>(TableId(7), LogOptions{.first_page_bytes = page_bytes}, *pool, 1)) {}
 
   Entry* put(uint64_t key, uint64_t from, uint64_t to, Bytes row, EntryKind kind = EntryKind::kPut,
-             EntryState state = EntryState::kLive, Entry* address = nullptr, uint8_t mark = 0) {
+             EntryState state = EntryState::kLive, Entry* address = nullptr) {
     const EpochGuard guard(epoch_thread);
-    Entry* const entry = log->append(
-        me, {kind, Key(key), Version(from), ++sequence, Link{to, address, state, mark}, row}, Reserve::kWrite);
+    Entry* const entry =
+        log->append(me, {kind, Key(key), Version(from), ++sequence, Link{to, address, state}, row}, Reserve::kWrite);
     LOAM_CHECK(entry != nullptr, "the test's pool is large enough");
     return entry;
   }

@@ -81,7 +81,7 @@ bool ScanQuery::take(uint64_t number, BlockValues& values, RowMask rows, const E
     if (output_->satisfied()) return false;
     if (output_->full() && !send_chunk()) {
       // Takes it up here when a credit comes.
-      if (!ended_) pending_.at(number).place = values.block().place(rows.front());
+      if (!ended_) pending_.at(number).place = &values.block().entry(rows.front());
       return false;
     }
     const Result<size_t> took = output_->take(values, rows);

@@ -48,7 +48,6 @@ struct ScanSpec {
   TableId table;
   TableKind kind = TableKind::kTransactional;
   std::shared_ptr<const Schema> schema;
-  MarkField mark_field = {};  ///< the table's
   /// Keeps the table's storage; may be null if something else does.
   std::shared_ptr<const void> storage{};
   /// The page list of the moment when the query joined (R23), pinned. Shared by the parts of one scan.

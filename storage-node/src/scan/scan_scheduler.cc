@@ -73,7 +73,6 @@ bool ScanPass::begin_walk(uint64_t now_ns) {
   walk_.entries = 0;
   walk_.busy_ns = 0;
   walk_.sharers = walk_.members.size();
-  walk_.mark_field = walk_.members.front()->spec().mark_field;
   if (std::ranges::any_of(together_, [](const auto& member) { return member.from == nullptr; })) ++statistics_.pages;
   for (SharedEvaluation::Member& member : together_) {
     if (member.from == nullptr) member.from = page->begin();
@@ -96,7 +95,7 @@ bool ScanPass::step(uint64_t now_ns, size_t budget_bytes) {
   const auto* const budget_end = reinterpret_cast<const std::byte*>(walk_.at) + budget_bytes;
   while (walk_.at != walk_.end && reinterpret_cast<const std::byte*>(walk_.at) < budget_end && !walk_.members.empty()) {
     walk_.at = walk_.page->has_columns() ? block_.gather_columns(*walk_.page, walk_.at, walk_.end)
-                                         : block_.gather(walk_.at, walk_.end, walk_.mark_field, evaluation_.ended_by());
+                                         : block_.gather(walk_.at, walk_.end, evaluation_.ended_by());
     statistics_.entries += block_.looked_at();
     walk_.entries += block_.looked_at();
     left_.clear();

@@ -62,7 +62,6 @@ class ScanPass {
     uint64_t entries = 0;        ///< looked at so far
     uint64_t busy_ns = 0;        ///< what that took
     size_t sharers = 1;          ///< members at the beginning
-    MarkField mark_field{};
     std::vector<ScanQuery*> members;
   };
 

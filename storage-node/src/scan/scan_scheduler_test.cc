@@ -1,7 +1,6 @@
 #include "storage-node/src/scan/scan_scheduler.h"
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 #include <vector>
 
@@ -132,89 +131,6 @@ TEST(Scan, ModelOfVisibilityAndEveryKindOfQuery) {
     ASSERT_EQ(log.pinned_pages(), 0u);
   }
   EXPECT_GT(results, 1'000u);
-}
-
-// Marked rows of a non-transactional table as their marks have made them, also where a scan stops within a block.
-TEST(Scan, MarkedRowsHaveTheirMarksAndVersions) {
-  Fixture f;
-  LogFixture elsewhere(*f.schema);
-  constexpr uint64_t kRows = 1'000;
-  const Value text = Value::text(std::string(1'000, 't'));  // so that there are several chunks
-  std::vector<ResultRow> expected;
-  for (uint64_t key = 0; key < kRows; ++key) {
-    const auto mark = static_cast<uint8_t>(key % (kMaxMark + 1));
-    const Buffer row = testing::build_row(*f.schema, {Value::int64(77), text});
-    const uint64_t version = mark != 0 ? 5'000 + key : 1 + key;
-    const uint64_t to = mark != 0 ? version : kOpen;
-    Entry* copy = nullptr;
-    if (key % 7 == 0) copy = elsewhere.put(key, 1 + key, to, row, EntryKind::kPut, EntryState::kLive, nullptr, mark);
-    if (copy == nullptr) f.put(key, 1 + key, to, row, EntryKind::kPut, EntryState::kLive, nullptr, mark);
-    if (copy != nullptr) f.put(key, 1 + key, kOpen, row, EntryKind::kPut, EntryState::kMoved, copy);
-    if (key % 5 == 0) f.put(key, 9'000, kPending, row);
-    const int64_t field = mark != 0 ? mark : 77;
-    if (field > 1) expected.push_back({Value::uint64(key), Value::uint64(version), Value::int64(field), text});
-  }
-  Query query;
-  query.with_key = query.with_version = true;
-  query.select = {0, 1};
-  query.where.all.push_back({{{.field = 0, .op = PredicateOp::kGreater, .operands = {Value::int64(1)}}}});
-  ASSERT_TRUE(query.check(*f.schema).ok());
-  for (const uint32_t credits : {1'000'000u, 0u}) {
-    ScanSpec spec = f.spec(query, Snapshot(), credits);
-    spec.kind = TableKind::kNonTransactional;
-    spec.mark_field = {.offset = f.schema->layout(0).offset, .width_bytes = 8};
-    QueryResult result(*f.schema, query);
-    ASSERT_TRUE(f.join(1, std::move(spec), result).ok());
-    while (!result.ended()) {
-      f.scans.step(f.now, any_publication(), 300);
-      if (credits == 0) f.scans.credit(1, 1);
-    }
-    EXPECT_GT(result.chunks, 2u);
-    EXPECT_TRUE(ResultRows(result.rows.begin(), result.rows.end()) == ResultRows(expected.begin(), expected.end()));
-  }
-}
-
-// A block that begins before the place where one of its queries stopped: marked rows lie where their entries lie,
-// though a block holds copies of them.
-TEST(Scan, MarkedRowsArePassedOnceThoughBlocksHaveShifted) {
-  Fixture f(0, {}, size_t{256} << 10);
-  constexpr uint64_t kRows = 1'000;
-  constexpr uint64_t kKilled = 100;
-  std::vector<Entry*> entries;
-  const Buffer row = testing::build_row(*f.schema, {Value::int64(77), Value::text("t")});
-  for (uint64_t key = 0; key < kRows; ++key) {
-    entries.push_back(f.put(key, 1, 5'000 + key, row, EntryKind::kPut, EntryState::kLive, nullptr, 2));
-  }
-  ASSERT_EQ(f.pages(), 1u);
-  const auto spec = [&](const Query& query, uint32_t credits) {
-    ScanSpec made = f.spec(query, Snapshot(), credits);
-    made.kind = TableKind::kNonTransactional;
-    made.mark_field = {.offset = f.schema->layout(0).offset, .width_bytes = 8};
-    return made;
-  };
-  Query wide = all_keys();
-  wide.select.assign(300, 0);  // some hundred rows a chunk
-  QueryResult first(*f.schema, wide), second(*f.schema, all_keys());
-  ASSERT_TRUE(f.join(1, spec(wide, 1), first).ok());
-  f.run();  // until it stops within the first block, for want of a credit
-  ASSERT_EQ(first.chunks, 1u);
-  ASSERT_FALSE(first.ended());
-  for (uint64_t key = 0; key < kKilled; ++key) {
-    entries[key]->link.init(Link{5'000 + key, nullptr, EntryState::kDead}.encode());
-  }
-  ASSERT_TRUE(f.join(2, spec(all_keys(), 1'000), second).ok());
-  f.scans.credit(1, 1'000);
-  f.run();
-  const auto keys = [](const QueryResult& result) {
-    std::vector<uint64_t> seen;
-    for (const ResultRow& values : result.rows) seen.push_back(values[0].as_uint64());
-    std::ranges::sort(seen);
-    return seen;
-  };
-  std::vector<uint64_t> all(kRows);
-  std::iota(all.begin(), all.end(), 0);
-  EXPECT_EQ(keys(first), all);
-  EXPECT_EQ(keys(second), std::vector<uint64_t>(all.begin() + kKilled, all.end()));
 }
 
 TEST(Scan, VisibilityAtTheEdgesOfTheSnapshot) {

@@ -162,7 +162,7 @@ void SharedEvaluation::evaluate(const Block& block, uint64_t number, const Entry
         plan.member.query->not_mine(block.looked_at());
         continue;
       }
-      rows = rows.filter([&](size_t row) { return block.place(row) >= from; });
+      rows = rows.filter([&](size_t row) { return &block.entry(row) >= from; });
     }
     if (take(plan, rows, number, next)) continue;
     left.push_back(plan.member.query);

@@ -169,22 +169,11 @@ Query wide_projection(testing::Random& random, const Schema& schema) {
   return query;
 }
 
-/// An integer that is never NULL, if the schema has one: the table's mark field then.
-MarkField mark_field_of(const Schema& schema) {
-  for (size_t i = 0; i < schema.size(); ++i) {
-    const Field& field = schema.field(i);
-    if (field.nullable || is_variable(field.type) || is_float(field.type)) continue;
-    return {.offset = schema.layout(i).offset, .width_bytes = static_cast<uint8_t>(fixed_width(field.type))};
-  }
-  return {};
-}
-
 /// A log of pages that take many blocks, and queries that stop in the middle of them.
 class LargePages {
  public:
   explicit LargePages(testing::Random& random, Schema schema)
       : random_(random), log_(std::move(schema), size_t{256} << 10), plain_(random.one_in(3)) {
-    if (plain_) mark_field_ = mark_field_of(*log_.schema);
     for (size_t i = 0; i < 300; ++i) {
       rows_.push_back(testing::build_row(*log_.schema, testing::random_row(random, *log_.schema, kExact)));
     }
@@ -200,7 +189,6 @@ class LargePages {
     r.result = std::make_unique<QueryResult>(*log_.schema, query);
     ScanSpec spec = log_.spec(query, snapshot, static_cast<uint32_t>(random_.below(3)));
     spec.kind = plain_ ? TableKind::kNonTransactional : TableKind::kTransactional;
-    spec.mark_field = mark_field_;
     for (const Made& v : versions_) {
       const bool visible = plain_ || (snapshot.visible(Version(v.from)) && !snapshot.visible(Version(v.to)));
       if (visible) r.expected.push_back({v.key, v.from, v.row});
@@ -236,18 +224,11 @@ class LargePages {
  private:
   const Buffer& any_row() { return rows_[random_.below(rows_.size())]; }
   void put_plain(uint64_t key) {
-    Buffer row = any_row();
+    const Buffer& row = any_row();
     if (random_.one_in(10)) log_.put(key, 3, kPending, row);
     if (random_.one_in(10)) log_.put(key, 3, 4, row, EntryKind::kPut, EntryState::kDead);
-    if (!mark_field_.exists() || random_.one_in(2)) {
-      log_.put(key, 1 + key, kOpen, row);
-      versions_.push_back({key, 1 + key, kOpen, std::move(row)});
-      return;
-    }
-    const auto mark = static_cast<uint8_t>(random_.between(1, kMaxMark));
-    log_.put(key, 1, 5'000 + key, row, EntryKind::kPut, EntryState::kLive, nullptr, mark);
-    mark_field_.set(row.data(), mark);
-    versions_.push_back({key, 5'000 + key, kOpen, std::move(row)});
+    log_.put(key, 1 + key, kOpen, row);
+    versions_.push_back({key, 1 + key, kOpen, row});
   }
   void put_versions(uint64_t key) {
     for (uint64_t from = random_.between(1, 8), to = 0; to != kOpen; from = to) {
@@ -262,7 +243,6 @@ class LargePages {
   testing::Random& random_;
   LogFixture log_;
   const bool plain_;
-  MarkField mark_field_{};
   std::vector<Buffer> rows_;
   std::vector<Made> versions_;
   ScanScheduler scans_{{}};

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "common/net/transport.h"
 #include "storage-node/src/admin/admin_server.h"
 #include "storage-node/src/compact/compactor.h"
+#include "storage-node/src/request/intents.h"
 #include "storage-node/src/request/registry.h"
 #include "storage-node/src/request/session_table.h"
 #include "storage-node/src/scan/query_memory.h"
@@ -36,6 +38,9 @@ constexpr unsigned kMaxNice = 19;
 constexpr uint64_t kMaxSpinNs = 1'000'000'000;
 constexpr uint64_t kLeastStallLimitNs = 10'000'000;  // as often as scan threads look while all their queries wait
 constexpr uint64_t kMaxStallLimitNs = 3'600'000'000'000;
+/// Unless the options say otherwise, intents may take so much: 700,000 writes of open transactions in 16 MiB.
+constexpr uint64_t kMinIntentMemoryBytes = uint64_t{16} << 20;
+constexpr uint64_t kIntentMemoryPart = 32;
 
 Status out_of_range(const std::string& option, const std::string& range) {
   return {StatusCode::kInvalidArgument, "option " + option + " must be " + range};
@@ -94,6 +99,8 @@ struct StorageNode::Impl {
         on_ended(std::move(ended)),
         started_ns(Env::now_ns()),
         query_memory(static_cast<uint64_t>(static_cast<double>(o.memory_bytes) * o.query_memory_share)),
+        intent_pool(o.intent_memory_bytes != 0 ? o.intent_memory_bytes
+                                               : std::max(o.memory_bytes / kIntentMemoryPart, kMinIntentMemoryBytes)),
         epochs(size_t{o.network_threads} + o.scan_threads + kOwnEpochThreads) {}
   ~Impl() { stop(); }
 
@@ -108,6 +115,7 @@ struct StorageNode::Impl {
   const std::function<void(const Status&)> on_ended;
   const uint64_t started_ns;
   QueryMemory query_memory;
+  IntentPool intent_pool;
   std::unique_ptr<PagePool> pool;
   EpochDomain epochs;
   std::unique_ptr<Compactor> compactor;
@@ -146,7 +154,7 @@ Status StorageNode::Impl::start() {
   const size_t background_writer = options.network_threads;
   registry = std::make_unique<Registry>(epochs, *pool, *compactor, Registry::Options{background_writer + 1, {}});
   tables = std::make_unique<TableReader>(*registry, epochs);
-  sessions = std::make_unique<SessionTable>([this](PeerId peer, Status status) {
+  sessions = std::make_unique<SessionTable>(intent_pool, [this](PeerId peer, Status status) {
     network[peer % network.size()]->post({.peer = peer, .close = std::move(status)});
   });
   share = std::make_unique<CompactionShare>(
@@ -239,6 +247,9 @@ NodeStatistics StorageNode::Impl::statistics() {
   s.query_memory_limit_bytes = query_memory.limit_bytes();
   s.query_memory_used_bytes = query_memory.used_bytes();
   s.query_memory_refused = query_memory.refused();
+  s.intent_memory_limit_bytes = intent_pool.limit_bytes();
+  s.intent_memory_used_bytes = intent_pool.used_bytes();
+  s.intents = sessions->intents();
   for (const auto& thread : network) {
     const ExecutorCounters* const executor = thread->counters();
     if (executor != nullptr) statistics::add_counters<ExecutorNumbers>(*executor, s);

@@ -161,7 +161,6 @@ Result<ScanSpec> ScanService::make_spec(wire::Scan& scan) const {
   spec.table = scan.table;
   spec.kind = table->info.kind;
   spec.schema = std::shared_ptr<const Schema>(table, &table->info.schema);
-  spec.mark_field = table->table->mark_field();
   spec.storage = table;
   spec.pages = std::make_shared<PinnedPages>(table->table->pages().pin());
   table->table->count_scan();

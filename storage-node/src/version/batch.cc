@@ -15,7 +15,6 @@ void take(PointOperation& op, const ReadOutcome& outcome) {
   op.code = outcome.code;
   op.version = outcome.version;
   op.result = outcome.row;
-  op.mark = outcome.mark;
 }
 
 void take(PointOperation& op, const WriteOutcome& outcome) {
@@ -103,8 +102,6 @@ void run(ThreadContext& thread, PointOperation& op, Staged& staged) {
       return take(op, table.plain_put_found(thread, found, op.expected, {op.row, op.projection}, op.reserve));
     case PointKind::kPlainRemove:
       return take(op, table.plain_remove_found(thread, found, op.expected));
-    case PointKind::kPlainMark:
-      return take(op, table.plain_mark_found(thread, found, op.expected, op.mark));
   }
 }
 

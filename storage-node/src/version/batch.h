@@ -29,14 +29,12 @@ enum class PointKind : uint8_t {
   kPlainGet,
   kPlainPut,
   kPlainRemove,
-  kPlainMark,
 };
 
 /// One operation, and its outcome.
 struct PointOperation {
   PointKind kind = PointKind::kGet;
   Reserve reserve = Reserve::kWrite;  ///< kPlainPut
-  uint8_t mark = 0;                   ///< kPlainMark: the new value; out, of kPlainGet: as in ReadOutcome
   Table* table = nullptr;             ///< never null: the caller answers unknown tables itself
   Key key;
   const Snapshot* snapshot = nullptr;      ///< get and transactional writes; the caller's

@@ -32,15 +32,13 @@
 //            then slot → N, then N {pending} → {open}: both by anyone who comes by
 //            If the record is absent: the index inserts N          ◀ linearization point; then N {pending} → {open}
 //   remove   kill the newest: {open, null} to dead                 ◀ linearization point; then erase the key
-//   mark     swap the newest one's {open, null} to {new version, null} marked     ◀ linearization point
-//   Where {open, null} stands, {version, null} marked may stand instead: what an earlier mark has left.
 //   Claim, freeze and the way to the successor are one swap, so no writer ever waits for or fails by a sleeping one.
 //   kPending keeps the entry of a write that fails out of scans of keys that do not change (R21).
 //
 // Invariants, at every instant
 //  C1. A slot or a live entry above the horizon leads, through moved entries, to the next older live version, possibly
 //      over dead ones.
-//  C2. An entry that the slot leads to and that is live and open, or marked, is the newest version.
+//  C2. An entry that the slot leads to and that is live and open is the newest version.
 //  C3. Exactly one claim on a version succeeds until it is re-opened, and only the claimer's entry is linked above it.
 //  C4. Versions fall strictly along the chain.
 //  C5. Frozen entries never change, so a swap that expects a live value fails once the entry is dead or moved.
@@ -70,7 +68,7 @@
 // decision depends on. A live word {v, n} can come back: {open, n} after a claim and its
 // revert. Then the newest version is the same again, and so is whatever the expecting operation had decided from it. A
 // slot can come back to e the same way: only the claimer of e swaps the slot from e to a new entry, and its claim
-// excludes that. A mark's word holds a version that is never given again.
+// excludes that.
 //
 // Progress: gets are wait-free but for the index. Writes and reverts are lock-free: a retry means that another
 // operation or the compactor has made a step. A sleeping writer's claim makes others answer kConflict, at once.
@@ -97,7 +95,7 @@ class Chain {
     Link link;
 
     /// 0: absent.
-    Version version() const { return entry == nullptr ? Version() : entry->version(link); }
+    Version version() const { return entry == nullptr ? Version() : entry->version(); }
   };
   /// What collect() took out.
   struct Collected {
@@ -147,11 +145,6 @@ class Chain {
   static bool claim(const Newest& newest, Version id) {
     Link expected = newest.link;
     return newest.entry->compare_exchange_link(expected, {id.value, newest.link.address, EntryState::kLive});
-  }
-  /// {open, null}, or an earlier mark → {version, null} marked. False: as of claim().
-  static bool mark(const Newest& newest, Version version, uint8_t mark) {
-    Link expected = newest.link;
-    return newest.entry->compare_exchange_link(expected, {version.value, nullptr, EntryState::kLive, mark});
   }
   /// To dead, from exactly `expected`.
   static bool kill(Entry* entry, Link expected) {

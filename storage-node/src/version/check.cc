@@ -12,20 +12,13 @@ std::string describe(const Entry& entry) {
   const Link link = entry.load_link();
   return "key " + std::to_string(entry.key) + " version " + std::to_string(entry.valid_from) + " {valid_to " +
          (link.open() ? "open" : std::to_string(link.valid_to)) + ", state " +
-         std::to_string(static_cast<int>(link.state)) + ", mark " + std::to_string(link.mark) + "}";
+         std::to_string(static_cast<int>(link.state)) + "}";
 }
 
 /// Adds the chain's entries that were not superseded up to the horizon to `chained`; "" or what is wrong with it.
 std::string check_chain(const Entry* head, bool transactional, Version horizon,
                         std::unordered_set<const Entry*>& chained) {
-  const Link newest = head->load_link();
-  if (newest.marked()) {
-    if (transactional) return "a version of a transactional table is marked: " + describe(*head);
-    if (newest.open() || newest.valid_to <= head->valid_from) return "a mark has an older version: " + describe(*head);
-    if (newest.address != nullptr) return "a marked entry leads to another one: " + describe(*head);
-  } else if (!newest.open()) {
-    return "the newest version is not open: " + describe(*head);
-  }
+  if (!head->load_link().open()) return "the newest version is not open: " + describe(*head);
   const Entry* newer = nullptr;
   for (const Entry* entry = head; entry != nullptr;) {
     const Link link = entry->load_link();

@@ -45,9 +45,14 @@ class ManagerModel {
   void close_snapshot(uint64_t handle) { snapshots_.erase(handle); }
 
   /// What a snapshot taken now sees.
-  Snapshot now() const {
+  Snapshot now() const { return now_seeing(TransactionId()); }
+  /// What a snapshot taken now would see besides, were this transaction complete: a commit that is accepted and not on
+  /// the disk yet is seen by snapshots, and counts as open in publications (R13).
+  Snapshot now_seeing(TransactionId accepted) const {
     std::vector<Version> open;
-    for (const uint64_t id : open_) open.emplace_back(id);
+    for (const uint64_t id : open_) {
+      if (id != accepted.value) open.emplace_back(id);
+    }
     return Snapshot::make(Version(open.empty() ? last_ : open.front().value - 1), Version(last_), open).value();
   }
   std::shared_ptr<const Publication> publication() {

@@ -19,7 +19,7 @@ ReadOutcome Table::plain_get_found(ThreadContext& thread, const Cursor& found) {
     counters.helped.add(chain.helped());
   }
   if (newest.entry == nullptr) return {StatusCode::kNotFound, {}, {}};
-  return {StatusCode::kOk, newest.version(), newest.entry->row(), newest.link.mark};
+  return {StatusCode::kOk, newest.version(), newest.entry->row()};
 }
 
 WriteOutcome Table::plain_put_found(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
@@ -99,31 +99,6 @@ WriteOutcome Table::plain_remove_found(ThreadContext& thread, const Cursor& foun
     chain.newest();  // unlinks
     counters.writes.add(1);
     return {StatusCode::kOk, expected};
-  }
-}
-
-WriteOutcome Table::plain_mark_found(ThreadContext& thread, const Cursor& found, Version expected, uint8_t mark) {
-  if (kind() != TableKind::kNonTransactional) return {StatusCode::kWrongTableKind, {}};
-  const bool valid = mark > 0 && mark <= kMaxMark && expected.value != 0;
-  if (!valid || !mark_field().exists()) return {StatusCode::kInvalidArgument, {}};
-  Counters& counters = counters_[thread.writer()];
-  Chain chain(*index_, thread, found);
-  for (Version version;; chain.refresh()) {
-    const Chain::Newest newest = chain.newest();
-    if (newest.version() != expected) {
-      counters.conflicts.add(1);
-      return {StatusCode::kConflict, newest.version()};
-    }
-    if (version.value == 0) version = resources_.versions.next();
-    if (version.value == 0) return {StatusCode::kUnavailable, {}};
-    Env::pause_point("node.plain_mark.found");
-    if (!Chain::mark(newest, version, mark)) {
-      Env::probe("node.plain_mark.lost");
-      continue;
-    }
-    Env::pause_point("node.plain_mark.marked");
-    counters.writes.add(1);
-    return {StatusCode::kOk, version};
   }
 }
 

@@ -30,7 +30,6 @@
 #include "common/schema/schema.h"
 #include "common/snapshot/snapshot.h"
 #include "storage-node/src/index/hash_index.h"
-#include "storage-node/src/log/mark_field.h"
 #include "storage-node/src/log/table_log.h"
 #include "storage-node/src/log/thread_context.h"
 #include "storage-node/src/version/chain.h"
@@ -46,8 +45,6 @@ struct TableOptions {
   /// Slots of the index at first.
   size_t index_slots = 1024;
   LogOptions log = {};
-  /// Non-transactional tables: the field that plain_mark() changes.
-  MarkField mark_field = {};
   /// Transactional tables: of all rows, so that the compactor can write column pages; null: it writes none.
   std::shared_ptr<const Schema> schema = {};
 };
@@ -59,12 +56,11 @@ struct TableResources {
 };
 
 /// Outcome of a read. `row` points into the log or the thread's memory and is valid until the caller's epoch guard
-/// ends. With a `mark` its mark field has that value now: whoever copies it calls Table::mark_field().set().
+/// ends.
 struct ReadOutcome {
   StatusCode code = StatusCode::kNotFound;
   Version version;
   Bytes row;
-  uint8_t mark = 0;
 };
 
 /// What a write gets that finds no room. An ordinary write is refused until something is removed. Writes that free
@@ -120,7 +116,6 @@ class Table {
 
   TableId id() const { return options_.id; }
   TableKind kind() const { return options_.kind; }
-  const MarkField& mark_field() const { return options_.mark_field; }
   /// Null: rows never lie in columns.
   const Schema* schema() const { return options_.schema.get(); }
 
@@ -167,11 +162,6 @@ class Table {
   WriteOutcome plain_remove(ThreadContext& thread, Key key, Version expected) {
     return plain_remove_found(thread, index_->find(key), expected);
   }
-  /// Gives the row's mark field the value `mark`, 1 to kMaxMark, if the version is exactly `expected`: a write like any
-  /// other, but in place. Needs no memory. kInvalidArgument if the table has no such field.
-  WriteOutcome plain_mark(ThreadContext& thread, Key key, Version expected, uint8_t mark) {
-    return plain_mark_found(thread, index_->find(key), expected, mark);
-  }
 
   // The same of a key that HashIndex::find() or confirm() has found or not found, in this guard.
 
@@ -184,7 +174,6 @@ class Table {
   WriteOutcome plain_put_found(ThreadContext& thread, const Cursor& found, Version expected, const NewRow& row,
                                Reserve reserve);
   WriteOutcome plain_remove_found(ThreadContext& thread, const Cursor& found, Version expected);
-  WriteOutcome plain_mark_found(ThreadContext& thread, const Cursor& found, Version expected, uint8_t mark);
 
   /// Appends the entry of a write that will probably succeed, so that a group's entries are written one after another,
   /// before the first of the atomic operations that wait for what was written. Null: the write is unlikely to succeed,

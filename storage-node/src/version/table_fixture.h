@@ -23,7 +23,6 @@ struct FixtureOptions {
   size_t page_bytes = 16384;
   size_t writers = 1;
   size_t index_slots = 64;
-  MarkField mark_field = {};
   std::shared_ptr<const Schema> schema = {};
 };
 
@@ -43,7 +42,6 @@ struct TableFixture {
                            .writers = options.writers,
                            .index_slots = options.index_slots,
                            .log = {.first_page_bytes = Page::kMinPageBytes, .reserve_page_bytes = Page::kMinPageBytes},
-                           .mark_field = options.mark_field,
                            .schema = options.schema},
                           {*pool, versions})
                 .value()) {}
@@ -79,9 +77,7 @@ inline std::map<uint64_t, std::string> scan_all(const Table& table, const Snapsh
       const Span span = judge(entry);
       if (snapshot != nullptr ? !span.visible(*snapshot, entry.valid_from) : !span.newest()) return;
       if (entry.tombstone()) return;
-      std::string row = copy_of_row(entry);
-      if (span.mark != 0) table.mark_field().set(reinterpret_cast<std::byte*>(row.data()), span.mark);
-      const auto [at, fresh] = found.emplace(entry.key, std::move(row));
+      const auto [at, fresh] = found.emplace(entry.key, copy_of_row(entry));
       if (!fresh) at->second = "twice";
     });
     pages.unpin(i);

@@ -121,6 +121,22 @@ TEST_F(TableTest, AVersionThatOthersBuiltUponCannotBeReverted) {
   EXPECT_EQ(get(manager_.now()), "two");
 }
 
+// Both commits were accepted, the second one saw the first one, and a power cut has taken both back (R8, R11).
+TEST_F(TableTest, VersionsThatNoPublicationCoversAreRevertedFromTheNewestOn) {
+  put("one");
+  const auto lower = manager_.begin();
+  ASSERT_EQ(update(lower, "two"), StatusCode::kOk);
+  auto upper = manager_.begin();
+  upper.snapshot = manager_.now_seeing(lower.id);
+  ASSERT_EQ(update(upper, "three"), StatusCode::kOk);
+  EXPECT_EQ(revert(lower), StatusCode::kConflict);
+  EXPECT_EQ(get(manager_.now_seeing(lower.id)), "two") << "it stays";
+  EXPECT_EQ(revert(upper), StatusCode::kOk);
+  EXPECT_EQ(revert(lower), StatusCode::kOk);
+  EXPECT_EQ(revert(lower), StatusCode::kOk) << "it is not there any more";
+  EXPECT_EQ(get(Snapshot(Version(1'000))), "one");
+}
+
 TEST_F(TableTest, RefusesWhatNoClientMayAsk) {
   put("one");
   put("two");
@@ -413,95 +429,6 @@ TEST_F(PlainTableTest, WritesNameTheExactVersion) {
   EXPECT_EQ(table_.plain_get(me_, kKey).code, StatusCode::kNotFound);
   const WriteOutcome three = table_.plain_put(me_, kKey, {}, as_bytes("three"));
   EXPECT_GT(three.version, two.version) << "a number never comes back";
-}
-
-class MarkTest : public ::testing::Test {
- protected:
-  /// Field of 2 bytes at 1, after "k".
-  MarkTest() : fixture_({.kind = TableKind::kNonTransactional, .mark_field = {.offset = 1, .width_bytes = 2}}) {}
-
-  static std::string row(uint8_t field) { return {'k', static_cast<char>(field), '\0', 'r', 'e', 's', 't'}; }
-  /// What a get gives, with the mark put in.
-  std::string get(Version* version = nullptr) {
-    const ReadOutcome read = table_.plain_get(me_, kKey);
-    if (read.code != StatusCode::kOk) return std::string(to_string(read.code));
-    if (version != nullptr) *version = read.version;
-    Buffer copy(read.row.begin(), read.row.end());
-    if (read.mark != 0) table_.mark_field().set(copy.data(), read.mark);
-    return std::string(as_text(copy));
-  }
-
-  TableFixture fixture_;
-  Table& table_ = *fixture_.table;
-  EpochThread thread_{fixture_.epochs, "test"};
-  ThreadContext me_{thread_, 0};
-  EpochGuard guard_{thread_};
-};
-
-TEST_F(MarkTest, ChangesTheVersionAndOneField) {
-  EXPECT_EQ(table_.plain_mark(me_, kKey, Version(1), 2).code, StatusCode::kConflict) << "absent";
-  const WriteOutcome put = table_.plain_put(me_, kKey, {}, as_bytes(row(1)));
-  ASSERT_EQ(put.code, StatusCode::kOk);
-  const WriteOutcome two = table_.plain_mark(me_, kKey, put.version, 2);
-  ASSERT_EQ(two.code, StatusCode::kOk);
-  EXPECT_GT(two.version, put.version);
-  Version version;
-  EXPECT_EQ(get(&version), row(2));
-  EXPECT_EQ(version, two.version);
-  EXPECT_EQ(scan_all(table_, nullptr), (std::map<uint64_t, std::string>{{kKey.value, row(2)}}));
-
-  const WriteOutcome late = table_.plain_mark(me_, kKey, put.version, 3);
-  EXPECT_EQ(late.code, StatusCode::kConflict) << "it names the version before the mark";
-  EXPECT_EQ(late.version, two.version);
-  EXPECT_EQ(table_.plain_put(me_, kKey, put.version, as_bytes(row(1))).code, StatusCode::kConflict);
-  EXPECT_EQ(table_.plain_remove(me_, kKey, put.version).code, StatusCode::kConflict);
-
-  const WriteOutcome three = table_.plain_mark(me_, kKey, two.version, 3);
-  ASSERT_EQ(three.code, StatusCode::kOk) << "a mark over a mark";
-  EXPECT_GT(three.version, two.version);
-  EXPECT_EQ(get(), row(3));
-  EXPECT_EQ(table_.check_invariants(), "");
-
-  const WriteOutcome again = table_.plain_put(me_, kKey, three.version, as_bytes(row(1)));
-  ASSERT_EQ(again.code, StatusCode::kOk) << "a row over a mark";
-  EXPECT_EQ(get(), row(1)) << "the mark was the older version's";
-  const WriteOutcome last = table_.plain_mark(me_, kKey, again.version, 2);
-  ASSERT_EQ(last.code, StatusCode::kOk);
-  EXPECT_EQ(table_.plain_remove(me_, kKey, last.version).code, StatusCode::kOk);
-  EXPECT_EQ(get(), to_string(StatusCode::kNotFound));
-  EXPECT_TRUE(scan_all(table_, nullptr).empty());
-}
-
-TEST_F(MarkTest, TakesNoRoom) {
-  const WriteOutcome put = table_.plain_put(me_, kKey, {}, as_bytes(row(1)));
-  const size_t used = fixture_.pool->statistics().used_bytes;
-  const size_t filled = table_.pages().pages()[0]->filled_bytes();
-  Version version = put.version;
-  for (int i = 0; i < 1000; ++i) {
-    const WriteOutcome marked = table_.plain_mark(me_, kKey, version, static_cast<uint8_t>(1 + i % kMaxMark));
-    ASSERT_EQ(marked.code, StatusCode::kOk);
-    version = marked.version;
-  }
-  EXPECT_EQ(fixture_.pool->statistics().used_bytes, used);
-  EXPECT_EQ(table_.pages().pages()[0]->filled_bytes(), filled);
-  EXPECT_EQ(table_.counters().writes, 1'001u) << "but each is a write";
-}
-
-TEST_F(MarkTest, RefusesWhatCannotBeMarked) {
-  const WriteOutcome put = table_.plain_put(me_, kKey, {}, as_bytes(row(1)));
-  EXPECT_EQ(table_.plain_mark(me_, kKey, put.version, 0).code, StatusCode::kInvalidArgument);
-  EXPECT_EQ(table_.plain_mark(me_, kKey, put.version, kMaxMark + 1).code, StatusCode::kInvalidArgument);
-  EXPECT_EQ(table_.plain_mark(me_, kKey, {}, 1).code, StatusCode::kInvalidArgument);
-  EXPECT_EQ(get(), row(1));
-  for (const TableKind kind : {TableKind::kNonTransactional, TableKind::kTransactional}) {
-    TableFixture other({.kind = kind});
-    EpochThread thread(other.epochs, "other");
-    ThreadContext me(thread, 0);
-    const EpochGuard guard(thread);
-    const bool plain = kind == TableKind::kNonTransactional;
-    EXPECT_EQ(other.table->plain_mark(me, kKey, Version(1), 1).code,
-              plain ? StatusCode::kInvalidArgument : StatusCode::kWrongTableKind);
-  }
 }
 
 TEST_F(PlainTableTest, RefusesTheOtherKind) {

@@ -24,17 +24,21 @@ class NodeStore : public Store {
 
   std::vector<Result<StoredNode>> get(std::span<const TreeNodeId> ids) final;
   Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) override;
-  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) final;
-  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) final;
+  Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve,
+                          std::span<const wire::IndexIntent> intents) final;
+  Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve,
+                                std::span<const wire::IndexIntent> intents) final;
   Status remove(TreeNodeId id, Version expected) final;
 
  protected:
   /// In a fiber: reads records of the table at once, and returns decode() of each in the order of `keys`. kNotFound for
   /// a record that does not exist.
   virtual std::vector<Result<StoredNode>> read(std::span<const Key> keys) = 0;
-  /// In a fiber: executes one exact-version write (R21) and returns the new version. kAlreadyExists, kConflict as
-  /// wire::plain_write_code(); the bytes of the row live in the caller's frame.
-  virtual Result<Version> write(const wire::PlainWrite::Operation& operation) = 0;
+  /// In a fiber: executes one exact-version write (R21) that carries the intents (R5), and returns the new version.
+  /// kAlreadyExists, kConflict as wire::plain_write_code(); the bytes of the row and of the intents live in the
+  /// caller's frame.
+  virtual Result<Version> write(const wire::PlainWrite::Operation& operation,
+                                std::span<const wire::IndexIntent> intents) = 0;
 
   TableId table() const { return table_; }
   /// A node from the row of its record. kMalformed.

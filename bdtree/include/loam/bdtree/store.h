@@ -10,6 +10,7 @@
 #include "common/base/ids.h"
 #include "common/base/reserve.h"
 #include "common/base/status.h"
+#include "common/wire/storage.h"
 
 namespace loam::bdtree {
 
@@ -35,6 +36,9 @@ struct StoredNode {
 ///
 /// A write that is not kOk and not kConflict (kUnknownOutcome, kUnavailable, …) may or may not have happened. It takes
 /// the room of `reserve` (R6); kNoSpace if there is none.
+///
+/// A write that carries `intents` is remembered with them, if and only if it succeeds: they name the changes of
+/// transactions that it makes (R5).
 class Store {
  public:
   Store() = default;
@@ -47,9 +51,11 @@ class Store {
   /// kAlreadyExists.
   virtual Result<Version> insert(TreeNodeId id, Bytes base, Bytes delta, Reserve reserve) = 0;
   /// kConflict: the record has another version than `expected`, or is gone.
-  virtual Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve) = 0;
-  /// The same of the second byte string alone.
-  virtual Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve) = 0;
+  virtual Result<Version> replace(TreeNodeId id, Version expected, Bytes base, Bytes delta, Reserve reserve,
+                                  std::span<const wire::IndexIntent> intents) = 0;
+  /// Replaces the second byte string alone; otherwise as replace().
+  virtual Result<Version> replace_delta(TreeNodeId id, Version expected, Bytes delta, Reserve reserve,
+                                        std::span<const wire::IndexIntent> intents) = 0;
   virtual Status remove(TreeNodeId id, Version expected) = 0;
 
   /// A number that no node had or will have. Seldom a round trip.

@@ -15,11 +15,14 @@
 #include <loam/bdtree/store.h>
 
 #include "common/base/status.h"
+#include "common/wire/storage.h"
 
 namespace loam::bdtree {
 
 /// Longest payload; the longest key is kMaxKeyBytes. A node must hold several.
 inline constexpr size_t kMaxPayloadBytes = 4'096;
+/// A write that carries so many bytes of intents takes no further change of other fibers, so that it fits a message.
+inline constexpr size_t kFullOfIntentBytes = size_t{64} << 10;
 
 /// Tells the tree which entries nobody needs any more, so that it leaves them out where it writes a leaf as a whole:
 /// without it, keys that are never touched again keep their leaves for ever. [R27]
@@ -138,8 +141,11 @@ class Tree {
   /// The same of many keys, in their order: their round trips are made together.
   Result<std::vector<std::optional<std::string>>> find(std::span<const std::string> keys);
 
-  /// Changes what belongs to the key, in the room of `reserve` (R6), or of whoever's change is written with it.
-  Status update(std::string_view key, const Change& change, Reserve reserve = Reserve::kWrite);
+  /// Changes what belongs to the key, in the room of `reserve` (R6), or of whoever's change is written with it. If the
+  /// change is made, the write that makes it readable carries `intents` (R5), also at each further attempt; a change
+  /// that keeps the payload or fails carries none. The caller bounds them: with a node they must fit a message.
+  Status update(std::string_view key, const Change& change, Reserve reserve = Reserve::kWrite,
+                std::span<const wire::IndexIntent> intents = {});
   /// kAlreadyExists if the key is there.
   Status insert(std::string_view key, std::string_view payload);
   /// kNotFound if it is not.

@@ -78,8 +78,9 @@ class Task {
 ///
 ///   * transactions of the old session fail with kFenced at their next call, and so do their scans; nothing of them
 ///     will ever be visible. run_transaction() runs them again.
-///   * a commit() under way is resolved through the new session (R4): ok if it was committed, kFenced if it was rolled
-///     back, kUnknownOutcome only if nobody can tell. Whatever was acknowledged before holds.
+///   * a commit() under way is resolved through the new session (R4): ok if the commit manager had accepted it, kFenced
+///     if not, kUnknownOutcome only if nobody can tell. Whatever was acknowledged before holds. What a transaction had
+///     written that was not accepted is undone by recovery; until then, writes of the same records get kConflict.
 ///   * begins and calls outside of transactions wait for the new session, as long as a request may take, and then fail
 ///     with kUnavailable, which says why there is none. If the commit manager that answers is of another cluster, or
 ///     works on an older state of this one, they fail with kWrongCluster until the right one is back (R10).
@@ -173,7 +174,7 @@ class Client {
   /// Begins, calls `body`, commits; if the body or the commit fails with kConflict (or kFenced, kUnavailable,
   /// kOverloaded, kSnapshotTooOld, kWrongShard: nothing happened, and a new attempt may succeed) waits and begins anew,
   /// up to the options' number of attempts and time. Any other error of the body aborts and is returned; so is the last
-  /// of those, and kUnavailable where shards wait for an operator. kUnknownOutcome is never retried. An exception of
+  /// of those, and kUnavailable while shards wait for an operator. kUnknownOutcome is never retried. An exception of
   /// the body aborts, is not retried, and arrives at the caller. The body may run several times: it must have no effect
   /// outside of the transaction, and must not call commit().
   Status run_transaction(const std::function<Status(Transaction&)>& body, const TransactionOptions& options = {});

@@ -66,8 +66,8 @@ class Index {
   /// It was built when the handle was made, and not damaged. Only transactions that begin after it was built can read
   /// it.
   bool ready() const { return description_->ready_since != 0 && !damaged(); }
-  /// When the handle was made, a node's records had been given up for lost since it was built, or an undo record.
-  /// Whoever begins from then on can read by it no more, and nobody maintains it: drop it and create it again.
+  /// When the handle was made, a node's records had been given up for lost since it was built. Whoever begins from then
+  /// on can read by it no more, and nobody maintains it: drop it and create it again.
   bool damaged() const { return description_->damaged; }
   /// Version of the catalog from which on it can be read, if it is ready.
   uint64_t ready_since() const { return description_->ready_since; }

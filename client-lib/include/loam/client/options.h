@@ -16,10 +16,10 @@ namespace loam::client {
 
 struct ScanStatistics;
 
-/// Writes of one transaction: its undo record names each of them and has to stay well inside one row (kMaxRowBytes).
-inline constexpr size_t kMaxTransactionWrites = 65'536;
-/// Bytes of rows that one transaction buffers.
-inline constexpr size_t kMaxTransactionBytes = 64 << 20;
+/// Bytes that each record that a transaction writes, and each change that it makes in an index, counts towards
+/// ClientOptions::max_transaction_bytes, beside its row or its key: what the storage node remembers until the
+/// transaction is complete, and what the client keeps.
+inline constexpr size_t kTransactionBytesPerRecord = 32;
 /// Queries in one Client::scan call.
 inline constexpr size_t kMaxScanBatch = 256;
 
@@ -32,8 +32,8 @@ struct ClientOptions {
   /// For one request and its answer: kTimeout (a plain write or a change of the catalog that may have
   /// happened: kUnknownOutcome).
   uint64_t request_timeout_ns = 10'000'000'000;
-  /// For each step of a commit. Longer, because a write whose answer does not come costs the session (R2), and the
-  /// outcome of a commit has to be resolved then (R4); and for that.
+  /// For each step of a commit, longer, because a step whose answer does not come costs the session (R2); and for the
+  /// question what became of a commit whose answer did not come (R4).
   uint64_t commit_timeout_ns = 30'000'000'000;
   /// How often the session's lease is renewed. 0: four times in the lease that the commit manager gives.
   uint64_t renew_every_ns = 0;
@@ -42,6 +42,10 @@ struct ClientOptions {
   size_t max_transactions = 1'024;
   /// Begins that wait so; those beyond get kOverloaded at once.
   size_t max_waiting_begins = 8'192;
+  /// Size of one transaction's writes: their rows, the keys of the index entries that they change, and
+  /// kTransactionBytesPerRecord for each record and each index entry. A write, or for index entries the commit, beyond
+  /// it gets kInvalidArgument: split the transaction. There is no limit on the number of writes.
+  size_t max_transaction_bytes = size_t{64} << 20;
   /// Fibers alive at once; spawn() beyond it waits for one to end.
   size_t max_fibers = 4'096;
   /// Stack of each fiber, at least 16 KiB, for the application's functions that run in fibers and the library's calls.

@@ -37,7 +37,9 @@ namespace loam::client {
 ///
 /// Owner and life: whoever began it; destroyed before its Client. A transaction destroyed unfinished is aborted. Used
 /// by one fiber or thread at a time; every call may suspend the fiber (or block the ordinary thread) that makes it.
-/// [Thesis 3.2; protocol R1–R6]
+///
+/// **Size.** ClientOptions::max_transaction_bytes bounds what one transaction writes, in bytes; there is no limit on
+/// the number of writes. [Thesis 3.2; protocol R1–R6]
 class Transaction {
  public:
   ~Transaction();
@@ -83,8 +85,9 @@ class Transaction {
 
   /// Buffered writes. kInvalidArgument names the table, key and field: wrong type, NULL in a field that has none, row
   /// over the limit, another table's record; also for a read-only or finished transaction, or beyond
-  /// kMaxTransactionWrites. kAlreadyExists and kNotFound where the transaction's own writes already tell. The first
-  /// write of an upgradable transaction draws its id: kFenced, kUnavailable, kTimeout, kOverloaded; it may be repeated.
+  /// ClientOptions::max_transaction_bytes. kAlreadyExists and kNotFound where the transaction's own writes already
+  /// tell. The first write of an upgradable transaction draws its id: kFenced, kUnavailable, kTimeout, kOverloaded; it
+  /// may be repeated.
   Status insert(const Table& table, Key key, const Record& record);
   Status insert(const Table& table, Key key, std::initializer_list<Value> values);
   Status insert(const Table& table, Key key, std::span<const Value> values);
@@ -103,15 +106,18 @@ class Transaction {
   Result<ScanStream> scan(const Table& table, const Query& query, const ScanOptions& options = {});
 
   /// Makes the writes durable in the cluster's memory and visible to all later transactions. Ok only after the commit
-  /// manager has acknowledged it (R1). Afterwards the transaction is finished, whatever the answer:
+  /// manager has accepted it (R1). Afterwards the transaction is finished, whatever the answer:
   ///
   ///   * kConflict, kAlreadyExists, kNotFound, kNoSpace, kNoSuchTable, kOverloaded, kUnavailable, kTimeout: nothing
-  ///     happened, all was taken back.
-  ///   * kFenced: the session ended, and the transaction was rolled back (or will be, if recovery takes longer than
-  ///     ClientOptions::commit_timeout_ns): run it again.
-  ///   * kUnknownOutcome: the session ended, and what became of the transaction could not be found out (R4): recovery
-  ///     had not decided it in time, or its outcome was forgotten; or a CallScope of the caller ended before the
-  ///     outcome was known, and the commit goes on. Look at the data before running it again.
+  ///     happened, all was taken back. kUnavailable also if a storage node has lost records since the transaction began
+  ///     and an operator has accepted that (R9): run it again.
+  ///   * kInvalidArgument: with the index entries that it changes the transaction is larger than
+  ///     ClientOptions::max_transaction_bytes. Nothing happened.
+  ///   * kFenced: the session ended, and the transaction is rolled back: run it again. Recovery undoes its writes;
+  ///     until then, writes of the same records get kConflict.
+  ///   * kUnknownOutcome: the session ended while the commit manager was asked to commit, and its answer could not be
+  ///     found out within ClientOptions::commit_timeout_ns, or was forgotten (R4); or a CallScope of the caller ended
+  ///     before the outcome was known, and the commit goes on. Look at the data before running it again.
   Status commit();
   /// Gives up. Ok also if it was finished already.
   Status abort();

@@ -36,11 +36,6 @@ inline constexpr size_t kMaxSessions = 4'096;
 inline constexpr size_t kMaxNodes = 256;
 /// Open read-write transactions of one session: the fibers of a process, generously.
 inline constexpr size_t kMaxOpenPerSession = 8'192;
-/// Transactions of one session that are complete while their undo records are not reported cleared (R5). A client
-/// that never reports is stopped here instead of filling the manager.
-inline constexpr size_t kMaxUnclearedPerSession = 65'536;
-/// Transactions that the manager remembers: open, or complete and not cleared, those of dead sessions included.
-inline constexpr size_t kMaxTransactions = 1'048'576;
 /// Read-only snapshots that one session holds at one time.
 inline constexpr size_t kMaxSnapshotsPerSession = 4'096;
 /// Memory for the open ids in all open snapshots.
@@ -64,14 +59,17 @@ inline constexpr size_t kMaxPendingChanges = 1'024;
 /// Bytes of open snapshots that one publication lists exactly; the rest is covered by its floor (R13).
 inline constexpr size_t kMaxPublicationBytes = 256u << 10;
 
-/// Sessions that were closed in order and are still held by the storage nodes (their windows of answers), and for how
-/// long at most: then a fence names them, though nobody waits for it.
+/// Storage nodes hold the reply windows of sessions that were closed in order until a fence names these sessions. The
+/// commit manager sends one when there are this many of them, or when the oldest has been closed for this long. No
+/// recovery waits for that fence.
 inline constexpr size_t kMaxClosedUnfenced = 64;
 inline constexpr uint64_t kClosedUnfencedNs = 1'000'000'000;
-/// Sessions that are closed in order leave hardly ever a node of an index behind: so many are worth a sweep (R31).
+/// A session that is closed in order hardly ever leaves an index node outside of its tree. After this many closed
+/// sessions a sweep of the indexes is due (R31).
 inline constexpr uint64_t kClosedToSweep = 1'024;
-/// Outcomes of recovered transactions that are kept for their clients (R4); beyond, the oldest are forgotten.
-inline constexpr size_t kMaxOutcomes = 262'144;
+/// Commits that the commit log has taken and not written yet, or whose records are not on the disk yet. Beyond it,
+/// commits wait at their clients: begins of transactions that may write get kOverloaded.
+inline constexpr size_t kMaxUnflushedCommits = 1'048'576;
 /// Begins that may wait at one time for the disk to store a higher bound of ids; more are refused with kOverloaded. It
 /// bounds memory: 512 clients with full windows (wire::kManagerReplyWindow), 2 MiB.
 inline constexpr size_t kMaxWaitingBegins = 65'536;
@@ -91,26 +89,27 @@ struct CoreOptions {
   /// A new cluster's first ids; after a restart those above the stored bounds.
   TransactionId first_transaction{1};
   SessionId first_session{1};
-  /// The shard map is dealt out when so many nodes have registered, and then stays: shards do not move.
-  /// Sessions are refused with kUnavailable until then. 0: sessions are never refused, the first node gets all.
+  /// The shards are dealt out when this many nodes have registered, and do not move afterwards. Until then sessions are
+  /// refused with kUnavailable. 0: the first node gets all shards, and sessions are never refused.
   uint32_t initial_nodes = 1;
-  /// A publication goes out so long after a change (R13).
+  /// Delay from a change to the publication that tells the storage nodes of it (R13).
   uint64_t publish_interval_ns = 10'000'000;
   /// Snapshots open for longer are listed exactly in publications; the younger ones share the floor.
   uint64_t young_ns = 100'000'000;
-  /// A session of which nothing is heard for so long, and a moment more, is fenced and recovered (R8).
+  /// Lease of a session. A session that is silent for longer, and a moment more, is fenced and recovered (R8).
   uint64_t client_lease_ns = 2'000'000'000;
   /// A storage node's lease (R9), renewed by RenewNode. Counted with an eighth more here.
   uint64_t node_lease_ns = 2'000'000'000;
   /// A transaction that is open for longer fences its whole session (R8); noticed within a sixteenth more.
   uint64_t max_transaction_age_ns = 60'000'000'000;
-  /// Outcomes of recovered transactions are kept so long (R4).
+  /// Minimum time for which the commit log keeps a commit, for a client that lost the answer (R4). Only time in which
+  /// the commit manager serves counts.
   uint64_t outcome_keep_ns = 600'000'000'000;
   /// Ids reserved in the durable state at a time (R11). The next ones are reserved when half of these are left, so a
   /// disk that stalls stops begins only when that half is used up.
   uint64_t ids_ahead = 1'000'000;
   uint64_t closed_to_sweep = kClosedToSweep;
-  size_t max_outcomes = kMaxOutcomes;
+  size_t max_unflushed_commits = kMaxUnflushedCommits;
   size_t max_waiting_begins = kMaxWaitingBegins;
   size_t max_waiting_answers = kMaxWaitingAnswers;
   size_t max_waiting_answer_bytes = kMaxWaitingAnswerBytes;
@@ -118,8 +117,6 @@ struct CoreOptions {
   size_t max_sessions = kMaxSessions;
   size_t max_open_per_session = kMaxOpenPerSession;
   size_t max_open = kMaxOpenIds;
-  size_t max_uncleared_per_session = kMaxUnclearedPerSession;
-  size_t max_transactions = kMaxTransactions;
   size_t max_snapshots_per_session = kMaxSnapshotsPerSession;
   size_t max_snapshot_bytes = kMaxSnapshotBytes;
   size_t max_tables = kMaxTables;
@@ -153,6 +150,50 @@ class Durable {
   virtual std::optional<Status> store(Bytes state) = 0;
 };
 
+/// Ids first … last, both included.
+struct IdRange {
+  TransactionId first;
+  TransactionId last;
+
+  bool operator==(const IdRange&) const = default;
+};
+
+/// What a commit log holds.
+struct CommitLogContents {
+  /// Committed transactions: ranges that ascend, do not touch and do not overlap.
+  std::vector<IdRange> committed;
+  /// Ids up to here may have been committed and cut from the log: what became of them is not known.
+  TransactionId cut;
+  /// Commits appended so far, over all epochs, those that were cut included.
+  uint64_t end = 0;
+
+  bool operator==(const CommitLogContents&) const = default;
+};
+
+/// Keeps the ids of committed transactions (R11). Implemented by the driver (commit-manager/src/log), by the simulator
+/// and by tests; called from inside the core's calls. Positions count commits, from 1, over all epochs.
+class CommitLog {
+ public:
+  virtual ~CommitLog() = default;
+  /// Appends these commits, as one batch: positions end + 1 … Never blocks and never fails at once: the driver calls
+  /// Core::logged() when they are written, and again when they are on the disk.
+  virtual void append(std::span<const TransactionId> ids) = 0;
+  /// Everything that is still needed of what was appended, these commits included that are not written yet: the log
+  /// begins anew with it, when it has the time, and drops what lies before. Never blocks.
+  virtual void begin_anew(CommitLogContents needed) = 0;
+  /// Bytes appended since the log began anew last: the core lets it begin anew when it has grown long.
+  virtual uint64_t bytes() const = 0;
+};
+
+/// How far the commit log has come.
+struct CommitLogProgress {
+  /// Commits up to this position may be answered and seen: with `--commit-log sync` they are on the disk, with `os`
+  /// they outlive the process.
+  uint64_t accepted = 0;
+  /// Commits up to this position are on the disk. Not above `accepted`.
+  uint64_t flushed = 0;
+};
+
 /// A storage node, for administration. Its state is in `info`.
 struct NodeStatus {
   wire::NodeInfo info;
@@ -168,16 +209,23 @@ struct Orphan {
   SessionId session;
 };
 
-/// What the recoverer has to do about one transaction of a session that is fenced everywhere.
+/// What the recoverer has to do about one session that has ended, at the nodes that refuse it by now (R8); or, after a
+/// restart, about all sessions of earlier epochs (R11).
+///
+/// The recoverer asks each of `nodes` for the intents of the session, undoes those of `aborted` transactions, index
+/// changes first, then records in falling order of ids, and reports by recovered().
 struct RecoveryTask {
-  enum class Kind : uint8_t {
-    kOpen,       ///< decide its outcome, carry it out, report it by recovered(), then as kUncleared
-    kUncleared,  ///< it is complete: remove its undo record and report that by recovery_cleared() (R5)
-    kFound,      ///< as kOpen, of an undo record that a scan found; never given by the core
-  };
-  TransactionId id;
-  SessionId session;
-  Kind kind = Kind::kOpen;
+  SessionId session;  ///< 0: all sessions of earlier epochs
+  /// Ascending. Of a session: its transactions that were not accepted as committed; intents of others are left alone.
+  std::shared_ptr<const std::vector<TransactionId>> aborted;
+  /// Of all sessions: the transactions of earlier epochs that are committed; the intents of all others up to
+  /// `last_of_earlier` are undone.
+  std::shared_ptr<const std::vector<IdRange>> committed;
+  TransactionId last_of_earlier;
+  std::vector<NodeId> nodes;
+
+  /// Whether recovery undoes the intents of that transaction.
+  bool undoes(TransactionId id) const;
 };
 
 /// Sessions that can write nothing any more: every storage node refuses them, or holds no lease (R7, R9).
@@ -201,7 +249,6 @@ struct SessionStatus {
   bool recoverer = false;  ///< the commit manager's own
   uint64_t silent_ns = 0;  ///< since it was last heard of; since its end if it has ended
   uint64_t open = 0;       ///< transactions
-  uint64_t uncleared = 0;  ///< complete, undo record not reported cleared
   std::string end;         ///< why it has ended
 };
 
@@ -223,26 +270,36 @@ std::string_view to_string(SessionStatus::State state);
 /// 4. A publication covers every snapshot that is open, and everything that it says later snapshots see, they see
 ///    (R13).
 /// 5. A table is in the clients' catalog only while every live node has it (R30).
-/// 6. A transaction of a session that has ended is handed to recovery only when every storage node refuses the session:
-///    it has acknowledged the fence, or it, and every earlier incarnation of it, holds no lease (R7, R8, R9).
+/// 6. What a session that has ended has left at a storage node is handed to recovery only when that node has
+///    acknowledged the session's fence (R7, R8). Its transactions are complete when recovery has undone them at every
+///    node whose records are not lost.
 /// 7. Nothing is said to anybody before that on which it depends is stored (R11): a change of tables, nodes or shards
 ///    is answered when it is stored; ids and sessions are given below bounds that are stored; clients and nodes are
-///    shown the catalog as it is stored. Everything else goes on while the disk is busy.
+///    shown the catalog as it is stored. A commit is answered and seen when the commit log says so. Everything else
+///    goes on while the disk is busy.
 class Core {
  public:
   /// `state` is what `durable` stored last, and has passed check_state(); empty: a new cluster. Without `durable`
   /// nothing survives, and `state` is not looked at: for `loam dev` and tests. Starts to store the new epoch; until
-  /// that is done no session is opened and no storage node registered.
-  Core(const CoreOptions& options, Outbox& outbox, Durable* durable = nullptr, Bytes state = {});
+  /// that is done no session is opened and no storage node registered. `log` is the commit log, and `logged` what it
+  /// has held since before; without it commits are answered at once, and are forgotten with the process.
+  Core(const CoreOptions& options, Outbox& outbox, Durable* durable = nullptr, Bytes state = {},
+       CommitLog* log = nullptr, CommitLogContents logged = {});
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
   /// Ok if a core can start from these bytes; kMalformed or kUnsupportedVersion says what is wrong with them.
   static Status check_state(Bytes state);
-  /// The outcome of the store that is under way: what waited for it is said. Does nothing if none is.
+  /// Reports the outcome of the store that is under way, and sends the answers that waited for it. Without such a store
+  /// it does nothing.
   void stored(const Status& outcome);
-  /// The first error of a store. From then on the core executes nothing and says nothing: stop the process.
+  /// The commit log has come so far.
+  void logged(const CommitLogProgress& progress);
+  /// The commit log has failed for good: as after an error of a store.
+  void log_failed(const Status& why);
+  /// The first error of a store or of the commit log. From then on the core executes nothing and says nothing: stop the
+  /// process.
   Status durable_status() const;
 
   /// gRPC address that clients are told; empty (the default) if there is none.
@@ -265,34 +322,21 @@ class Core {
   void create_table(const wire::CreateTable& request, std::function<void(Result<wire::TableCreated>)> done);
   void drop_table(const wire::DropTable& request, std::function<void(Result<wire::TableDropped>)> done);
 
-  /// An operator accepts that the records of this node's shards are lost (R10): it serves them, empty, from now on.
-  /// `done` as for tables. kInvalidArgument: no such node, or it has lost nothing; kUnavailable: it has to be started
-  /// anew first.
+  /// An operator accepts that the records of this node's shards are lost (R9, R10): it serves them, empty, from now on;
+  /// or from when the leases of its earlier incarnations have run out. `done` as for tables. kInvalidArgument: no such
+  /// node, or it has lost nothing; kUnavailable: it has to be started anew first.
   void accept_loss(NodeId node, std::function<void(Status)> done);
-
-  /// An operator gives a transaction up whose undo nobody can carry out: the indexes may lack some of what it wrote
-  /// from now on, and count as damaged. `done` is called when that is stored, now or from a later call, or with the
-  /// error of the disk. Before recovered() of its id.
-  void damage_indexes(std::function<void(Status)> done);
 
   /// A new session for the commit manager's own recoverer: without lease and connection, good for attaching to storage
   /// nodes. The one before is fenced, like a dead client's. SessionId(0) if the disk has reserved no more numbers: ask
   /// again.
   SessionId open_recoverer(uint64_t now_ns);
-  /// After a restart (R11): the owners of all shards are registered, have all their memory or their loss accepted, and
-  /// have acknowledged the fence of all older sessions: scan the transaction table, then call recovery_scan_done(). May
-  /// become false again when one of them goes.
-  bool recovery_scan_due() const;
-  /// Of sessions that are fenced everywhere, lowest ids first; the same again until they are reported.
+  /// What there is to recover at this moment: each node of an ended session as soon as it refuses the session; the same
+  /// again until it is reported. After a restart one task for all earlier sessions, once the owners of all shards are
+  /// registered, have all their memory or their loss accepted, and have acknowledged the fence of those sessions.
   std::vector<RecoveryTask> recovery_tasks(size_t max) const;
-  /// A transaction's outcome is decided and carried out: completes it as its owner would have, and keeps the outcome
-  /// for its client (R4). Ids that are not known (of an earlier epoch) are kept as outcomes; those that are complete,
-  /// or belong to an open session, stay as they are.
-  void recovered(TransactionId id, bool committed, uint64_t now_ns);
-  /// Its undo record is gone (R5).
-  void recovery_cleared(TransactionId id);
-  /// Every undo record of earlier epochs has been dealt with: begins are answered from now on.
-  void recovery_scan_done(uint64_t now_ns);
+  /// What the task said is undone at these nodes. Nodes that have been started anew meanwhile do not count.
+  void recovered(const RecoveryTask& task, uint64_t now_ns);
   /// Since the last swept() sessions have ended that may have left nodes of indexes half made: one that was lost, or
   /// CoreOptions::closed_to_sweep that were closed. The sessions whose remains may be removed; null: there is no index,
   /// or nothing to do. Valid until the core is called again.
@@ -308,8 +352,8 @@ class Core {
   std::vector<NodeStatus> nodes() const;
   std::vector<Orphan> orphans() const;
   std::vector<SessionStatus> sessions() const;
-  /// Whether a recovered transaction was committed, while that is kept for its client (R4).
-  std::optional<bool> outcome(TransactionId id) const;
+  /// What became of a transaction, as its client would be told (R4).
+  wire::Outcome outcome(TransactionId id) const;
   /// The id of the cluster (R10).
   wire::ClusterId cluster() const;
   Statistics statistics() const;

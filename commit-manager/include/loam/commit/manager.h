@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <loam/commit/core.h>
+#include <loam/commit/log_device.h>
 #include <loam/commit/statistics.h>
 #include <loam/commit/store.h>
 
@@ -26,8 +28,11 @@ struct ManagerOptions {
   /// Folder of what must survive a restart (R11), made if only it is missing; one manager's alone. Empty: nothing
   /// survives, the end of the manager is the cluster's end.
   std::string data;
-  /// Instead of `data`: what holds the state and outlives the manager.
+  /// Instead of `data`: what holds the state and the commit log, and outlives the manager.
   Store* store = nullptr;
+  /// When a commit counts (R11): by default kOs where something survives, kNone where nothing does. kNone with a folder
+  /// is refused: a restart would take back commits that clients were told.
+  std::optional<CommitLogMode> commit_log;
   /// How long the idle server thread looks for messages before it sleeps.
   uint64_t spin_ns = 100'000;
   /// Indexes are swept for what ended sessions have left half made (R31) when such a session is fenced, but not sooner

@@ -24,7 +24,7 @@ struct RefusedNode {
 /// What the state machine counts as it goes, since the start.
 struct CoreCounts {
   uint64_t sessions_opened = 0, sessions_lost = 0, sessions_expired = 0, sessions_aged = 0, sessions_resumed = 0;
-  uint64_t fences = 0, recovered_committed = 0, recovered_aborted = 0, outcomes_asked = 0;
+  uint64_t fences = 0, recovered_aborted = 0, outcomes_asked = 0, log_restarts = 0;
   uint64_t node_leases_expired = 0, durable_stores = 0, publication_bytes = 0, publications_skipped = 0;
   uint64_t messages = 0, repeated = 0, refused = 0, malformed = 0;
 
@@ -40,9 +40,9 @@ struct CoreCounts {
         counter("sessions_aged", &S::sessions_aged, "of the lost: a transaction was open for too long"),
         counter("sessions_resumed", &S::sessions_resumed, "sessions that went on over another connection"),
         counter("fences", &S::fences, "fence sets sent to the storage nodes"),
-        counter("recovered_committed", &S::recovered_committed, "transactions that recovery completed"),
         counter("recovered_aborted", &S::recovered_aborted, "transactions that recovery rolled back"),
-        counter("outcomes_asked", &S::outcomes_asked, "outcomes of recovered transactions that clients asked for"),
+        counter("outcomes_asked", &S::outcomes_asked, "outcomes that clients asked for under a later session"),
+        counter("log_restarts", &S::log_restarts, "times that the commit log began anew with what was needed of it"),
         counter("node_leases_expired", &S::node_leases_expired, "leases of storage nodes that ran out"),
         counter("durable_stores", &S::durable_stores, "states stored"),
         level("publication_bytes", &S::publication_bytes, "the newest publication"),
@@ -63,7 +63,7 @@ struct Statistics : CoreCounts {
   bool restarting = false;
   uint64_t sessions = 0, sessions_fencing = 0, sessions_recovering = 0;
   uint64_t last_transaction = 0;
-  uint64_t open = 0, orphaned_open = 0, uncleared = 0, orphaned_uncleared = 0;
+  uint64_t open = 0, orphaned_open = 0;
   uint64_t begins = 0, commits = 0, aborts = 0, read_only_begins = 0, upgradable_begins = 0, upgrades = 0;
   uint64_t read_only_snapshots = 0, upgradable_snapshots = 0, open_snapshots = 0, snapshot_bytes = 0,
            snapshot_memory_bytes = 0;
@@ -71,7 +71,8 @@ struct Statistics : CoreCounts {
   uint64_t publications = 0, publication_exact = 0;
   uint64_t catalog_version = 0, tables = 0, pending_changes = 0;
   uint64_t nodes_live = 0, nodes_dead = 0, nodes_unreachable = 0, nodes_lost = 0;
-  uint64_t outcomes_kept = 0, kept_answer_bytes = 0;
+  uint64_t log_end = 0, log_accepted = 0, log_flushed = 0, log_cut = 0, log_ranges = 0, log_bytes = 0;
+  uint64_t kept_answer_bytes = 0;
   bool sweep_due = false;
   uint64_t durable_bytes = 0;
   bool storing = false;
@@ -102,8 +103,6 @@ struct Statistics : CoreCounts {
             level("open", &S::open, "open transactions"),
             level("orphaned_open", &S::orphaned_open,
                   "of the open: their session has ended; they wait for recovery and hold garbage collection back"),
-            level("uncleared", &S::uncleared, "complete transactions whose undo records are not reported cleared"),
-            level("orphaned_uncleared", &S::orphaned_uncleared, "of the uncleared: their session has ended"),
             counter("begins", &S::begins, "read-write transactions begun"),
             counter("commits", &S::commits, "transactions completed as committed"),
             counter("aborts", &S::aborts, "transactions completed as aborted"),
@@ -127,7 +126,12 @@ struct Statistics : CoreCounts {
             level("nodes_unreachable", &S::nodes_unreachable, "storage nodes whose lease has run out"),
             level("nodes_lost", &S::nodes_lost,
                   "storage nodes that started anew with empty memory, and whose loss is not accepted"),
-            level("outcomes_kept", &S::outcomes_kept, "outcomes of recovered transactions, kept for their clients"),
+            level("log_end", &S::log_end, "commits that were given to the commit log, over all epochs"),
+            level("log_accepted", &S::log_accepted, "commits up to which they are answered and seen"),
+            level("log_flushed", &S::log_flushed, "commits up to which the commit log is on the disk"),
+            level("log_cut", &S::log_cut, "ids up to which an outcome may have been cut from the commit log"),
+            level("log_ranges", &S::log_ranges, "ranges of committed ids that the commit log has to keep"),
+            level("log_bytes", &S::log_bytes, "bytes of the commit log since it began anew"),
             level("kept_answer_bytes", &S::kept_answer_bytes, "large answers, kept for repetitions"),
             flag("sweep_due", &S::sweep_due,
                  "sessions have ended that may have left nodes of indexes half made, and are not swept"),
@@ -141,12 +145,10 @@ struct Statistics : CoreCounts {
 
 /// What became of the transactions of sessions that have ended.
 struct RecoveryStatistics {
-  uint64_t starts = 0, committed = 0, aborted = 0, cleared = 0, reverted = 0, index_changes = 0, repeated = 0,
-           unreadable = 0;
-  uint64_t rounds = 0, scans = 0, sweeps = 0, swept_nodes = 0;
+  uint64_t starts = 0, tasks = 0, intents = 0, reverted = 0, index_changes = 0, repeated = 0;
+  uint64_t rounds = 0, restarts = 0, sweeps = 0, swept_nodes = 0;
   uint64_t queued = 0, running = 0;
-  std::vector<TransactionId> unreadable_ids;  ///< level: transactions whose undo records are unreadable, the first ones
-  std::map<NodeId, uint64_t> waiting;         ///< level: transactions that wait for a node
+  std::map<NodeId, uint64_t> waiting;  ///< level: tasks that wait for a node
 
   static constexpr auto fields() {
     using S = RecoveryStatistics;
@@ -154,19 +156,17 @@ struct RecoveryStatistics {
     using statistics::level;
     return std::tuple(
         counter("starts", &S::starts, "starts of the recoverer: more than one if it was fenced, or failed"),
-        counter("committed", &S::committed, "transactions that had passed their commit point, and were completed"),
-        counter("aborted", &S::aborted, "transactions rolled back"),
-        counter("cleared", &S::cleared, "undo records removed"),
+        counter("tasks", &S::tasks, "ended sessions at storage nodes whose transactions were rolled back there"),
+        counter("intents", &S::intents, "intents that storage nodes named"),
         counter("reverted", &S::reverted, "records of rolled back transactions"),
         counter("index_changes", &S::index_changes, "index changes of rolled back transactions"),
         counter("repeated", &S::repeated, "attempts that ended at a node that did not answer"),
-        counter("unreadable", &S::unreadable, "undo records that cannot be read: their transactions stay open"),
         counter("rounds", &S::rounds, "rounds of the recoverer's thread"),
-        counter("scans", &S::scans, "scans of the transaction table after a restart"),
+        counter("restarts", &S::restarts, "recoveries of all sessions of earlier epochs, after a restart"),
         counter("sweeps", &S::sweeps, "sweeps of the indexes for nodes that ended sessions have left half made"),
         counter("swept_nodes", &S::swept_nodes, "nodes of indexes that sweeps found and removed"),
-        level("queued", &S::queued, "transactions that wait for their turn"),
-        level("running", &S::running, "transactions that are being recovered"));
+        level("queued", &S::queued, "tasks that wait for their turn"),
+        level("running", &S::running, "tasks that are being worked on"));
   }
 };
 

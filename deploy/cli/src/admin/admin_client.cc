@@ -217,15 +217,6 @@ Status accept_loss(const std::string& admin_address, uint64_t node, uint64_t tim
       .status();
 }
 
-Status accept_unreadable(const std::string& admin_address, uint64_t transaction, uint64_t timeout_ns) {
-  namespace manager = commit::admin;
-  manager::AcceptUnreadableRequest request;
-  request.set_transaction(transaction);
-  return call<manager::ClusterAdmin, manager::AcceptUnreadableRequest, manager::AcceptUnreadableReply>(
-             admin_address, request, &manager::ClusterAdmin::Stub::AcceptUnreadable, timeout_ns)
-      .status();
-}
-
 Result<Json> manager_health(const std::string& admin_address, uint64_t timeout_ns) {
   namespace manager = commit::admin;
   return call<manager::ClusterAdmin, manager::HealthRequest, manager::HealthReply>(

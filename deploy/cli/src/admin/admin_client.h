@@ -27,9 +27,6 @@ Result<std::vector<std::string>> damaged_indexes(const std::string& admin_addres
 /// has lost nothing.
 Status accept_loss(const std::string& admin_address, uint64_t node, uint64_t timeout_ns);
 
-/// Gives up the undo record of a transaction, which recovery cannot read. kInvalidArgument: recovery knows no such.
-Status accept_unreadable(const std::string& admin_address, uint64_t transaction, uint64_t timeout_ns);
-
 /// Of a commit manager or a storage node.
 Result<nlohmann::ordered_json> manager_health(const std::string& admin_address, uint64_t timeout_ns);
 Result<nlohmann::ordered_json> node_health(const std::string& admin_address, uint64_t timeout_ns);

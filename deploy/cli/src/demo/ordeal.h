@@ -40,7 +40,7 @@ struct OrdealReport {
   uint64_t scans = 0;          ///< with the right total
   uint64_t scans_refused = 0;  ///< while a server was away
   unsigned kills = 0;
-  uint64_t rolled_back = 0, completed = 0;  ///< by recovery
+  uint64_t rolled_back = 0;         ///< transactions, by recovery
   std::vector<uint64_t> locked_ns;  ///< for each key that a killed client held: from the kill to another's write
   uint64_t paused_ns = 0;
   uint64_t fenced = 0;           ///< sessions of the paused client that ended over it
@@ -56,7 +56,7 @@ nlohmann::ordered_json to_json(const OrdealReport& report);
 std::string for_people(const OrdealReport& report, const OrdealOptions& options);
 
 /// Fills the accounts of a running cluster, lets client processes move money and scans sum it, kills a client (and
-/// another, until recovery has both rolled back and completed a transaction), pauses one for longer than its lease,
+/// another, until recovery has rolled back a transaction), pauses one for longer than its lease,
 /// kills and restarts the commit manager. Whatever is not as it must be is in the report; an error: it could not be
 /// done. Blocks; ends every client process that it started. Needs the administration of the commit manager.
 Result<OrdealReport> run_ordeal(LocalCluster& cluster, const OrdealOptions& options);

@@ -36,7 +36,6 @@ std::string cell(const std::string& text) {
 std::string what_happened(const OrdealReport& report, const OrdealOptions& options) {
   std::string text = line("clients killed", grouped(report.kills));
   text += line("transactions rolled back", grouped(report.rolled_back));
-  text += line("transactions completed", grouped(report.completed));
   if (!report.locked_ns.empty()) {
     text += line("keys that the dead had locked",
                  fmt::format("{}: writable after {} (median), {} (all); the lease is {}", report.locked_ns.size(),
@@ -64,7 +63,6 @@ nlohmann::ordered_json to_json(const OrdealReport& report) {
                                  {"scans_refused", report.scans_refused},
                                  {"kills", report.kills},
                                  {"rolled_back", report.rolled_back},
-                                 {"completed", report.completed},
                                  {"locked_keys", report.locked_ns.size()},
                                  {"locked_median_ns", median(report.locked_ns)},
                                  {"locked_max_ns", largest(report.locked_ns)},

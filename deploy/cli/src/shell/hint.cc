@@ -10,9 +10,8 @@
 namespace loam::cli {
 namespace {
 
-constexpr std::array<HintForm, 18> kHintForms = {{
+constexpr std::array<HintForm, 17> kHintForms = {{
     {Hint::kAcceptLoss, HintPlace::kAdministration, "node accept-loss {}"},
-    {Hint::kAcceptUnreadable, HintPlace::kAdministration, "recovery accept-unreadable {}"},
     {Hint::kClusterDown, HintPlace::kFolder, "cluster down"},
     {Hint::kClusterStatus, HintPlace::kFolder, "cluster status"},
     {Hint::kClusterUp, HintPlace::kFolder, "cluster up"},

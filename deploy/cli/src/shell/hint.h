@@ -11,8 +11,7 @@ namespace loam::cli {
 
 /// The commands; kHintForms in hint.cc has their words.
 enum class Hint : uint8_t {
-  kAcceptLoss,        ///< of a storage node
-  kAcceptUnreadable,  ///< of a transaction
+  kAcceptLoss,  ///< of a storage node
   kClusterDown,
   kClusterStatus,
   kClusterUp,

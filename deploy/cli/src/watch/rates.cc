@@ -14,11 +14,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const std::vector<const char*> kManagerCounters = {"begins",   "commits", "aborts",    "read_only_begins",
-                                                   "messages", "refused", "frames_in", "frames_out"};
-const std::vector<const char*> kManagerLevels = {"epoch",         "sessions",  "open",
-                                                 "orphaned_open", "uncleared", "open_snapshots"};
-const std::vector<const char*> kRecoveryCounters = {"committed", "aborted"};
+const std::vector<const char*> kManagerCounters = {"begins",           "commits",           "aborts",
+                                                   "read_only_begins", "recovered_aborted", "messages",
+                                                   "refused",          "frames_in",         "frames_out"};
+const std::vector<const char*> kManagerLevels = {"epoch",          "sessions",     "open",        "orphaned_open",
+                                                 "open_snapshots", "log_accepted", "log_flushed", "log_bytes"};
 const std::vector<const char*> kNodeCounters = {
     "operations",      "batches",     "scans",    "scan_pages", "scan_records",
     "compacted_pages", "freed_pages", "bytes_in", "bytes_out",  "query_memory_refused"};
@@ -28,12 +28,12 @@ const std::vector<const char*> kNodeLevels = {"memory_used_bytes", "memory_limit
 uint64_t number(const Json& object, const char* name) { return object.value(name, uint64_t{0}); }
 
 void add_rates(const Json& before, const Json& after, double seconds, const std::vector<const char*>& names,
-               const std::string& prefix, Json& result) {
+               Json& result) {
   for (const char* name : names) {
     const uint64_t now = number(after, name);
     const uint64_t then = number(before, name);
     const uint64_t gained = now >= then ? now - then : now;
-    result[prefix + name + "_per_s"] = seconds > 0 ? static_cast<double>(gained) / seconds : 0.0;
+    result[std::string(name) + "_per_s"] = seconds > 0 ? static_cast<double>(gained) / seconds : 0.0;
   }
 }
 
@@ -62,10 +62,8 @@ Json rates(const Json& before, const Json& after, double seconds) {
   const Json none = Json::object();
   const Json& manager = or_empty(after, "manager");
   const Json& manager_before = goes_on(or_empty(before, "manager"), manager) ? or_empty(before, "manager") : none;
-  add_rates(manager_before, manager, seconds, kManagerCounters, "", result["manager"]);
+  add_rates(manager_before, manager, seconds, kManagerCounters, result["manager"]);
   add_levels(manager, kManagerLevels, result["manager"]);
-  add_rates(or_empty(manager_before, "recovery"), or_empty(manager, "recovery"), seconds, kRecoveryCounters,
-            "recovered_", result["manager"]);
   for (const Json& node : after["nodes"]) {
     Json one = {{"node", number(node, "id")}, {"state", node.value("state", "")}};
     if (node.contains("statistics")) {
@@ -75,7 +73,7 @@ Json rates(const Json& before, const Json& after, double seconds) {
             number(old, "id") == number(node, "id") && number(old, "incarnation") == number(node, "incarnation");
         if (same && old.contains("statistics")) then = &old["statistics"];
       }
-      add_rates(*then, node["statistics"], seconds, kNodeCounters, "", one);
+      add_rates(*then, node["statistics"], seconds, kNodeCounters, one);
       add_levels(node["statistics"], kNodeLevels, one);
     }
     result["nodes"].push_back(std::move(one));

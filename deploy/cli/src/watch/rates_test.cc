@@ -9,7 +9,11 @@ using Json = nlohmann::ordered_json;
 
 Json look(uint64_t uptime, uint64_t commits, uint64_t incarnation, uint64_t operations) {
   return {{"manager",
-           {{"uptime_ns", uptime}, {"commits", commits}, {"open", 3}, {"recovery", {{"aborted", commits / 10}}}}},
+           {{"uptime_ns", uptime},
+            {"commits", commits},
+            {"open", 3},
+            {"recovered_aborted", commits / 10},
+            {"log_bytes", 9}}},
           {"nodes", Json::array({{{"id", 1},
                                   {"incarnation", incarnation},
                                   {"state", "live"},
@@ -22,6 +26,7 @@ TEST(RatesTest, CountersBecomeRatesAndLevelsStay) {
   EXPECT_EQ(result["manager"]["recovered_aborted_per_s"], 10.0);
   EXPECT_EQ(result["manager"]["begins_per_s"], 0.0);
   EXPECT_EQ(result["manager"]["open"], 3u);
+  EXPECT_EQ(result["manager"]["log_bytes"], 9u);
   EXPECT_EQ(result["nodes"][0]["operations_per_s"], 2'000.0);
   EXPECT_EQ(result["nodes"][0]["memory_used_bytes"], 7u);
 }

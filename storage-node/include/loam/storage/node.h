@@ -23,6 +23,10 @@ struct NodeOptions {
   /// way. Queries take it as they need it; a query beyond it gets kOverloaded. The rest is for records and indexes,
   /// mapped and faulted in at start.
   double query_memory_share = 0.125;
+  /// What all sessions together may use for the intents of their open transactions, beside memory_bytes and taken as it
+  /// is needed, like the windows of answers: a node that is full of records can still remember what it undoes. A write
+  /// beyond it gets kOverloaded. 0: a thirty-second of memory_bytes, at least 16 MiB.
+  uint64_t intent_memory_bytes = 0;
   uint64_t page_bytes = uint64_t{8} << 20;  ///< log page; a power of two; a row must fit into one
   bool huge_pages = true;                   ///< ask for transparent huge pages
   unsigned network_threads = 1;

@@ -59,7 +59,7 @@ struct TableStatistics : TableNumbers<uint64_t> {
 /// What the executors of requests count.
 template <class Number>
 struct ExecutorNumbers {
-  Number batches{}, operations{}, appends{}, malformed{}, fenced{}, refused{}, repeated{};
+  Number batches{}, operations{}, appends{}, malformed{}, fenced{}, refused{}, repeated{}, intents_refused{};
 
   static constexpr auto fields() {
     using S = ExecutorNumbers;
@@ -71,7 +71,9 @@ struct ExecutorNumbers {
         counter("malformed", &S::malformed, "connections ended for bytes that are no message"),
         counter("fenced", &S::fenced, "requests refused because their session has ended"),
         counter("refused", &S::refused, "requests refused without a lease, without the records, or while stopping"),
-        counter("repeated", &S::repeated, "requests that came again and were not executed again"));
+        counter("repeated", &S::repeated, "requests that came again and were not executed again"),
+        counter("intents_refused", &S::intents_refused,
+                "writes refused because the memory for intents was full (--intent-memory)"));
   }
 };
 
@@ -88,6 +90,7 @@ struct NodeStatistics : ExecutorNumbers<uint64_t>, net::TransportNumbers<uint64_
   uint64_t uptime_ns = 0;
   uint64_t memory_limit_bytes = 0, memory_used_bytes = 0;
   uint64_t query_memory_limit_bytes = 0, query_memory_used_bytes = 0, query_memory_refused = 0;
+  uint64_t intent_memory_limit_bytes = 0, intent_memory_used_bytes = 0, intents = 0;
   uint64_t sessions = 0, reconnects = 0;
   uint64_t scans = 0, scan_pages = 0, scan_records = 0;
   uint64_t compacted_pages = 0, freed_pages = 0;
@@ -120,6 +123,10 @@ struct NodeStatistics : ExecutorNumbers<uint64_t>, net::TransportNumbers<uint64_
             level("query_memory_used_bytes", &S::query_memory_used_bytes, "of it, in use"),
             counter("query_memory_refused", &S::query_memory_refused,
                     "times that a query could not have what it needed"),
+            level("intent_memory_limit_bytes", &S::intent_memory_limit_bytes,
+                  "memory for the intents of all sessions together"),
+            level("intent_memory_used_bytes", &S::intent_memory_used_bytes, "of it, in use"),
+            level("intents", &S::intents, "writes that are remembered until publications cover their transactions"),
             level("sessions", &S::sessions, "known now: with a connection, or with answers that are kept"),
             counter("reconnects", &S::reconnects, "times that the commit manager was found again"),
             counter("scans", &S::scans, "queries finished"),

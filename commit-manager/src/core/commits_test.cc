@@ -1,0 +1,482 @@
+// Commits and the commit log: when a commit is seen, answered, published, told and forgotten [R1, R4, R11, R13].
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "commit-manager/src/core/commits_fixture.h"
+#include "commit-manager/src/core/committed_ids.h"
+#include "common/testing/random.h"
+
+namespace loam::commit {
+namespace {
+
+using testing::Random;
+using wire::AskOutcomes;
+using wire::Begin;
+using wire::Begun;
+using wire::CloseSession;
+using wire::Complete;
+using wire::Completed;
+using wire::OpenSession;
+using wire::Outcome;
+using wire::Outcomes;
+using wire::PublicationInstalled;
+using wire::Publish;
+using wire::RenewNode;
+using wire::RenewSession;
+using wire::SessionOpened;
+
+TEST_F(CommitsTest, ACommitIsNeitherSeenNorAnsweredBeforeTheLogAcceptsIt) {
+  begin(2);
+  const PeerId other = h->client();
+  const uint64_t sequence = h->post(client, commit_of({2}));
+  EXPECT_EQ(log.batches, (std::vector<std::vector<TransactionId>>{{TransactionId(2)}}));
+  EXPECT_TRUE(silent(client));
+  EXPECT_FALSE(now(other).snapshot.visible(Version(2)));
+  EXPECT_EQ(outcome(2), Outcome::kPending);
+  EXPECT_EQ(h->core.statistics().commits, 0u);
+  h->core.check_invariants();
+  accept(1);
+  EXPECT_EQ(h->take<Completed>(client).sequence, sequence);
+  EXPECT_TRUE(now(other).snapshot.visible(Version(2)));
+  EXPECT_EQ(outcome(2), Outcome::kCommitted);
+  EXPECT_EQ(h->core.statistics().commits, 1u);
+  h->core.check_invariants();
+}
+
+TEST_F(CommitsTest, TheCommitsOfARoundAreOneBatch) {
+  begin(5);
+  const Buffer first = CoreHarness::encoded(commit_of({1, 3}), 1'001);
+  const Buffer second = CoreHarness::encoded(Begin{1, false}, 1'002);
+  const Buffer third = CoreHarness::encoded(Complete{{{TransactionId(2), false}, {TransactionId(5), true}}}, 1'003);
+  const std::vector<Bytes> frame = {first, second, third};
+  h->deliver_frame(client, frame);
+  EXPECT_EQ(log.batches,
+            (std::vector<std::vector<TransactionId>>{{TransactionId(1), TransactionId(3), TransactionId(5)}}));
+  const auto begun = h->take<Begun>(client);
+  ASSERT_TRUE(begun.ok());
+  EXPECT_EQ(begun->snapshot, Snapshot()) << "what the same round commits is not seen";
+  EXPECT_TRUE(silent(client));
+  h->run_for(kSecond / 10);
+  EXPECT_EQ(log.batches.size(), 1u) << "appended once";
+  accept(2);
+  EXPECT_EQ(h->take<Completed>(client).sequence, 1'001u);
+  EXPECT_TRUE(silent(client));
+  accept(3);
+  EXPECT_EQ(h->take<Completed>(client).sequence, 1'003u);
+  h->core.check_invariants();
+}
+
+TEST_F(CommitsTest, AMessageIsAnsweredWhenAllOfItsCommitsAreAccepted) {
+  begin(2);
+  h->post(client, commit_of({2, 1}));
+  accept(1);
+  EXPECT_TRUE(silent(client));
+  EXPECT_TRUE(now(h->client()).snapshot.visible(Version(2)));
+  EXPECT_EQ(outcome(1), Outcome::kPending);
+  accept(2);
+  EXPECT_TRUE(h->take<Completed>(client).ok());
+}
+
+TEST_F(CommitsTest, ARepeatedCompleteIsAnsweredOnceAndThenFromTheWindow) {
+  begin(1);
+  const Buffer complete = CoreHarness::encoded(commit_of({1}), 1'000);
+  h->deliver(client, complete);
+  h->deliver(client, complete);
+  h->core.peer_lost(client);
+  client = h->connect();
+  ASSERT_TRUE(h->call<SessionOpened>(client, OpenSession{"test", SessionId(1), 1}).ok());
+  h->deliver(client, complete);
+  EXPECT_TRUE(silent(client));
+  accept(1);
+  EXPECT_EQ(h->take<Completed>(client).sequence, 1'000u);
+  EXPECT_TRUE(silent(client));
+  h->deliver(client, complete);
+  EXPECT_EQ(h->take<Completed>(client).sequence, 1'000u);
+  EXPECT_EQ(log.batches.size(), 1u);
+  EXPECT_EQ(h->core.statistics().commits, 1u);
+}
+
+TEST_F(CommitsTest, ASessionThatEndsWhileItsCommitWaitsLeavesTheCommit) {
+  const PeerId dying = h->client();
+  ASSERT_TRUE(h->call<Begun>(dying, Begin{3, false}).ok());
+  h->post(dying, commit_of({2}));
+  h->post(dying, CloseSession{});
+  h->outbox.sent[dying].clear();
+  EXPECT_EQ(outcome(1), Outcome::kAborted) << "decided at once";
+  EXPECT_EQ(outcome(2), Outcome::kPending);
+  EXPECT_EQ(outcome(3), Outcome::kAborted);
+  h->core.check_invariants();
+  ASSERT_TRUE(h->acknowledge_fence(node));
+  const auto tasks = h->core.recovery_tasks(10);
+  ASSERT_EQ(tasks.size(), 1u);
+  EXPECT_EQ(*tasks[0].aborted, (std::vector{TransactionId(1), TransactionId(3)}));
+  h->core.recovered(tasks[0], h->now_ns);
+  EXPECT_EQ(outcome(2), Outcome::kPending);
+  EXPECT_EQ(h->call<Completed>(dying, commit_of({1})).error.code(), StatusCode::kFenced);
+  accept(1);
+  EXPECT_TRUE(silent(dying)) << "nothing is answered to the dead";
+  EXPECT_EQ(outcome(2), Outcome::kCommitted);
+  EXPECT_EQ(outcome(1), Outcome::kAborted);
+  EXPECT_EQ(now(client).snapshot, Snapshot(Version(3)));
+  h->core.check_invariants();
+}
+
+TEST_F(CommitsTest, ASessionThatClosesWithACommitUnderWayIsNoDeadOne) {
+  begin(1);
+  h->post(client, commit_of({1}));
+  ASSERT_TRUE(h->call<wire::SessionClosed>(client, CloseSession{}).ok());
+  EXPECT_EQ(h->core.statistics().sessions_lost, 0u);
+  accept(1);
+  EXPECT_TRUE(silent(client));
+  EXPECT_TRUE(now(h->client()).snapshot.visible(Version(1)));
+  h->core.check_invariants();
+}
+
+TEST_F(CommitsTest, ACommitThatWaitsForTheLogDoesNotAgeItsSession) {
+  CoreOptions options = options_of_test();
+  options.max_transaction_age_ns = 2 * kLease;
+  start(options);
+  begin(1);
+  h->post(client, commit_of({1}));
+  run_alive(4 * kLease, {node});
+  EXPECT_EQ(h->core.statistics().sessions, 1u) << "the disk of the commit log stalls, not the client";
+  EXPECT_EQ(h->core.statistics().commits, 0u);
+}
+
+TEST_F(CommitsTest, BeginsSeeCommitsThatPublicationsDoNotCount) {
+  begin(4);
+  h->post(client, commit_of({1, 3}));
+  accept(2);
+  const Begun begun = now(h->client());
+  EXPECT_TRUE(begun.snapshot.visible(Version(1)) && begun.snapshot.visible(Version(3)));
+  EXPECT_EQ(begun.seen_by_all, Version(0)) << "a power cut takes them back";
+  auto publish = published();
+  ASSERT_TRUE(publish.ok());
+  EXPECT_FALSE(publish->publication.later.visible(Version(1)) || publish->publication.later.visible(Version(3)));
+  EXPECT_EQ(publish->publication.seen_by_all(), Version(0));
+  EXPECT_EQ(publish->log, 0u);
+  EXPECT_TRUE(publish->publication.covers(begun.snapshot));
+  EXPECT_EQ(h->call<wire::NodeRenewed>(node, RenewNode{})->log, 0u);
+  flush(1);
+  publish = published();
+  ASSERT_TRUE(publish.ok()) << "it is said without any other change";
+  EXPECT_TRUE(publish->publication.later.visible(Version(1)));
+  EXPECT_FALSE(publish->publication.later.visible(Version(3)));
+  EXPECT_EQ(publish->log, 1u);
+  flush(2);
+  publish = published();
+  EXPECT_TRUE(publish->publication.later.visible(Version(3)));
+  EXPECT_EQ(publish->log, 2u);
+  EXPECT_EQ(h->call<wire::NodeRenewed>(node, RenewNode{})->log, 2u);
+  EXPECT_EQ(h->core.statistics().log_flushed, 2u);
+  h->core.check_invariants();
+}
+
+TEST_F(CommitsTest, YoungAndOldSnapshotsAreCoveredThoughTheySeeUnflushedCommits) {
+  begin(2);
+  h->post(client, commit_of({1, 2}));
+  accept(2);
+  ASSERT_TRUE(h->take<Completed>(client).ok());
+  const auto reader = h->call<Begun>(client, Begin{0, true});
+  ASSERT_TRUE(reader.ok());
+  begin(1);
+  h->post(client, abort_of(3));
+  h->outbox.sent[client].clear();
+  auto publish = published();
+  ASSERT_TRUE(publish.ok());
+  EXPECT_TRUE(publish->publication.young_open);
+  EXPECT_EQ(publish->publication.floor, Version(0)) << "not above what later snapshots see for good";
+  EXPECT_TRUE(publish->publication.covers(reader->snapshot));
+  publish = published(2 * CoreOptions().young_ns);
+  ASSERT_TRUE(publish.ok());
+  EXPECT_FALSE(publish->publication.young_open);
+  ASSERT_EQ(publish->publication.old.size(), 1u) << "and it sees more than `later`";
+  EXPECT_EQ(publish->publication.old[0].snapshot, Snapshot(Version(2)));
+  EXPECT_FALSE(publish->publication.garbage(Version(1), Version(2)));
+  flush(2);
+  publish = published();
+  EXPECT_TRUE(publish->publication.garbage(Version(1), Version(2)));
+}
+
+TEST_F(CommitsTest, AbortsNeedNoLog) {
+  begin(2);
+  ASSERT_TRUE(h->call<Completed>(client, abort_of(1)).ok());
+  EXPECT_TRUE(log.batches.empty());
+  EXPECT_TRUE(now(h->client()).snapshot.visible(Version(1)));
+  EXPECT_EQ(outcome(1), Outcome::kAborted);
+  ASSERT_TRUE(h->call<Completed>(client, Complete{}).ok()) << "nothing is answered at once too";
+}
+
+TEST_F(CommitsTest, WhatMayNotBeCompletedChangesNothing) {
+  begin(4);
+  const PeerId other = h->client();
+  ASSERT_TRUE(h->call<Begun>(other, Begin{1, false}).ok());
+  h->post(client, commit_of({1}));
+  accept(1);
+  h->post(client, commit_of({2}));
+  h->outbox.sent[client].clear();
+  const Statistics before = h->core.statistics();
+  const auto refused = [&](const Complete& message) {
+    const auto answer = h->call<Completed>(client, message);
+    return answer.error.code() == StatusCode::kInvalidArgument && silent(client);
+  };
+  EXPECT_TRUE(refused(commit_of({3, 3})));
+  EXPECT_TRUE(refused(Complete{{{TransactionId(3), true}, {TransactionId(3), false}}}));
+  EXPECT_TRUE(refused(commit_of({3, 5}))) << "another session's";
+  EXPECT_TRUE(refused(commit_of({3, 1}))) << "complete";
+  EXPECT_TRUE(refused(Complete{{{TransactionId(3), true}, {TransactionId(1), false}}}));
+  EXPECT_TRUE(refused(commit_of({3, 2}))) << "in the commit log";
+  EXPECT_TRUE(refused(Complete{{{TransactionId(3), true}, {TransactionId(2), false}}}));
+  EXPECT_TRUE(refused(commit_of({3, 6}))) << "never begun";
+  EXPECT_TRUE(refused(commit_of({3, 0})));
+  h->post(other, CloseSession{});
+  EXPECT_TRUE(refused(commit_of({3, 5}))) << "of a session that has ended";
+  h->core.check_invariants();
+  EXPECT_EQ(log.batches.size(), 2u);
+  EXPECT_EQ(h->core.statistics().open, before.open);
+  EXPECT_EQ(h->core.statistics().commits, before.commits);
+  EXPECT_EQ(h->core.statistics().aborts, before.aborts);
+  EXPECT_EQ(outcome(3), Outcome::kPending);
+}
+
+TEST_F(CommitsTest, WithSyncAnOutcomeIsToldWhenItIsOnTheDisk) {
+  begin(1);
+  h->post(client, commit_of({1}));
+  EXPECT_EQ(h->call<Outcomes>(h->client(), AskOutcomes{{TransactionId(1)}})->outcomes, std::vector{Outcome::kPending});
+  flush_all();
+  EXPECT_EQ(h->call<Outcomes>(h->client(), AskOutcomes{{TransactionId(1)}})->outcomes,
+            std::vector{Outcome::kCommitted});
+  EXPECT_TRUE(h->take<Completed>(client).ok());
+  EXPECT_TRUE(published()->publication.later.visible(Version(1)));
+  h->core.check_invariants();
+}
+
+TEST_F(CommitsTest, ALogThatIsBehindStopsBegins) {
+  CoreOptions options = options_of_test();
+  options.max_unflushed_commits = 2;
+  start(options);
+  begin(4);
+  h->post(client, commit_of({1, 2}));
+  EXPECT_EQ(h->call<Begun>(client, Begin{1, false}).error.code(), StatusCode::kOverloaded);
+  EXPECT_TRUE(h->call<Begun>(client, Begin{0, true}).ok());
+  h->post(client, commit_of({3}));
+  EXPECT_EQ(log.all.size(), 3u) << "an open transaction may still be committed";
+  accept(3);
+  EXPECT_EQ(h->take<Completed>(client).error.code(), StatusCode::kOk);
+  EXPECT_EQ(h->take<Completed>(client).error.code(), StatusCode::kOk);
+  EXPECT_EQ(h->call<Begun>(client, Begin{1, false}).error.code(), StatusCode::kOverloaded);
+  flush(2);
+  EXPECT_TRUE(h->call<Begun>(client, Begin{1, false}).ok());
+}
+
+TEST_F(CommitsTest, AFailureOfTheLogStopsEverything) {
+  begin(2);
+  h->post(client, commit_of({1}));
+  for (auto& [peer, queue] : h->outbox.sent) queue.clear();
+  h->core.log_failed(Status(StatusCode::kNoSpace, "cannot write the commit log"));
+  EXPECT_EQ(h->core.durable_status().code(), StatusCode::kNoSpace);
+  h->core.log_failed(Status(StatusCode::kInternal, "again"));
+  EXPECT_EQ(h->core.durable_status().code(), StatusCode::kNoSpace) << "the first one";
+  accept(1);
+  h->post(client, Begin{1, false});
+  h->post(client, commit_of({2}));
+  h->post(client, abort_of(2));
+  h->run_for(2 * kLease);
+  h->core.peer_lost(client);
+  for (const auto& [peer, queue] : h->outbox.sent) EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(log.batches.size(), 1u);
+  EXPECT_EQ(h->core.next_deadline_ns(), UINT64_MAX);
+  EXPECT_EQ(h->core.open_recoverer(h->now_ns), SessionId(0));
+}
+
+TEST(Commits, NothingThatWaitsForTheDiskIsSaidAfterAFailureOfTheLog) {
+  SlowDurable disk;
+  RecordingLog log;
+  CoreHarness h(CoreHarness::open_at_once(), &disk, Bytes{}, &log);
+  disk.finish_all(h.core);
+  const PeerId node = h.connect();
+  h.post(node, wire::RegisterNode{"tcp://a:1", "", 1});
+  ASSERT_TRUE(disk.writing.has_value());
+  h.core.log_failed(Status(StatusCode::kNoSpace, "cannot write the commit log"));
+  ASSERT_TRUE(disk.finish(h.core));
+  EXPECT_TRUE(h.outbox.sent[node].empty());
+  EXPECT_FALSE(disk.writing.has_value());
+}
+
+TEST(Commits, WithoutALogAreAnsweredInTheSameRound) {
+  CoreHarness h;
+  const PeerId node = h.node("tcp://a:1");
+  const PeerId client = h.client();
+  ASSERT_TRUE(h.call<Begun>(client, Begin{1, false}).ok());
+  ASSERT_TRUE(h.call<Completed>(client, commit_of({1})).ok());
+  EXPECT_EQ(h.core.outcome(TransactionId(1)), Outcome::kCommitted);
+  EXPECT_TRUE(h.call<Begun>(client, Begin{1, false})->snapshot.visible(Version(1)));
+  h.run_for(kLease / 8);
+  EXPECT_TRUE(h.newest<Publish>(node)->publication.later.visible(Version(1)));
+  h.core.check_invariants();
+}
+
+TEST_F(CommitsTest, AcknowledgementsOfOtherPublicationsArePassedOver) {
+  CoreOptions options = options_of_test();
+  options.outcome_keep_ns = kSecond;
+  start(options);
+  log.at_once = true;
+  for (uint64_t id = 1; id <= CommittedIds::kBlockIds; ++id) {
+    begin(1);
+    ASSERT_TRUE(h->call<Completed>(client, commit_of({id})).ok());
+  }
+  const auto publish = published();
+  ASSERT_TRUE(publish.ok());
+  const uint64_t number = publish->publication.number;
+  const PublicationInstalled wrong[] = {{0, number}, {2, number}, {1, number + 1'000}, {1, 0}, {0, 0}};
+  for (const PublicationInstalled& installed : wrong) h->deliver(node, CoreHarness::encoded(installed, number));
+  run_alive(5 * kSecond, {node});
+  EXPECT_FALSE(h->outbox.closed.contains(node));
+  EXPECT_EQ(h->core.statistics().log_cut, 0u);
+  acknowledge(publish);
+  run_alive(2 * kSecond, {node});
+  EXPECT_EQ(h->core.statistics().log_cut, CommittedIds::kBlockIds - 1);
+  h->deliver(client, CoreHarness::encoded(PublicationInstalled{1, number}, number));
+  EXPECT_EQ(h->outbox.closed.at(client), StatusCode::kMalformed) << "a client says what nodes say";
+}
+
+// ---- the model ------------------------------------------------------------------------------------------------------
+
+/// Clients that begin and complete, and a commit log that comes along in steps, against plain sets.
+struct CommitsModel : ::testing::TestWithParam<int> {
+  struct Client {
+    PeerId peer;
+    std::set<uint64_t> open;
+    std::map<uint64_t, std::pair<uint64_t, std::vector<uint64_t>>> waiting;  // by sequence: position, ids
+  };
+
+  void begin(Client& client) {
+    const auto count = static_cast<uint32_t>(random.between(1, 4));
+    const auto begun = h.call<Begun>(client.peer, Begin{count, random.one_in(3)});
+    ASSERT_TRUE(begun.ok()) << begun.error.to_string();
+    ASSERT_EQ(begun->first_id.value, last_id + 1);
+    for (uint32_t i = 0; i < count; ++i) client.open.insert(++last_id);
+    for (uint64_t id = 1; id <= last_id; ++id) {
+      ASSERT_EQ(begun->snapshot.visible(Version(id)), aborted.contains(id) || accepted.contains(id)) << id;
+    }
+    for (uint64_t id = 1; id <= begun->seen_by_all.value; ++id) ASSERT_TRUE(for_good(id)) << id;
+  }
+
+  void complete(Client& client) {
+    Complete message;
+    std::vector<uint64_t> commits;
+    for (const uint64_t id : std::set<uint64_t>(client.open)) {
+      if (!random.one_in(2)) continue;
+      const bool committed = !random.one_in(3);
+      message.outcomes.push_back({TransactionId(id), committed});
+      client.open.erase(id);
+      if (committed) {
+        commits.push_back(id);
+        positions.push_back(id);
+      } else {
+        aborted.insert(id);
+      }
+    }
+    const uint64_t sequence = h.post(client.peer, message);
+    if (commits.empty()) {
+      ASSERT_EQ(h.take<Completed>(client.peer).sequence, sequence) << "aborts need no log";
+    } else {
+      client.waiting[sequence] = {positions.size(), commits};
+    }
+    ASSERT_EQ(log.all.size(), positions.size());
+    ASSERT_TRUE(h.outbox.sent[client.peer].empty());
+  }
+
+  void move_log() {
+    CommitLogProgress to = log.progress;
+    to.accepted = random.between(to.accepted, positions.size());
+    if (random.one_in(2)) to.flushed = random.between(to.flushed, to.accepted);
+    log.progress = to;
+    h.core.logged(to);
+    for (uint64_t at = 0; at < positions.size(); ++at) {
+      if (at < to.accepted) accepted.insert(positions[at]);
+      if (at < to.flushed) flushed.insert(positions[at]);
+    }
+    for (Client& client : clients) {
+      while (!client.waiting.empty() && client.waiting.begin()->second.first <= to.accepted) {
+        ASSERT_EQ(h.take<Completed>(client.peer).sequence, client.waiting.begin()->first);
+        client.waiting.erase(client.waiting.begin());
+      }
+      ASSERT_TRUE(h.outbox.sent[client.peer].empty()) << "nothing else is answered";
+    }
+  }
+
+  void publish() {
+    h.post(node, RenewNode{});
+    h.run_for(random.between(10'000'000, 120'000'000));
+    for (Client& client : clients) {
+      h.post(client.peer, RenewSession{});
+      ASSERT_TRUE(h.take<wire::SessionRenewed>(client.peer).ok());
+    }
+    const auto publish = h.newest<Publish>(node);
+    if (!publish.ok()) return;
+    ++publications;
+    const Publication& publication = publish->publication;
+    ASSERT_TRUE(publication.check().ok());
+    ASSERT_EQ(publish->log, flushed.size());
+    for (uint64_t id = 1; id <= last_id; ++id) {
+      ASSERT_EQ(publication.later.visible(Version(id)), for_good(id)) << id << " in " << publication.later.to_string();
+      unflushed += accepted.contains(id) && !flushed.contains(id) ? 1 : 0;
+    }
+    ASSERT_LE(publication.floor, publication.later.base());
+    for (uint64_t id = 1; id <= publication.seen_by_all().value; ++id) ASSERT_TRUE(for_good(id)) << id;
+  }
+
+  bool for_good(uint64_t id) const { return aborted.contains(id) || flushed.contains(id); }
+
+  Random random{testing::test_seed(static_cast<uint64_t>(GetParam()))};
+  RecordingLog log;
+  CoreHarness h{CoreHarness::open_at_once(), nullptr, Bytes{}, &log};
+  PeerId node;
+  std::vector<Client> clients;
+  uint64_t last_id = 0;
+  std::vector<uint64_t> positions;  ///< committed ids in the order of the log
+  std::set<uint64_t> aborted, accepted, flushed;
+  uint64_t publications = 0, unflushed = 0;
+};
+
+TEST_P(CommitsModel, NothingThatIsNotFlushedCountsAsCompleteAndEverythingElseDoes) {
+  log.at_once = false;
+  node = h.node("tcp://a:1");
+  for (int i = 0; i < 3; ++i) clients.push_back({h.client(), {}, {}});
+  for (int step = 0; step < 400 && !HasFatalFailure(); ++step) {
+    Client& client = clients[random.below(clients.size())];
+    const uint64_t action = random.below(8);
+    if (action < 2 && client.open.size() < 8) {
+      begin(client);
+    } else if (action < 5) {
+      complete(client);
+    } else if (action < 7) {
+      move_log();
+    } else {
+      publish();
+    }
+    h.core.check_invariants();
+  }
+  if (HasFatalFailure()) return;
+  EXPECT_GT(publications, 10u);
+  EXPECT_GT(unflushed, 0u) << "the run shows something";
+  std::vector<uint64_t> appended;
+  for (const std::vector<TransactionId>& batch : log.batches) {
+    for (const TransactionId id : batch) appended.push_back(id.value);
+  }
+  EXPECT_EQ(appended, positions);
+  for (const uint64_t id : positions) {
+    EXPECT_EQ(h.core.outcome(TransactionId(id)), accepted.contains(id) ? Outcome::kCommitted : Outcome::kPending);
+  }
+  for (const uint64_t id : aborted) EXPECT_EQ(h.core.outcome(TransactionId(id)), Outcome::kAborted);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, CommitsModel, ::testing::Range(1, 31));
+
+}  // namespace
+}  // namespace loam::commit

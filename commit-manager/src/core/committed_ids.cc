@@ -1,0 +1,82 @@
+#include "commit-manager/src/core/committed_ids.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace loam::commit {
+
+void CommittedIds::restore(const CommitLogContents& contents, uint64_t now_ns) {
+  cut_ = contents.cut.value;
+  for (const IdRange& range : contents.committed) {
+    for (uint64_t id = range.first.value; id <= range.last.value;) {
+      Block& block = blocks_.try_emplace(blocks_.end(), id / kBlockIds)->second;
+      block.newest_ns = now_ns;
+      const uint64_t from = id % 64;
+      const uint64_t count = std::min(64 - from, range.last.value - id + 1);
+      block.bits[id % kBlockIds / 64] |= (count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1) << from;
+      id += count;
+    }
+  }
+}
+
+void CommittedIds::add(TransactionId id, uint64_t now_ns) {
+  // The newest ids are the last ones.
+  const uint64_t number = id.value / kBlockIds;
+  Block& block = blocks_.try_emplace(blocks_.end(), number)->second;
+  const uint64_t bit = id.value % kBlockIds;
+  block.bits[bit / 64] |= uint64_t{1} << (bit % 64);
+  block.newest_ns = std::max(block.newest_ns, now_ns);
+}
+
+bool CommittedIds::contains(TransactionId id) const {
+  const auto block = blocks_.find(id.value / kBlockIds);
+  if (block == blocks_.end()) return false;
+  const uint64_t bit = id.value % kBlockIds;
+  return ((block->second.bits[bit / 64] >> (bit % 64)) & 1) != 0;
+}
+
+bool CommittedIds::forgotten(TransactionId id) const {
+  return id.value <= cut_ && !blocks_.contains(id.value / kBlockIds);
+}
+
+bool CommittedIds::cut(uint64_t now_ns, uint64_t keep_ns,
+                       const std::function<bool(TransactionId first, TransactionId last)>& complete) {
+  const size_t before = blocks_.size();
+  std::erase_if(blocks_, [&](const auto& entry) {
+    const auto& [number, block] = entry;
+    const TransactionId first(number * kBlockIds);
+    const TransactionId last(first.value + kBlockIds - 1);
+    if (now_ns < block.newest_ns + keep_ns || !complete(first, last)) return false;
+    cut_ = std::max(cut_, last.value);
+    return true;
+  });
+  return blocks_.size() != before;
+}
+
+std::vector<IdRange> CommittedIds::ranges() const {
+  std::vector<IdRange> ranges;
+  const auto add = [&](uint64_t first, uint64_t count) {
+    if (!ranges.empty() && ranges.back().last.value + 1 == first) {
+      ranges.back().last.value += count;
+    } else {
+      ranges.push_back({TransactionId(first), TransactionId(first + count - 1)});
+    }
+  };
+  for (const auto& [number, block] : blocks_) {
+    for (size_t word = 0; word < kWords; ++word) {
+      uint64_t rest = block.bits[word];
+      uint64_t at = number * kBlockIds + word * 64;
+      while (rest != 0) {
+        const int zeros = std::countr_zero(rest);
+        const int ones = std::countr_one(rest >> zeros);
+        add(at + static_cast<uint64_t>(zeros), static_cast<uint64_t>(ones));
+        if (zeros + ones == 64) break;
+        rest >>= zeros + ones;
+        at += static_cast<uint64_t>(zeros + ones);
+      }
+    }
+  }
+  return ranges;
+}
+
+}  // namespace loam::commit

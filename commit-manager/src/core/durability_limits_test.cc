@@ -1,0 +1,163 @@
+// Limits while the core's disk is busy: on waiting answers, on waiting begins, and on new sessions.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "commit-manager/src/catalog/durable_state.h"
+#include "commit-manager/src/core/durability_fixture.h"
+
+namespace loam::commit {
+namespace {
+
+using wire::Begin;
+using wire::Begun;
+using wire::DropTable;
+using wire::OpenSession;
+using wire::SessionOpened;
+using wire::TableCreated;
+using wire::TableDropped;
+
+/// Clients and nodes can ask faster than a disk that stalls stores.
+TEST_F(DurabilityTest, AnswersThatWaitAreBounded) {
+  CoreOptions few = options();
+  few.max_waiting_answers = 8;
+  few.max_waiting_answer_bytes = 2'000;
+  start(few);
+  serve();
+  h->core.create_table(table("a"), [](const Result<TableCreated>&) {});
+  ASSERT_TRUE(h->core.statistics().storing);
+  size_t overloaded = 0, answered = 0;
+  for (int i = 0; i < 20; ++i) {
+    h->core.drop_table({"none", {}}, [&](const Result<TableDropped>& result) {
+      overloaded += result.code() == StatusCode::kOverloaded;
+      answered += result.code() == StatusCode::kNoSuchTable;
+    });
+  }
+  EXPECT_EQ(overloaded, 12u);
+  EXPECT_EQ(answered, 0u);
+  EXPECT_EQ(h->core.statistics().answers_waiting, 8u);
+  h->post(client, table("b"));
+  EXPECT_EQ(h->take<TableCreated>(client).error.code(), StatusCode::kOverloaded);
+  h->post(client, DropTable{"none"});
+  EXPECT_EQ(h->take<TableDropped>(client).error.code(), StatusCode::kOverloaded);
+  h->post(client, wire::FinishIndex{TableId(7)});
+  EXPECT_EQ(h->take<wire::IndexFinished>(client).error.code(), StatusCode::kOverloaded);
+  const PeerId refused = register_node("tcp://a:1", Incarnation(77));
+  EXPECT_TRUE(h->outbox.closed.contains(refused));
+  EXPECT_EQ(h->core.statistics().answers_waiting, 8u);
+  finish();
+  EXPECT_EQ(answered, 8u);
+
+  // Two answers with large definitions are too much.
+  wire::CreateTable large = table("large");
+  std::vector<Field> fields;
+  for (int i = 0; i < 30; ++i) fields.push_back({std::string(40, 'f') + std::to_string(i), FieldType::kInt64, false});
+  large.schema = Schema::make(std::move(fields)).value();
+  h->post(client, large);
+  finish();
+  acknowledge_tables();
+  finish();
+  ASSERT_TRUE(h->newest<TableCreated>(client).ok());
+  h->core.create_table(table("c"), [](const Result<TableCreated>&) {});
+  h->post(client, large);
+  h->post(client, large);
+  EXPECT_TRUE(silent(client));
+  h->post(client, large);
+  EXPECT_EQ(h->take<TableCreated>(client).error.code(), StatusCode::kOverloaded);
+  finish();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(h->take<TableCreated>(client)->existed);
+  EXPECT_EQ(h->core.statistics().answers_waiting, 0u);
+
+  // Nodes that connect again and again add nothing.
+  h->core.create_table(table("d"), [](const Result<TableCreated>&) {});
+  for (int i = 0; i < 100; ++i) register_node("tcp://c:1");
+  EXPECT_EQ(h->core.statistics().answers_waiting, 0u);
+  finish();
+  h->core.check_invariants();
+}
+
+TEST_F(DurabilityTest, BeginsLastAsLongAsReservedIdsAndThenWait) {
+  CoreOptions few = options();
+  few.ids_ahead = 100;
+  few.max_waiting_begins = 3;
+  start(few);
+  serve();
+  const uint64_t bound = decode_state(disk.state)->transactions.value;
+  uint64_t last = 0;
+  uint64_t given = 0;
+  std::vector<uint64_t> waiting;
+  for (; given < 200; ++given) {
+    const uint64_t sequence = h->post(client, Begin{1, false});
+    if (silent(client)) {
+      waiting.push_back(sequence);
+      break;
+    }
+    last = h->take<Begun>(client)->first_id.value;
+  }
+  EXPECT_EQ(last, bound) << "every id that is reserved is given, and no other";
+  EXPECT_GE(given, few.ids_ahead) << "the next ones were asked for in time";
+  EXPECT_TRUE(h->call<Begun>(client, Begin{0, true}).ok()) << "a snapshot needs no id";
+  const PeerId other = h->client();
+  h->post(other, Begin{2, false});
+  waiting.push_back(h->post(client, Begin{5, true}));
+  EXPECT_EQ(h->core.statistics().begins_waiting, few.max_waiting_begins);
+  const auto refused = h->call<Begun>(client, Begin{1, false});
+  EXPECT_EQ(refused.error.code(), StatusCode::kOverloaded) << refused.error.to_string();
+  h->core.check_invariants();
+
+  ASSERT_TRUE(disk.finish(h->core));
+  const auto first = h->take<Begun>(client);
+  EXPECT_EQ(first.sequence, waiting[0]);
+  EXPECT_EQ(first->first_id.value, last + 1);
+  EXPECT_EQ(h->take<Begun>(other)->first_id.value, last + 2) << "in the order in which they came";
+  const auto third = h->take<Begun>(client);
+  EXPECT_EQ(third.sequence, waiting[1]);
+  EXPECT_EQ(third->first_id.value, last + 4);
+  EXPECT_EQ(h->core.statistics().begins_waiting, 0u);
+  h->core.check_invariants();
+}
+
+TEST_F(DurabilityTest, ABeginThatWaitsEndsWithItsSession) {
+  CoreOptions few = options();
+  few.ids_ahead = 2;
+  start(few);
+  serve();
+  while (h->core.statistics().begins_waiting == 0) h->post(client, Begin{1, false});
+  const PeerId other = h->client();
+  h->post(other, Begin{1, false});
+  ASSERT_EQ(h->core.statistics().begins_waiting, 2u);
+  h->post(client, wire::CloseSession{});
+  finish();
+  EXPECT_TRUE(h->take<Begun>(other).ok());
+  EXPECT_EQ(h->core.statistics().begins_waiting, 0u);
+  h->core.check_invariants();
+}
+
+TEST_F(DurabilityTest, SessionsStayBelowTheirBound) {
+  CoreOptions few = options();
+  few.ids_ahead = 4;
+  start(few);
+  serve();
+  h->core.create_table(table("a"), [](const Result<TableCreated>&) {});
+  SessionId last;
+  Status refused;
+  for (int i = 0; i < 20 && refused.ok(); ++i) {
+    const PeerId peer = h->connect();
+    const auto opened = h->call<SessionOpened>(peer, OpenSession{"test"});
+    if (opened.ok()) last = opened->session;
+    refused = opened.error;
+  }
+  EXPECT_EQ(refused.code(), StatusCode::kUnavailable) << refused.to_string();
+  EXPECT_EQ(last, decode_state(disk.state)->sessions);
+  EXPECT_EQ(h->core.open_recoverer(h->now_ns), SessionId(0));
+  h->core.check_invariants();
+  finish();
+  EXPECT_TRUE(h->call<SessionOpened>(h->connect(), OpenSession{"test"}).ok());
+  EXPECT_NE(h->core.open_recoverer(h->now_ns), SessionId(0));
+}
+
+}  // namespace
+}  // namespace loam::commit

@@ -1,0 +1,179 @@
+#include "commit-manager/src/log/commit_log_file.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "commit-manager/src/log/log_folder.h"
+#include "common/base/assert.h"
+#include "common/base/log.h"
+
+namespace loam::commit {
+
+Result<std::unique_ptr<CommitLogFile>> CommitLogFile::open(const CommitLogOptions& options) {
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogFolder> folder, LogFolder::open(options.folder));
+  return open(options, std::move(folder));
+}
+
+Result<std::unique_ptr<CommitLogFile>> CommitLogFile::open(const CommitLogOptions& options,
+                                                           std::unique_ptr<LogDevice> device) {
+  std::unique_ptr<CommitLogFile> log(new CommitLogFile(options, std::move(device)));
+  LOAM_RETURN_IF_ERROR(log->read());
+  return log;
+}
+
+CommitLogFile::CommitLogFile(const CommitLogOptions& options, std::unique_ptr<LogDevice> device)
+    : options_(options), device_(std::move(device)) {}
+
+CommitLogFile::~CommitLogFile() {
+  if (!writer_.joinable()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  writer_due_.notify_all();
+  writer_.join();
+  {
+    const std::scoped_lock lock(mutex_);
+    writer_ended_ = true;
+  }
+  flusher_due_.notify_all();
+  flusher_.join();
+}
+
+Status CommitLogFile::read() {
+  const std::string path = options_.folder + "/commit-log";
+  LOAM_ASSIGN_OR_RETURN(std::optional<Buffer> bytes, device_->read());
+  if (!bytes.has_value()) {
+    created_ = true;
+    bytes.emplace();
+    encode_beginning({}, entropy(), *bytes);
+    LOAM_ASSIGN_OR_RETURN(const std::unique_ptr<LogFile> file, device_->create());
+    Bytes rest = *bytes;
+    LOAM_RETURN_IF_ERROR(file->write(rest));
+    LOAM_RETURN_IF_ERROR(file->flush());
+    LOAM_RETURN_IF_ERROR(device_->replace());
+  }
+  Result<ReadLog> held = read_log(*bytes);
+  if (!held.ok()) return {held.code(), path + ": " + std::string(held.status().message())};
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogFile> file, device_->open(held->valid_bytes));
+  if (held->tail != LogTail::kWhole) {
+    log_warning(path + ": cut " + std::to_string(bytes->size() - held->valid_bytes) + " bytes behind commit " +
+                std::to_string(held->contents.end) + ", which are no record (" + std::string(to_string(held->tail)) +
+                "): a crash left them");
+  }
+  found_ = std::move(held->contents);
+  appended_ = taken_ = written_ = found_.end;
+  progress_ = {found_.end, found_.end};
+  Segment& segment = segments_.emplace_back();
+  segment.file = std::move(file);
+  segment.name = path;
+  segment.begin = held->beginning_end;
+  segment.chain = held->chain;
+  segment.size = held->valid_bytes;
+  segment.appended_bytes = held->valid_bytes - held->beginning_bytes;
+  log_ = segment.file.get();
+  bytes_.store(segment.appended_bytes, std::memory_order_relaxed);  // see bytes_
+  return ok_status();
+}
+
+void CommitLogFile::start(std::function<void()> on_progress, std::function<void(const Status&)> on_failed) {
+  on_progress_ = std::move(on_progress);
+  on_failed_ = std::move(on_failed);
+  writer_ = Thread("loam-log-write", [this] { write_loop(); });
+  flusher_ = Thread("loam-log-flush", [this] { flush_loop(); });
+}
+
+void CommitLogFile::append(std::span<const TransactionId> ids) {
+  if (ids.empty()) return;
+  appended_ += ids.size();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failed_.ok()) return;
+    const bool empty = queue_.empty();
+    queue_.insert(queue_.end(), ids.begin(), ids.end());
+    if (!empty) return;  // the writer knows already
+  }
+  writer_due_.notify_one();
+}
+
+void CommitLogFile::begin_anew(CommitLogContents needed) {
+  LOAM_CHECK(needed.end == appended_, "a log begins anew with all that was appended");
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failed_.ok()) return;
+    wanted_ = std::move(needed);
+    bytes_.store(0, std::memory_order_relaxed);  // see bytes_
+  }
+  writer_due_.notify_one();
+}
+
+uint64_t CommitLogFile::bytes() const { return bytes_.load(std::memory_order_relaxed); }  // see bytes_
+
+CommitLogProgress CommitLogFile::progress() {
+  const std::scoped_lock lock(mutex_);
+  told_ = false;
+  return progress_;
+}
+
+bool CommitLogFile::has_news() { return !std::exchange(told_, true); }
+
+void CommitLogFile::fail(const Status& status) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failed_.ok()) return;
+    failed_ = status;
+    queue_.clear();
+  }
+  writer_due_.notify_all();
+  flusher_due_.notify_all();
+  on_failed_(status);
+}
+
+// The flusher.
+
+void CommitLogFile::flush_loop() {
+  for (;;) {
+    std::vector<std::unique_ptr<LogFile>> retired;  // closed at the end of this turn, without mutex_
+    std::unique_lock lock(mutex_);
+    const auto at_once = [this] { return !failed_.ok() || writer_ended_ || replacement_ != nullptr; };
+    flusher_due_.wait(lock, [&] { return at_once() || unflushed_since_ns_ != 0 || !retired_.empty(); });
+    retired.swap(retired_);
+    if (unflushed_since_ns_ == 0 && !at_once()) continue;
+    if (options_.mode == CommitLogMode::kOs && !at_once()) {
+      const uint64_t due_ns = unflushed_since_ns_ + options_.flush_after_ns;
+      const uint64_t now_ns = Env::now_ns();
+      if (now_ns < due_ns) flusher_due_.wait_for(lock, std::chrono::nanoseconds(due_ns - now_ns), at_once);
+    }
+    if (!failed_.ok()) return;
+    const bool last = writer_ended_;
+    const uint64_t position = written_;
+    LogFile* const log = log_;
+    LogFile* const replacement = replacement_;
+    const bool due = std::exchange(unflushed_since_ns_, 0) != 0 || replacement != nullptr;
+    lock.unlock();
+    if (due) {
+      Status status = log->flush();
+      if (status.ok() && replacement != nullptr) status = replacement->flush();
+      if (status.ok()) Env::pause_point("manager.log.flushed");
+      if (status.ok() && replacement != nullptr) status = device_->replace();
+      if (!status.ok()) return fail(status);
+      lock.lock();
+      progress_.flushed = position;
+      progress_.accepted = std::max(progress_.accepted, position);
+      if (replacement != nullptr) {
+        log_ = replacement;
+        replacement_ = nullptr;
+        replaced_ = true;
+      }
+      const bool news = has_news();
+      lock.unlock();
+      if (replacement != nullptr) writer_due_.notify_one();
+      if (news) on_progress_();
+    }
+    if (last) return;
+  }
+}
+
+}  // namespace loam::commit

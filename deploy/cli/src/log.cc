@@ -1,0 +1,137 @@
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <loam/commit/log_format.h>
+
+#include "deploy/cli/src/commands.h"
+#include "deploy/cli/src/output/figures.h"
+#include "deploy/cli/src/output/json_line.h"
+
+namespace loam::cli {
+namespace {
+
+struct LogCommandOptions {
+  std::string path;
+  bool ranges = false;
+};
+
+Result<std::string> read_log_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream content;
+  if (file) content << file.rdbuf();
+  if (!file) {
+    return Status(StatusCode::kNotFound,
+                  fmt::format("{} cannot be read: {}", path, std::generic_category().message(errno)));
+  }
+  return std::move(content).str();
+}
+
+std::string_view meaning(commit::LogTail tail) {
+  switch (tail) {
+    case commit::LogTail::kWhole:
+      return "ends with a whole record";
+    case commit::LogTail::kCutShort:
+      return "ends within a record: a write was cut off, or goes on right now";
+    case commit::LogTail::kUnwritten:
+      return "ends with zeros: the host lost power before the bytes were on the disk";
+    case commit::LogTail::kDamaged:
+      break;
+  }
+  return "is damaged: the checksum of the next record is wrong";
+}
+
+void print_log_for_people(const std::string& path, uint64_t bytes, const commit::ReadLog& log, bool ranges) {
+  const std::vector<commit::IdRange>& committed = log.contents.committed;
+  std::cout << fmt::format("{}: a commit log of format {}, {} bytes\n", path, commit::kLogFormat, grouped(bytes));
+  std::cout << fmt::format("beginning  {} bytes: {} commits until then; {} ids in {} ranges; ids up to {} are cut\n",
+                           grouped(log.beginning_bytes), grouped(log.beginning_end), grouped(log.beginning_ids),
+                           grouped(log.beginning_ranges), log.contents.cut.value);
+  std::cout << fmt::format("batches    {}, with {} commits: {} commits in all\n", grouped(log.records),
+                           grouped(log.contents.end - log.beginning_end), grouped(log.contents.end));
+  std::cout << fmt::format("committed  {} ids in {} ranges", grouped(commit::count_ids(committed)),
+                           grouped(committed.size()));
+  if (!committed.empty()) {
+    std::cout << fmt::format(", from {} to {}", committed.front().first.value, committed.back().last.value);
+  }
+  std::cout << fmt::format("\ntail       {}", meaning(log.tail));
+  if (log.tail != commit::LogTail::kWhole) {
+    std::cout << fmt::format("; {} bytes are valid, {} are not", grouped(log.valid_bytes),
+                             grouped(bytes - log.valid_bytes));
+  }
+  std::cout << "\n";
+  if (!ranges) return;
+  for (const commit::IdRange& range : committed) {
+    std::cout << range.first.value;
+    if (range.first != range.last) std::cout << "-" << range.last.value;
+    std::cout << "\n";
+  }
+}
+
+void print_log_as_json(const std::string& path, uint64_t bytes, const commit::ReadLog& log, bool ranges) {
+  const std::vector<commit::IdRange>& committed = log.contents.committed;
+  nlohmann::ordered_json object = {
+      {"path", path},
+      {"format", commit::kLogFormat},
+      {"bytes", bytes},
+      {"beginning",
+       {{"bytes", log.beginning_bytes},
+        {"end", log.beginning_end},
+        {"cut", log.contents.cut.value},
+        {"ranges", log.beginning_ranges},
+        {"ids", log.beginning_ids}}},
+      {"batches", log.records},
+      {"commits", log.contents.end - log.beginning_end},
+      {"end", log.contents.end},
+      {"committed", {{"ranges", committed.size()}, {"ids", commit::count_ids(committed)}}},
+      {"valid_bytes", log.valid_bytes},
+      {"tail", commit::to_string(log.tail)},
+  };
+  if (ranges) {
+    nlohmann::ordered_json& list = object["ranges"] = nlohmann::ordered_json::array();
+    for (const commit::IdRange& range : committed) list.push_back({range.first.value, range.last.value});
+  }
+  std::cout << json_line(object) << "\n";
+}
+
+int inspect_log(const Context& context, const LogCommandOptions& options) {
+  std::error_code error;
+  std::string path = options.path;
+  if (std::filesystem::is_directory(path, error)) path += "/commit-log";
+  const auto content = read_log_file(path);
+  if (!content.ok()) return fail(context, kExitFailed, content.status());
+  const auto log = commit::read_log(as_bytes(*content));
+  if (!log.ok()) return fail(context, kExitBadData, fmt::format("{}: {}", path, log.status().message()));
+  if (context.json) {
+    print_log_as_json(path, content->size(), *log, options.ranges);
+  } else {
+    print_log_for_people(path, content->size(), *log, options.ranges);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_log(CLI::App& app, Context& context) {
+  auto options = std::make_shared<LogCommandOptions>();
+  CLI::App* command = app.add_subcommand("log", "Look at the commit log of a commit manager");
+  command->require_subcommand(1);
+  CLI::App* inspecting = command->add_subcommand(
+      "inspect", "Print what a commit log holds; it only reads, so a commit manager may be writing it");
+  inspecting->add_option("path", options->path, "The commit log, a copy of it, or the folder (--data) that it is in")
+      ->required()
+      ->type_name("FILE");
+  inspecting->add_flag("--ranges", options->ranges, "Print all ranges of committed ids too");
+  add_json(*inspecting, context);
+  set_body(*inspecting, context, [&context, options] { return inspect_log(context, *options); });
+}
+
+}  // namespace loam::cli

@@ -1,0 +1,326 @@
+#include "storage-node/src/request/intents.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "common/base/assert.h"
+
+namespace loam::storage {
+namespace {
+
+/// The fixed part of an intent, as it lies in a block.
+struct Fixed {
+  uint64_t transaction = 0;
+  uint64_t record = 0;
+  uint64_t word = 0;
+
+  static Fixed load(const std::byte* at) {
+    Fixed fixed;
+    std::memcpy(&fixed, at, sizeof(fixed));
+    return fixed;
+  }
+  void store(std::byte* at) const { std::memcpy(at, this, sizeof(*this)); }
+};
+static_assert(sizeof(Fixed) == IntentBlock::kFixedBytes);
+
+/// What a page counts for an intent besides its fixed part and its key: at least what the message adds to them.
+constexpr size_t kMessageBytes = 16;
+
+bool covered(const Publication& publication, uint64_t transaction) {
+  return publication.later.visible(Version(transaction));
+}
+
+size_t bytes_of(const IntentWord& word) { return IntentBlock::kFixedBytes + word.key_bytes; }
+
+/// Calls f(fixed, word, where it lies) for the block's intents, in order.
+template <class F>
+void for_each(const IntentBlock& block, F f) {
+  for (uint32_t at = 0; at < block.end;) {
+    const Fixed fixed = Fixed::load(block.data + at);
+    const IntentWord word = IntentWord::decode(fixed.word);
+    f(fixed, word, at);
+    at += static_cast<uint32_t>(bytes_of(word));
+  }
+}
+
+/// The block has one more intent of this transaction.
+void count(IntentBlock& block, uint64_t transaction) {
+  block.lowest = block.size == 0 ? transaction : std::min(block.lowest, transaction);
+  block.highest = std::max(block.highest, transaction);
+  ++block.size;
+}
+
+/// Moves an intent that lies at `from` to the block's end, which is not behind it.
+void move_to_end(IntentBlock& block, const Fixed& fixed, uint32_t from) {
+  const size_t bytes = bytes_of(IntentWord::decode(fixed.word));
+  std::memmove(block.data + block.end, block.data + from, bytes);
+  fixed.store(block.data + block.end);  // not atomic: copies the bytes of an intent
+  block.end += static_cast<uint32_t>(bytes);
+  count(block, fixed.transaction);
+}
+
+void make_empty(IntentBlock& block) {
+  block.end = 0;
+  block.size = block.lowest = block.highest = 0;
+}
+
+}  // namespace
+
+IntentPool::~IntentPool() {
+  LOAM_CHECK(used_bytes() == 0, "a list of intents outlives the pool");
+  while (free_ != nullptr) delete std::exchange(free_, free_->next);
+}
+
+IntentBlock* IntentPool::take() {
+  const std::scoped_lock lock(mutex_);
+  if (used_bytes() + IntentBlock::kBytes > limit_bytes_) return nullptr;
+  IntentBlock* block = free_;
+  if (block != nullptr) {
+    free_ = block->next;
+    --free_blocks_;
+  } else if (block = new (std::nothrow) IntentBlock; block == nullptr) {
+    return nullptr;
+  }
+  used_bytes_.store(used_bytes() + IntentBlock::kBytes, std::memory_order_relaxed);  // relaxed: a statistic
+  return block;
+}
+
+void IntentPool::give_back(IntentBlock* block) {
+  const std::scoped_lock lock(mutex_);
+  used_bytes_.store(used_bytes() - IntentBlock::kBytes, std::memory_order_relaxed);  // relaxed: a statistic
+  if (free_blocks_ == kMaxFreeIntentBlocks) {
+    delete block;
+    return;
+  }
+  block->next = free_;
+  free_ = block;
+  ++free_blocks_;
+}
+
+IntentList::~IntentList() {
+  while (front_ != nullptr) remove_block(front_);
+}
+
+bool IntentList::append(TransactionId transaction, TableId table, Key record) {
+  const Mark before = mark();
+  if (!append(transaction, record, {.table = table.value, .kind = wire::Intent::Kind::kRecord}, {})) return false;
+  if (unsettled_++ == 0) settled_ = before;
+  return true;
+}
+
+bool IntentList::append(TableId index, std::span<const wire::IndexIntent> changes) {
+  const Mark before = mark();
+  for (const wire::IndexIntent& change : changes) {
+    const IntentWord word{.table = index.value,
+                          .key_bytes = static_cast<uint32_t>(change.key.size()),
+                          .shared = change.shared,
+                          .kind = change.take ? wire::Intent::Kind::kTake : wire::Intent::Kind::kGive};
+    if (append(change.transaction, change.record, word, change.key)) continue;
+    cut(before, [](size_t) { return false; });
+    return false;
+  }
+  if (unsettled_ == 0) settled_ = before;
+  unsettled_ += changes.size();
+  return true;
+}
+
+bool IntentList::append(TransactionId transaction, Key record, IntentWord word, std::string_view key) {
+  LOAM_CHECK(word.table < kMaxIntentTable && key.size() <= kMaxIntentKeyBytes, "an intent that does not fit a block");
+  const size_t bytes = bytes_of(word);
+  if ((back_ == nullptr || !back_->fits(bytes)) && add_block() == nullptr) {
+    refused_ = true;
+    return false;
+  }
+  IntentBlock& block = *back_;
+  word.index = block.index++;
+  std::byte* const at = block.data + block.end;
+  Fixed{transaction.value, record.value, word.encode()}.store(at);  // not atomic: copies the bytes of an intent
+  if (!key.empty()) std::memcpy(at + sizeof(Fixed), key.data(), key.size());
+  block.end += static_cast<uint32_t>(bytes);
+  count(block, transaction.value);
+  grow(1);
+  return true;
+}
+
+IntentList::Mark IntentList::mark() const {
+  if (back_ == nullptr) return {};
+  return {back_, back_->end, back_->index, back_->size, back_->lowest, back_->highest};
+}
+
+template <class Keep>
+void IntentList::cut(const Mark& mark, Keep keep) {
+  size_t i = 0;
+  for (IntentBlock* block = mark.block != nullptr ? mark.block : front_; block != nullptr;) {
+    IntentBlock* const next = block->next;
+    const Mark begin = block == mark.block ? mark : Mark{};
+    const uint32_t end = block->end;
+    const uint64_t size = block->size;
+    block->end = begin.end;
+    block->index = begin.index;
+    block->size = begin.size;
+    block->lowest = begin.lowest;
+    block->highest = begin.highest;
+    for (uint32_t at = begin.end; at < end; ++i) {
+      Fixed fixed = Fixed::load(block->data + at);
+      IntentWord word = IntentWord::decode(fixed.word);
+      const auto bytes = static_cast<uint32_t>(bytes_of(word));
+      if (keep(i)) {
+        word.index = block->index++;
+        fixed.word = word.encode();
+        move_to_end(*block, fixed, at);
+      }
+      at += bytes;
+    }
+    shrink(size - block->size);
+    if (block->size == 0 && front_ != back_) remove_block(block);  // one stays for the next batch
+    block = next;
+  }
+}
+
+void IntentList::take_back(const std::vector<bool>& failed) {
+  LOAM_CHECK(failed.size() == unsettled_, "one outcome for each intent that was appended");
+  cut(settled_, [&failed](size_t i) { return !failed[i]; });
+  unsettled_ = 0;
+}
+
+void IntentList::settle(const Publication& publication) {
+  unsettled_ = 0;
+  ++settles_;
+  drop_front(publication);
+  swept_size_ = std::min(swept_size_, size());
+  const bool newer = publication.cm_epoch != swept_epoch_ || publication.number != swept_number_;
+  const bool doubled = size() >= 2 * swept_size_ + kMinIntentsToSweep;
+  if (doubled || (refused_ && newer)) {
+    Env::probe("node.intents.swept_by_batch");
+    size_t all = SIZE_MAX;
+    sweep(publication, 0, all);
+    swept_size_ = size();
+    swept_epoch_ = publication.cm_epoch;
+    swept_number_ = publication.number;
+  }
+  refused_ = false;
+}
+
+void IntentList::drop_front(const Publication& publication) {
+  const uint64_t base = publication.later.base().value;
+  while (front_ != nullptr && front_->highest <= base) {
+    shrink(front_->size);
+    if (front_ == back_) {  // it stays for the next batch
+      if (front_->size != 0) front_->reset(++last_number_);
+      return;
+    }
+    remove_block(front_);
+  }
+}
+
+uint64_t IntentList::sweep(const Publication& publication, uint64_t from, size_t& blocks_left) {
+  for (IntentBlock* block = front_; block != nullptr;) {
+    IntentBlock* const next = block->next;
+    if (block->number >= from) {
+      if (blocks_left == 0) return block->number;
+      --blocks_left;
+      drop_covered(*block, publication);
+      if (block->size == 0) remove_block(block);
+    }
+    block = next;
+  }
+  return 0;
+}
+
+void IntentList::drop_covered(IntentBlock& block, const Publication& publication) {
+  const uint64_t size = block.size;
+  if (block.highest <= publication.later.base().value) {
+    make_empty(block);
+  } else if (block.lowest == block.highest) {
+    if (covered(publication, block.lowest)) make_empty(block);
+  } else {
+    const uint32_t end = block.end;
+    make_empty(block);
+    for (uint32_t at = 0; at < end;) {
+      const Fixed fixed = Fixed::load(block.data + at);
+      const size_t bytes = bytes_of(IntentWord::decode(fixed.word));
+      if (!covered(publication, fixed.transaction)) move_to_end(block, fixed, at);
+      at += static_cast<uint32_t>(bytes);
+    }
+  }
+  shrink(size - block.size);
+}
+
+bool IntentList::read(const Publication& publication, uint64_t& after, IntentPage& page) const {
+  for (const IntentBlock* block = front_; block != nullptr; block = block->next) {
+    if (block->index == 0 || number(block->number, block->index - 1) <= after) continue;
+    if (page.blocks_left == 0) return false;
+    --page.blocks_left;
+    bool full = false;
+    for_each(*block, [&](const Fixed& fixed, const IntentWord& word, uint32_t at) {
+      const uint64_t here = number(block->number, word.index);
+      if (full || here <= after) return;
+      if (!covered(publication, fixed.transaction)) {
+        const size_t bytes = bytes_of(word) + kMessageBytes;
+        if (bytes > page.bytes_left) {
+          full = true;
+          return;
+        }
+        page.bytes_left -= bytes;
+        wire::Intent& intent = page.intents.emplace_back();
+        intent.kind = word.kind;
+        intent.transaction = TransactionId(fixed.transaction);
+        intent.table = TableId(word.table);
+        intent.record = Key(fixed.record);
+        intent.shared = word.shared;
+        if (word.kind != wire::Intent::Kind::kRecord) {
+          const auto* const key = reinterpret_cast<const char*>(block->data + at + sizeof(Fixed));
+          intent.key = page.keys.emplace_back(key, word.key_bytes);
+        }
+      }
+      after = here;
+    });
+    if (full) return false;
+    after = number(block->number, block->index - 1);
+  }
+  return true;
+}
+
+IntentBlock* IntentList::add_block() {
+  IntentBlock* const block = pool_.take();
+  if (block == nullptr) return nullptr;
+  block->reset(++last_number_);
+  block->next = nullptr;
+  block->previous = back_;
+  (back_ != nullptr ? back_->next : front_) = block;
+  back_ = block;
+  return block;
+}
+
+void IntentList::remove_block(IntentBlock* block) {
+  (block->previous != nullptr ? block->previous->next : front_) = block->next;
+  (block->next != nullptr ? block->next->previous : back_) = block->previous;
+  pool_.give_back(block);
+}
+
+void IntentList::check_invariants() const {
+  uint64_t intents = 0;
+  uint64_t last = 0;
+  const IntentBlock* previous = nullptr;
+  for (const IntentBlock* block = front_; block != nullptr; previous = std::exchange(block, block->next)) {
+    LOAM_CHECK(block->previous == previous, "blocks are linked both ways");
+    LOAM_CHECK(previous == nullptr || previous->number < block->number, "numbers of blocks rise");
+    LOAM_CHECK(block->number <= last_number_ && block->end <= sizeof(block->data), "a block is as it was made");
+    IntentBlock sum;
+    for_each(*block, [&](const Fixed& fixed, const IntentWord& word, uint32_t) {
+      LOAM_CHECK(word.index < block->index && number(block->number, word.index) > last, "numbers of intents rise");
+      last = number(block->number, word.index);
+      count(sum, fixed.transaction);
+    });
+    LOAM_CHECK(sum.size == block->size && sum.lowest == block->lowest && sum.highest == block->highest,
+               "a block counts its intents");
+    intents += sum.size;
+  }
+  LOAM_CHECK(previous == back_, "the last block is the back");
+  LOAM_CHECK(intents == size(), "the list counts its intents");
+}
+
+}  // namespace loam::storage
