@@ -133,11 +133,14 @@ struct Begun {
   uint64_t upgradable_number = 0;
   Snapshot snapshot;
   Version seen_by_all;  ///< every open and later snapshot sees versions up to here (R13, R27)
+  /// Transactions up to here are complete, and a loss of power takes back no commit of them (R11).
+  Version durable;
   CatalogVersion catalog_version = 0;
 
   template <class Self, class V>
   static void fields(Self& m, V& v) {
-    v(m.first_id), v(m.snapshot_number), v(m.upgradable_number), v(m.snapshot), v(m.seen_by_all), v(m.catalog_version);
+    v(m.first_id), v(m.snapshot_number), v(m.upgradable_number), v(m.snapshot), v(m.seen_by_all), v(m.durable);
+    v(m.catalog_version);
   }
 };
 

@@ -160,7 +160,7 @@ TEST(Message, EveryManagerMessageSurvivesTheWireAndNothingElseDoes) {
   check_codec(AskOutcomes{{TransactionId(5), TransactionId(1ull << 40)}});
   check_codec(Outcomes{{Outcome::kPending, Outcome::kCommitted}});
   check_codec(Begin{32, true, true, {18, 1ull << 40}});
-  check_codec(Begun{TransactionId(1011), 17, 18, some_snapshot(), Version(900), 12});
+  check_codec(Begun{TransactionId(1011), 17, 18, some_snapshot(), Version(900), Version(950), 12});
   check_codec(Complete{{{TransactionId(1003), true}, {TransactionId(1007), false}}});
   check_codec(Completed{});
   check_codec(Completed{{TransactionId(1003)}});

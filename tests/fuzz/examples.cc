@@ -171,7 +171,7 @@ void from_servers(const ExampleIds& ids, const TakeExample& take) {
        SessionOpened{ids.session, ids.manager_epoch, "127.0.0.1:7410", example_catalog(), 1'000'000, ids.cluster});
   give(take, SessionRenewed{12});
   give(take, Outcomes{{Outcome::kPending, Outcome::kCommitted}});
-  give(take, Begun{ids.transaction, 17, 18, example_snapshot(), Version(900), 12});
+  give(take, Begun{ids.transaction, 17, 18, example_snapshot(), Version(900), Version(950), 12});
   give(take, Completed{});
   give(take, Completed{{ids.transaction}});
   give(take, CatalogReply{example_catalog()});

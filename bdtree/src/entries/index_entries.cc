@@ -161,9 +161,10 @@ bool IndexEntries::collect(Version seen_by_all) {
   return changed;
 }
 
-bool IndexEntries::collapse(const Snapshot& snapshot) {
+bool IndexEntries::collapse(const Snapshot& snapshot, Version durable) {
   const auto final = [&](const IndexEntry& entry) {
-    return entry.to != Version() && snapshot.visible(entry.from) && snapshot.visible(entry.to);
+    return entry.to != Version() && entry.from <= durable && entry.to <= durable && snapshot.visible(entry.from) &&
+           snapshot.visible(entry.to);
   };
   const size_t before = entries_.size();
   auto last = entries_.begin();

@@ -188,7 +188,7 @@ TEST(IndexEntries, ARecordThatTogglesKeepsAFewEntries) {
     for (const bool takes : {true, false}) {
       const TransactionId me(id);
       const Snapshot now = sees(id - 1);
-      entries.collapse(now);
+      entries.collapse(now, now.high());
       ASSERT_TRUE((takes ? entries.take(Key(1), me, now, false) : entries.give(Key(1), me, now, false)).ok()) << toggle;
       if (toggle % 7 == 3) {  // its undo leaves the entries as they were
         const Snapshot later = sees(id);
@@ -214,14 +214,15 @@ TEST(IndexEntries, WhatIsNotFinalIsNotMerged) {
   ASSERT_TRUE(entries.give(Key(1), TransactionId(14), sees(13), false).ok());
   ASSERT_TRUE(take(entries, Key(1), TransactionId(16)).ok());
   ASSERT_TRUE(entries.give(Key(2), TransactionId(17), sees(16), false).ok());
-  EXPECT_FALSE(entries.collapse(sees(15))) << "16 may be undone";
-  EXPECT_FALSE(entries.collapse(sees(20, {Version(14)}))) << "14 is open";
-  EXPECT_TRUE(entries.collapse(sees(16)));
+  EXPECT_FALSE(entries.collapse(sees(15), Version(15))) << "16 may be undone";
+  EXPECT_FALSE(entries.collapse(sees(20, {Version(14)}), Version(20))) << "14 is open";
+  EXPECT_FALSE(entries.collapse(sees(20), Version(15))) << "a loss of power may take 16 back";
+  EXPECT_TRUE(entries.collapse(sees(16), Version(16)));
   EXPECT_EQ(entries.entries(),
             (std::vector{IndexEntry{Key(1), Version(10), Version(16)}, IndexEntry{Key(2), Version(17), Version()}}));
-  EXPECT_FALSE(entries.collapse(sees(20))) << "another record's, and one that has not ended";
+  EXPECT_FALSE(entries.collapse(sees(20), Version(20))) << "another record's, and one that has not ended";
   IndexEntries none;
-  EXPECT_FALSE(none.collapse(sees(1)));
+  EXPECT_FALSE(none.collapse(sees(1), Version(1)));
 }
 
 // A transaction with an old snapshot gets kConflict for what it does not see, and never that another has the value.
@@ -236,7 +237,7 @@ TEST(IndexEntries, AUniqueValueConflictsAsBeforeItsEntriesWereMerged) {
     if (!ended) {
       ASSERT_TRUE(entries.give(Key(1), TransactionId(18), sees(17), true).ok());
     }
-    ASSERT_TRUE(entries.collapse(sees(18)));
+    ASSERT_TRUE(entries.collapse(sees(18), Version(18)));
     EXPECT_EQ(entries.give(Key(2), TransactionId(20), free, true).code(), StatusCode::kConflict);
     EXPECT_EQ(entries.give(Key(2), TransactionId(21), sees(18), true).code(),
               ended ? StatusCode::kOk : StatusCode::kAlreadyExists);
@@ -318,7 +319,7 @@ class IndexModel : public ::testing::TestWithParam<IndexModelCase> {
     t.writes[key] = {old, value};
     if (old >= 0) {
       IndexEntries& entries = place(old, key);
-      if (collapses_) entries.collapse(t.snapshot);
+      if (collapses_) entries.collapse(t.snapshot, t.snapshot.high());
       ASSERT_TRUE(entries.take(key, t.id, t.snapshot, false).ok());
       if (random_.one_in(3)) {
         const auto end = IndexEntries::end_of(entries.encode(), true);
@@ -331,7 +332,7 @@ class IndexModel : public ::testing::TestWithParam<IndexModelCase> {
       }
     }
     if (value < 0) return;
-    if (collapses_) place(value, key).collapse(t.snapshot);
+    if (collapses_) place(value, key).collapse(t.snapshot, t.snapshot.high());
     const Status given = place(value, key).give(key, t.id, t.snapshot, unique_);
     if (!given.ok()) {
       EXPECT_TRUE(unique_) << given.to_string();

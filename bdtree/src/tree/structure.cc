@@ -45,8 +45,10 @@ std::string separator_between(std::string_view left, std::string_view right) {
   return std::string(right.substr(0, same + 1));
 }
 
-/// The write has not happened, for certain.
-bool refused(StatusCode code) { return code == StatusCode::kConflict || code == StatusCode::kNoSpace; }
+/// The write has not happened, for certain. kOverloaded: the storage node has no room for its intents.
+bool refused(StatusCode code) {
+  return code == StatusCode::kConflict || code == StatusCode::kNoSpace || code == StatusCode::kOverloaded;
+}
 
 /// What an entry takes of a node whose keys have `prefix` bytes in common.
 size_t entry_bytes(const EntryView& entry, size_t prefix) {

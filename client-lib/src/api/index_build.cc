@@ -32,7 +32,7 @@ constexpr size_t kFibers = 64;
 Status IndexBuild::run() {
   LOAM_ASSIGN_OR_RETURN(keys_, client_.trees().keys(index_));
   LOAM_RETURN_IF_ERROR(wait_for_older());
-  LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, client_.engine().lease_snapshot());
+  LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, durable_snapshot());
   session_ = lease->session();
   LOAM_RETURN_IF_ERROR(client_.trees().open(session_, index_.id()).status());  // of no records, too, there is a tree
   LOAM_RETURN_IF_ERROR(scan(lease));
@@ -52,6 +52,22 @@ Status IndexBuild::wait_for_older() {
     Env::probe("client.index.waited_for_older");
     engine.worker().scheduler().sleep_for(kLookAgainNs);
   }
+}
+
+Result<std::shared_ptr<SnapshotLease>> IndexBuild::durable_snapshot() {
+  Engine& engine = client_.engine();
+  LOAM_ASSIGN_OR_RETURN(std::shared_ptr<SnapshotLease> taken, engine.lease_snapshot());
+  for (Version durable = taken->begun().durable; durable < taken->snapshot()->high();) {
+    Env::probe("client.index.waited_for_the_log");
+    engine.worker().scheduler().sleep_for(kLookAgainNs);
+    if (fiber::Limit::ended()) return limit_status();
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> later, engine.lease_snapshot());
+    if (later->session() != taken->session()) {
+      return Status(StatusCode::kFenced, "the session of the build of index " + index_.name() + " has ended");
+    }
+    durable = later->begun().durable;
+  }
+  return taken;
 }
 
 Status IndexBuild::tell(uint64_t done, uint64_t total) {
@@ -136,7 +152,7 @@ Status IndexBuild::enter_again(Key record) {
   for (uint32_t look = 0; look < kMaxLooks; ++look) {
     Env::probe("client.index.build_met_undecided");
     engine.worker().scheduler().sleep_for(kLookAgainNs);
-    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, engine.lease_snapshot());
+    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<SnapshotLease> lease, durable_snapshot());
     auto reads = std::make_shared<PointReads>(engine, lease->session(), keys_->fields(), lease->snapshot());
     reads->start(std::span(&record, 1));
     reads->wait();

@@ -20,10 +20,12 @@ namespace loam::client {
 ///   1. Waits until every transaction has ended that may not know the index. An id drawn now is higher than theirs, and
 ///      each later one was begun with the index in its catalog (Engine::begin): so when a snapshot's base has reached
 ///      that id, none is left.
-///   2. Scans the table in such a snapshot S, and enters each record that has no entry (IndexEntries::backfill). What
-///      changed after S, its transactions have entered: who took a value away that had no entry yet has left one with
-///      its end.
-///   3. Tells the commit manager. Snapshots of transactions that begin with a catalog that says so came after S.
+///   2. Takes such a snapshot S, and waits until no commit that S sees can be lost with the power of the commit manager
+///      (R11): the entries of a build have no intents, so that recovery would not remove them with those commits.
+///   3. Scans the table in S, and enters each record that has no entry (IndexEntries::backfill). What changed after S,
+///      its transactions have entered: a transaction that took a value away that had no entry yet has left one with its
+///      end.
+///   4. Tells the commit manager. Snapshots of transactions that begin with a catalog that says so came after S.
 ///
 /// One build; several at once, by several clients, do no harm. In a fiber.
 class IndexBuild {
@@ -38,6 +40,7 @@ class IndexBuild {
 
  private:
   Status wait_for_older();
+  Result<std::shared_ptr<SnapshotLease>> durable_snapshot();
   Status scan(const std::shared_ptr<SnapshotLease>& lease);
   /// Enters the record of a chunk's row. kUnknownOutcome also for an exception.
   Status enter_row(const ChunkView& view, size_t row, const Snapshot& snapshot);

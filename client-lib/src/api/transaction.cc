@@ -237,8 +237,9 @@ Status Transaction::Impl::finish() {
     give_back();
     return changes.status();
   }
-  Status status = CommitRun::commit(engine_, session_, {id_, snapshot_, engine_.catalog().catalog(), seen_by_all_},
-                                    std::move(writes_), std::move(changes).value());
+  Status status =
+      CommitRun::commit(engine_, session_, {id_, snapshot_, engine_.catalog().catalog(), seen_by_all_, durable_},
+                        std::move(writes_), std::move(changes).value());
   claim.end(status.ok());
   leave();
   return status;

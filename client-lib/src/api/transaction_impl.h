@@ -32,6 +32,7 @@ class Transaction::Impl {
         snapshot_(begun.snapshot),
         catalog_version_(begun.catalog_version),
         seen_by_all_(begun.seen_by_all),
+        durable_(begun.durable),
         indexes_(client.engine().catalog().indexes()),
         lease_(std::move(lease)),
         writes_(client.engine().options().max_transaction_bytes) {}
@@ -93,6 +94,7 @@ class Transaction::Impl {
   std::shared_ptr<const Snapshot> snapshot_;
   const wire::CatalogVersion catalog_version_;         // at its begin
   const Version seen_by_all_;                          // at its begin
+  const Version durable_;                              // at its begin
   const std::shared_ptr<const IndexCatalog> indexes_;  // at its begin
   std::shared_ptr<const IndexCatalog> write_indexes_;  // upgradable transactions: the indexes when the id was drawn
   std::shared_ptr<SnapshotLease> lease_;               // held by read-only and upgradable transactions

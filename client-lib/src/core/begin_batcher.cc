@@ -40,6 +40,7 @@ void BeginGroup::answer(const wire::Begun& begun) const {
   answer.snapshot = std::make_shared<const Snapshot>(begun.snapshot);
   answer.catalog_version = begun.catalog_version;
   answer.seen_by_all = begun.seen_by_all;
+  answer.durable = begun.durable;
   uint64_t next = first;
   for (BeginWaiter* waiter : read_write) {
     answer.id = TransactionId(next++);

@@ -24,6 +24,7 @@ struct BeginAnswer {
   uint64_t snapshot_number = 0;  ///< the number of the registered snapshot, which is released in the end; 0: none
   wire::CatalogVersion catalog_version = 0;
   Version seen_by_all{};  ///< every open and later snapshot sees versions up to here (R13)
+  Version durable{};      ///< a loss of power takes back no commit up to here (R11)
 };
 
 /// Who waits for a begin; lies with the waiter until on_begun.

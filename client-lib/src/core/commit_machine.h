@@ -80,6 +80,7 @@ class CommitMachine {
     std::shared_ptr<const Snapshot> snapshot;
     std::shared_ptr<const wire::Catalog> catalog;
     Version seen_by_all{};  ///< of its begin (R27)
+    Version durable{};      ///< of its begin (R11)
   };
 
   CommitMachine(Context context, WriteBuffer writes, std::vector<wire::IndexChange> index_changes = {});

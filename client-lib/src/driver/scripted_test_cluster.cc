@@ -527,6 +527,7 @@ Buffer ScriptedCluster::execute_manager(const wire::Envelope& envelope, ByteRead
       for (uint64_t id : open_ids_) open.push_back(Version(id));
       begun.snapshot =
           Snapshot::make(Version(open.empty() ? next_id_ - 1 : open[0].value - 1), Version(next_id_ - 1), open).value();
+      begun.durable = begun.snapshot.base();
       begun.first_id = TransactionId(next_id_);
       begun.snapshot_number = message.read_only ? next_number_++ : 0;
       begun.catalog_version = catalog_version_;

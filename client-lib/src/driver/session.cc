@@ -76,6 +76,7 @@ std::unique_ptr<rpc::Channel> Session::make_channel(const wire::NodeInfo& info) 
   options.on_lost = [this](const Status&, bool) { manager_.refresh_soon(); };
   options.on_ended = [this, id = info.id](const Status& status) {
     if (status == StatusCode::kFenced) fenced(status);
+    if (status == StatusCode::kUnknownOutcome) give_up(status);  // the node has given up its answers (R3)
     // A node of another cluster is at the address; the next request looks whether the right one is back.
     const auto at = nodes_.find(id);
     if (status != StatusCode::kWrongCluster || at == nodes_.end()) return;

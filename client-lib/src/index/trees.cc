@@ -216,7 +216,7 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
     LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, record));
     const std::vector<bdtree::IndexEntry> before = entries.entries();
     entries.collect(transaction.seen_by_all);
-    if (!undo && !building) entries.collapse(*transaction.snapshot);
+    if (!undo && !building) entries.collapse(*transaction.snapshot, transaction.durable);
     for (const wire::IndexChange* change : group) {
       if (undo) {
         entries.undo(change->record, transaction.id);

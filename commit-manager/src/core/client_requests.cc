@@ -55,6 +55,7 @@ void Core::Impl::execute_begin(Session& session, uint64_t sequence, const wire::
   begun_.upgradable_number = begun.upgradable_number;
   begun_.snapshot = *begun.snapshot;
   begun_.seen_by_all = begun.seen_by_all;
+  begun_.durable = begun.durable;
   begun_.catalog_version = shown_version();
   answer_begun(session, sequence);
   Env::pause_point("manager.begin.answered");
@@ -66,8 +67,8 @@ void Core::Impl::answer_begun(Session& session, uint64_t sequence) {
   if (out_.size() <= wire::kManagerReplyWindow.small_bytes()) {
     session.window.keep(sequence, out_);
   } else {
-    const BegunReference reference{begun_.first_id.value, begun_.snapshot_number, begun_.upgradable_number,
-                                   begun_.seen_by_all.value, begun_.catalog_version};
+    const BegunReference reference{begun_.first_id.value,    begun_.snapshot_number, begun_.upgradable_number,
+                                   begun_.seen_by_all.value, begun_.durable.value,   begun_.catalog_version};
     session.window.keep_reference(sequence, std::as_bytes(std::span(&reference, 1)));
   }
   if (session.peer.value != 0) send_encoded(peers_.at(session.peer), out_);
@@ -86,6 +87,7 @@ bool Core::Impl::begun_again(const Session& session, uint64_t sequence, Bytes by
   begun_.upgradable_number = reference.upgradable_number;
   begun_.snapshot = *snapshot;
   begun_.seen_by_all = Version(reference.seen_by_all);
+  begun_.durable = Version(reference.durable);
   begun_.catalog_version = reference.catalog_version;
   out_.clear();
   wire::encode_message(begun_, sequence, out_);
@@ -150,33 +152,17 @@ Status Core::Impl::finish_index(Session& session, ByteReader& reader, uint64_t s
     refuse(session, sequence, std::move(full));
     return ok_status();
   }
-  index_ends_.push_back({log_progress_.accepted, session.id, sequence, request.index});
-  finish_indexes();
-  return ok_status();
-}
-
-/// Entries that a build has made have no intents: recovery would leave them in the index if a loss of power took back
-/// the commits that the build saw. So an index is finished when all of these are on the disk.
-void Core::Impl::finish_indexes() {
-  while (!index_ends_.empty() && index_ends_.front().position <= log_progress_.flushed) {
-    const IndexEnd due = index_ends_.front();
-    index_ends_.pop_front();
-    const auto session = sessions_.find(due.session);
-    if (session != sessions_.end()) finish_index(session->second, due.sequence, due.index);
+  // Nodes of the tree may be among the records that are gone: the acceptance of the loss drops the index. Until then
+  // the index stays in the state of being built, so that no client reads it.
+  if (catalog_.count(wire::NodeState::kLost) != 0 && catalog_.known_table(request.index)) {
+    refuse(session, sequence, {StatusCode::kUnavailable, "a storage node has lost its records; accept its loss first"});
+    return ok_status();
   }
-}
-
-void Core::Impl::finish_index(Session& session, uint64_t sequence, TableId index) {
-  // The lost records may include entries of this index: accepting the loss drops an index that is being built. An
-  // unfinished index is not read, so clients that maintain it may still add entries that its tree lacks.
-  if (catalog_.count(wire::NodeState::kLost) != 0 && catalog_.known_table(index)) {
-    return refuse(session, sequence,
-                  {StatusCode::kUnavailable, "a storage node has lost its records; accept its loss first"});
-  }
-  Status status = catalog_.finish_index(index);
+  Status status = catalog_.finish_index(request.index);
   answer_when_stored(session.id, sequence,
                      status.ok() ? Result<wire::IndexFinished>(wire::IndexFinished{catalog_.version()})
                                  : Result<wire::IndexFinished>(std::move(status)));
+  return ok_status();
 }
 
 Status Core::Impl::drop(Session& session, ByteReader& reader, uint64_t sequence) {

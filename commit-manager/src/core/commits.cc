@@ -61,7 +61,6 @@ void Core::Impl::logged(const CommitLogProgress& progress) {
     answer(session->second, due.sequence, due.answer);
     Env::pause_point("manager.complete.answered");
   }
-  finish_indexes();
 }
 
 /// Later snapshots see them from here on.

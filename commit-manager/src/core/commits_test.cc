@@ -154,6 +154,7 @@ TEST_F(CommitsTest, BeginsSeeCommitsThatPublicationsDoNotCount) {
   const Begun begun = now(h->client());
   EXPECT_TRUE(begun.snapshot.visible(Version(1)) && begun.snapshot.visible(Version(3)));
   EXPECT_EQ(begun.seen_by_all, Version(0)) << "a power cut takes them back";
+  EXPECT_EQ(begun.durable, Version(0));
   auto publish = published();
   ASSERT_TRUE(publish.ok());
   EXPECT_FALSE(publish->publication.later.visible(Version(1)) || publish->publication.later.visible(Version(3)));
@@ -364,6 +365,8 @@ struct CommitsModel : ::testing::TestWithParam<int> {
       ASSERT_EQ(begun->snapshot.visible(Version(id)), aborted.contains(id) || accepted.contains(id)) << id;
     }
     for (uint64_t id = 1; id <= begun->seen_by_all.value; ++id) ASSERT_TRUE(for_good(id)) << id;
+    for (uint64_t id = 1; id <= begun->durable.value; ++id) ASSERT_TRUE(for_good(id)) << id;
+    ASSERT_GE(begun->durable, begun->seen_by_all);
   }
 
   void complete(Client& client) {

@@ -141,8 +141,6 @@ class Core::Impl final : public NodeChannel {
   Status ask_outcomes(Session& session, ByteReader& reader, uint64_t sequence);
   Status create(Session& session, ByteReader& reader, uint64_t sequence);
   Status finish_index(Session& session, ByteReader& reader, uint64_t sequence);
-  void finish_indexes();
-  void finish_index(Session& session, uint64_t sequence, TableId index);
   Status drop(Session& session, ByteReader& reader, uint64_t sequence);
   /// Answers a request of the session, and keeps the answer for its repetition.
   template <wire::Message M>
@@ -296,13 +294,6 @@ class Core::Impl final : public NodeChannel {
     wire::Completed answer;
   };
   std::deque<WaitingCommit> waiting_commits_;  ///< positions do not fall
-  struct IndexEnd {
-    uint64_t position = 0;  ///< of the last commit that the build may have seen
-    SessionId session;
-    uint64_t sequence = 0;
-    TableId index;
-  };
-  std::deque<IndexEnd> index_ends_;  ///< positions do not fall
   uint64_t log_end_ = 0;
   CommitLogProgress log_progress_;
   uint64_t served_ns_ = 0;  ///< time that the commit manager ran, for CoreOptions::outcome_keep_ns

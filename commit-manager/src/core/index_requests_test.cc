@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "commit-manager/src/core/commits_fixture.h"
 #include "commit-manager/src/core/core_harness.h"
 #include "common/wire/system_tables.h"
 
@@ -56,49 +55,6 @@ TEST(IndexRequests, AnIndexIsATableThatIsFinishedOnce) {
   EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{table}).error.code(), StatusCode::kNoSuchTable);
   EXPECT_EQ(h.call<IndexFinished>(client, FinishIndex{TableId(9'999)}).error.code(), StatusCode::kNoSuchTable);
   h.core.check_invariants();
-}
-
-struct IndexEndTest : CommitsTest {
-  /// Made at the storage node, and not finished.
-  TableId index_at_node() {
-    h->post(client, accounts());
-    h->acknowledge_all(node);
-    const TableId table = h->take<TableCreated>(client)->table.id;
-    h->post(client, index_of(table));
-    h->acknowledge_all(node);
-    return h->take<TableCreated>(client)->table.id;
-  }
-};
-
-TEST_F(IndexEndTest, AnIndexIsFinishedWhenTheCommitsThatItsBuildSawAreOnTheDisk) {
-  const TableId index = index_at_node();
-  begin(2);
-  h->post(client, commit_of({1}));
-  accept(1);
-  h->outbox.sent[client].clear();
-  h->post(client, FinishIndex{index});
-  h->post(client, commit_of({2}));
-  accept(2);
-  EXPECT_EQ(h->take<wire::Completed>(client).error.code(), StatusCode::kOk);
-  EXPECT_TRUE(silent(client)) << "a loss of power may take transaction 1 back, and would leave its entry";
-  EXPECT_EQ(find(h->core.catalog(), "by_balance")->index.state(), wire::IndexState::kBuilding);
-  flush(1);
-  EXPECT_TRUE(h->take<IndexFinished>(client).ok()) << "the commits after it do not matter";
-  EXPECT_EQ(find(h->core.catalog(), "by_balance")->index.state(), wire::IndexState::kReady);
-  flush_all();
-  h->core.check_invariants();
-}
-
-TEST_F(IndexEndTest, AnIndexWhoseBuilderIsGoneIsNotFinishedByTheLog) {
-  const TableId index = index_at_node();
-  begin(1);
-  h->post(client, commit_of({1}));
-  accept(1);
-  h->post(client, FinishIndex{index});
-  h->post(client, wire::CloseSession{});
-  flush_all();
-  EXPECT_EQ(find(h->core.catalog(), "by_balance")->index.state(), wire::IndexState::kBuilding);
-  h->core.check_invariants();
 }
 
 TEST(IndexRequests, RefusesWhatIsNoIndex) {

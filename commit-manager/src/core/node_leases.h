@@ -27,8 +27,9 @@ class NodeLeases {
   explicit NodeLeases(uint64_t lease_ns) : granted_ns_(granted_ns(lease_ns)) {}
 
   /// Nodes of an earlier epoch: each holds a lease, counted from the first extend(), which brings the clock.
-  void restored(size_t nodes) { nodes_.resize(nodes, Node{0, 0, 0, 0, 0, true}); }
-  /// A node has registered: its lease runs, and it has acknowledged nothing yet.
+  void restored(size_t nodes) { nodes_.resize(nodes, Node{.holds = true, .restored = true}); }
+  /// A node has registered: its lease runs, and it has acknowledged nothing yet. After a restart of the commit manager
+  /// it is not known which of the node's incarnations holds the lease that is left.
   void registered(NodeId node, bool new_start, uint64_t now_ns);
   void renewed(NodeId node, uint64_t now_ns) { at(node).heard_ns = now_ns; }
   /// All leases run on for longer, but not as if the nodes had been heard of after now.
@@ -54,7 +55,8 @@ class NodeLeases {
     uint64_t first_told = 0;        ///< since the last registration; 0: none
     uint64_t last_told = 0;
     uint64_t acknowledged = 0;
-    bool holds = false;  ///< the lease runs, or expire() has not noticed its end
+    bool holds = false;     ///< the lease runs, or expire() has not noticed its end
+    bool restored = false;  ///< not heard of since the restart
   };
 
   Node& at(NodeId node);

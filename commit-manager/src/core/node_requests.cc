@@ -55,7 +55,7 @@ void Core::Impl::tell_registered(Peer& peer, bool entered) {
     republish_ = true;  // the others shall not stay behind, and this one shall acknowledge one
   }
   send(peer, peer.register_sequence, registered);
-  if (restarting_ || !ended_.empty()) send_fence(peer.node);
+  if (restarting_ || !ended_.empty() || awaited_.sequence != 0 || raised_.sequence != 0) send_fence(peer.node);
   if (!entered) return;
   informed_.insert(peer.node);
   changes_.tell_again(peer.node);

@@ -38,6 +38,7 @@ struct BegunReference {
   uint64_t snapshot_number = 0;
   uint64_t upgradable_number = 0;
   uint64_t seen_by_all = 0;
+  uint64_t durable = 0;
   uint64_t catalog_version = 0;
 };
 static_assert(sizeof(BegunReference) <= wire::kManagerReplyWindow.small_bytes());

@@ -80,12 +80,15 @@ Status Transactions::admit(SessionId session, const SessionLoad& load, const wir
     return overloaded("too many open transactions of this session", options_.max_open_per_session,
                       "complete some first");
   }
-  if (open_.size() + count > options_.max_open) {
+  // Commits that wait for the log are open.
+  if (open_.size() + count > options_.max_open && 2 * accepted_ < open_.size()) {
     return overloaded("too many open transactions in the cluster", options_.max_open, "try again later");
   }
-  if (accepted_ + unflushed_.size() >= options_.max_unflushed_commits) {
-    return overloaded("the commit log is behind by too many commits", options_.max_unflushed_commits,
-                      "look at the disk of the commit manager, and try again later");
+  const size_t waiting = accepted_ + unflushed_.size();
+  if (open_.size() + count > options_.max_open || waiting >= options_.max_unflushed_commits) {
+    return {StatusCode::kOverloaded, "begin: " + std::to_string(waiting) +
+                                         " commits wait for the commit log; look at the disk of the commit manager, "
+                                         "and try again later"};
   }
   return ok_status();
 }
@@ -138,6 +141,7 @@ Status Transactions::begin(SessionId session, SessionLoad& load, const wire::Beg
   changed_ = true;
   begun.snapshot = &snapshots_.entry(shown).snapshot;
   begun.seen_by_all = seen_by_all();
+  begun.durable = durable_base();
   return ok_status();
 }
 

@@ -52,6 +52,7 @@ class Transactions {
     /// Lives until the next call.
     const Snapshot* snapshot = nullptr;
     Version seen_by_all;
+    Version durable;
   };
 
   /// Begins transactions with consecutive ids and registers snapshots, all on one snapshot, and draws ids for

@@ -22,7 +22,8 @@
 namespace loam::commit {
 
 struct CommitLogOptions {
-  /// Where `commit-log` is; it exists, and is this process's alone (StateFile locks it).
+  /// Where `commit-log` is; it exists, and is this process's alone (StateFile locks it). Messages name it; empty if the
+  /// log is not in a folder.
   std::string folder;
   CommitLogMode mode = CommitLogMode::kOs;
   /// Mode kOs: a flush starts this long after the first commit that it has to take. Half of the 10 ms that R11 allows:

@@ -193,6 +193,7 @@ void CommitLogFile::tell_written() {
   bool news = false;
   {
     const std::scoped_lock lock(mutex_);
+    if (!failed_.ok()) return;  // the flush of what lies before
     if (written_ != taken_ && all_written()) {
       written_ = taken_;
       if (unflushed_since_ns_ == 0) {

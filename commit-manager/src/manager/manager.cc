@@ -141,6 +141,7 @@ Status CommitManager::Parts::store_first_state() {
 
 Status CommitManager::Parts::open_log(Store& store) {
   CommitLogOptions wanted;
+  wanted.folder = options.data;  // named in messages: the store opens the files
   wanted.mode = options.commit_log.value_or(CommitLogMode::kOs);
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogDevice> device, store.log_device());
   auto opened = CommitLogFile::open(wanted, std::move(device));

@@ -100,7 +100,8 @@ Status RecoveryNode::expire(uint64_t now_ns) {
   channel_->expire(now_ns);
   for (auto& channel : old_channels_) channel->expire(now_ns);
   std::erase_if(old_channels_, [](const auto& channel) { return channel->idle(); });
-  return end_ == StatusCode::kFenced ? end_ : ok_status();
+  // kUnknownOutcome: the node has given up the answers for this session (R3), and refuses it from now on.
+  return end_ == StatusCode::kFenced || end_ == StatusCode::kUnknownOutcome ? end_ : ok_status();
 }
 
 uint64_t RecoveryNode::earliest_deadline_ns() const {

@@ -186,8 +186,8 @@ class OthersTest(ClusterTest):
         script = loam("completion", "bash").stdout
         ask = script + '\nCOMP_WORDS=(loam "$1" "$2"); COMP_CWORD=$3; _loam; echo "${COMPREPLY[*]}"'
         offered = subprocess.run(["bash", "-c", ask, "-", "", "", "1"], capture_output=True, text=True, check=True)
-        for name in ("dev", "cluster", "status", "node", "table", "index", "put", "get", "delete", "import", "scan", "stats",
-                     "ping", "doctor", "demo"):
+        for name in ("dev", "cluster", "status", "node", "log", "table", "index", "put", "get", "delete", "import", "scan",
+                     "stats", "ping", "doctor", "demo"):
             self.assertIn(name, offered.stdout.split())
         self.assertNotIn("demo-client", offered.stdout)
         for typed, option in (("--gr", "--group-by"), ("--pre", "--prefix")):

@@ -77,12 +77,13 @@ class IndexEntries {
   /// Why this is right (decision 0018):
   ///   1. What a snapshot found before, it finds afterwards: merged entries cover all that their parts did. What it
   ///      finds besides is refused by the look at the record, which each lookup takes (R27).
-  ///   2. No undo is lost: a version that a snapshot sees is of a transaction that is complete, so its marks are final.
+  ///   2. No undo is lost: a version up to `durable` is of a transaction that is complete, and whose commit no loss of
+  ///      power takes back. So nothing that is merged is undone later.
   ///   3. A unique index finds the same conflicts (R28): each change of a record's entries is made by a transaction
   ///   that
   ///      sees the change before it. So a snapshot that does not see one of the versions that go does not see the last
   ///      one's end either, which stays. An entry that has not ended is left alone: its beginning is the last change.
-  bool collapse(const Snapshot& snapshot);
+  bool collapse(const Snapshot& snapshot, Version durable);
 
   /// The records that may have the value in the snapshot, each once, rising: all that have it, and some that had it
   /// before and after (collapse()).
