@@ -68,15 +68,6 @@ class SimDisk::Device final : public commit::LogDevice {
     return std::optional<Buffer>(disk_.log_->bytes);
   }
 
-  Result<std::unique_ptr<commit::LogFile>> open(uint64_t length) override {
-    File& file = *disk_.log_;
-    file.bytes.resize(std::min<size_t>(file.bytes.size(), length));
-    file.flushed = std::min(file.flushed, file.bytes.size());
-    disk_.flush(file);
-    disk_.renamed_.reset();
-    return std::unique_ptr<commit::LogFile>(std::make_unique<OpenFile>(disk_, disk_.log_));
-  }
-
   Result<std::unique_ptr<commit::LogFile>> create() override {
     disk_.beside_ = std::make_shared<File>();
     return std::unique_ptr<commit::LogFile>(std::make_unique<OpenFile>(disk_, disk_.beside_));

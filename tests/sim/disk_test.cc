@@ -75,21 +75,6 @@ TEST(SimDisk, PowerCutLeavesWhatWasFlushedAndSomeOfTheRest) {
   EXPECT_GT(damaged, 0u);
 }
 
-TEST(SimDisk, OpenedLogIsCutAndFlushed) {
-  World world(1);
-  SimDisk disk(world);
-  run(world, [&disk] {
-    const auto device = disk.log_device().value();
-    const auto file = make_log(*device, "flushed ");
-    const Buffer more = bytes_of("written, torn");
-    Bytes rest = more;
-    EXPECT_TRUE(file->write(rest).ok());
-    EXPECT_TRUE(device->open(15).ok());
-  });
-  disk.cut_power();
-  EXPECT_EQ(disk.copy().log->bytes, bytes_of("flushed written"));
-}
-
 TEST(SimDisk, NameThatIsNotFlushedMayBeThatOfTheFileBefore) {
   size_t old = 0;
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {

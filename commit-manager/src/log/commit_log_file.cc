@@ -44,37 +44,41 @@ CommitLogFile::~CommitLogFile() {
 
 Status CommitLogFile::read() {
   const std::string path = options_.folder + "/commit-log";
-  LOAM_ASSIGN_OR_RETURN(std::optional<Buffer> bytes, device_->read());
-  if (!bytes.has_value()) {
-    created_ = true;
-    bytes.emplace();
-    encode_beginning({}, entropy(), *bytes);
-    LOAM_ASSIGN_OR_RETURN(const std::unique_ptr<LogFile> file, device_->create());
-    Bytes rest = *bytes;
-    LOAM_RETURN_IF_ERROR(file->write(rest));
-    LOAM_RETURN_IF_ERROR(file->flush());
-    LOAM_RETURN_IF_ERROR(device_->replace());
+  LOAM_ASSIGN_OR_RETURN(const std::optional<Buffer> bytes, device_->read());
+  created_ = !bytes.has_value();
+  if (!created_) {
+    Result<ReadLog> held = read_log(*bytes);
+    if (!held.ok()) return {held.code(), path + ": " + std::string(held.status().message())};
+    if (held->tail != LogTail::kWhole) {
+      log_warning(path + ": left out " + std::to_string(bytes->size() - held->valid_bytes) + " bytes behind commit " +
+                  std::to_string(held->contents.end) + ", which are no record (" + std::string(to_string(held->tail)) +
+                  "): a crash left them");
+    }
+    found_ = std::move(held->contents);
   }
-  Result<ReadLog> held = read_log(*bytes);
-  if (!held.ok()) return {held.code(), path + ": " + std::string(held.status().message())};
-  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogFile> file, device_->open(held->valid_bytes));
-  if (held->tail != LogTail::kWhole) {
-    log_warning(path + ": cut " + std::to_string(bytes->size() - held->valid_bytes) + " bytes behind commit " +
-                std::to_string(held->contents.end) + ", which are no record (" + std::string(to_string(held->tail)) +
-                "): a crash left them");
-  }
-  found_ = std::move(held->contents);
+  return begin_file(path);
+}
+
+/// Goes on in a new file, always. The bytes that were read need not be on the disk, even if a flush of the old file
+/// succeeds now: after a flush that has failed, the operating system may take its pages for written.
+Status CommitLogFile::begin_file(const std::string& path) {
+  Buffer bytes;
+  encode_beginning(found_, entropy(), bytes);
+  LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogFile> file, device_->create());
+  Bytes rest = bytes;
+  LOAM_RETURN_IF_ERROR(file->write(rest));
+  LOAM_RETURN_IF_ERROR(file->flush());
+  LOAM_RETURN_IF_ERROR(device_->replace());
+  LOAM_ASSIGN_OR_RETURN(const ReadLog begun, read_log(bytes));
   appended_ = taken_ = written_ = found_.end;
   progress_ = {found_.end, found_.end};
   Segment& segment = segments_.emplace_back();
   segment.file = std::move(file);
   segment.name = path;
-  segment.begin = held->beginning_end;
-  segment.chain = held->chain;
-  segment.size = held->valid_bytes;
-  segment.appended_bytes = held->valid_bytes - held->beginning_bytes;
+  segment.begin = begun.beginning_end;
+  segment.chain = begun.chain;
+  segment.size = bytes.size();
   log_ = segment.file.get();
-  bytes_.store(segment.appended_bytes, std::memory_order_relaxed);  // see bytes_
   return ok_status();
 }
 

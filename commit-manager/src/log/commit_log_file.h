@@ -71,8 +71,9 @@ struct CommitLogOptions {
 ///     rename survives or not. If not, the old log is there, and every position that was told flushed was flushed in
 ///     it. If so, the new log is there. It was flushed before the rename, with every position that had been told
 ///     flushed until then; the next position is told after the folder is flushed, and was flushed in the new log.
-/// (c) open() reads the log before anything uses it, cuts the torn tail, and flushes file and folder. So the commits
-///     that a start has found stay.
+/// (c) open() reads the log, leaves out the torn tail, and writes what it has found to a new file, which is on the disk
+///     and has the log's name before anything is used. So the commits that a start has found stay, also if a flush has
+///     failed before: the operating system may then show bytes that the disk does not have, and never write them.
 ///
 /// Failures. Without room on the disk the log keeps what it has not written, commits wait, and it tries again with
 /// growing pauses; a line tells operators when that begins and when it ends. Every other failure is final: `on_failed`
@@ -81,8 +82,8 @@ struct CommitLogOptions {
 /// Owner: CommitManager.
 class CommitLogFile final : public CommitLog {
  public:
-  /// Opens the folder's log, or makes an empty one. kMalformed, kUnsupportedVersion: see read_log(); kNoSpace and
-  /// kInternal: the disk.
+  /// Reads the folder's log, if there is one, and begins a new file with it. kMalformed, kUnsupportedVersion: see
+  /// read_log(); kNoSpace and kInternal: the disk.
   static Result<std::unique_ptr<CommitLogFile>> open(const CommitLogOptions& options);
   /// The same on another device.
   static Result<std::unique_ptr<CommitLogFile>> open(const CommitLogOptions& options,
@@ -140,6 +141,7 @@ class CommitLogFile final : public CommitLog {
   CommitLogFile(const CommitLogOptions& options, std::unique_ptr<LogDevice> device);
 
   Status read();
+  Status begin_file(const std::string& path);
 
   // The writer.
   void write_loop();

@@ -92,21 +92,19 @@ TEST_P(CommitLogFileTest, EndsWithEverythingOnTheDisk) {
   EXPECT_EQ(h.on_disk().contents, h.needed());
 }
 
-TEST_P(CommitLogFileTest, CutsATornTailBeforeAnythingIsUsed) {
+TEST_P(CommitLogFileTest, LeavesATornTailOutBeforeAnythingIsUsed) {
   open();
   h.append_batches(5);
   h.log.reset();
-  const Buffer whole = h.disk.log();
-  Buffer torn = whole;
+  Buffer torn = h.disk.log();
   for (int i = 0; i < 7; ++i) torn.push_back(std::byte{0x55});
   h.disk.set_log(torn);
   const LoggedLines lines;
-  const uint64_t flushes = h.disk.entered(Step::kFlush);
   ASSERT_TRUE(h.open(false).ok());
-  EXPECT_EQ(h.disk.log(), whole);
-  EXPECT_EQ(h.disk.entered(Step::kFlush), flushes + 1);
+  EXPECT_EQ(h.on_disk().contents, h.needed());
+  EXPECT_EQ(h.disk.flushed_bytes(), h.disk.log().size());
   EXPECT_EQ(h.log->found(), h.needed());
-  EXPECT_EQ(LoggedLines::count(LogLevel::kWarning, "memory/commit-log: cut 7 bytes behind commit 5"), 1u);
+  EXPECT_EQ(LoggedLines::count(LogLevel::kWarning, "memory/commit-log: left out 7 bytes behind commit 5"), 1u);
   h.start();
   h.append(1);
   EXPECT_TRUE(h.all_flushed());
@@ -129,12 +127,30 @@ TEST_P(CommitLogFileTest, RefusesADamagedBeginningAndLeavesItAlone) {
 }
 
 TEST_P(CommitLogFileTest, OpensNothingThatTheDiskDoesNotKeep) {
-  h.disk.set_outcome(Step::kNewFlush, {StatusCode::kInternal, "broken"});
-  EXPECT_EQ(h.open().code(), StatusCode::kInternal);
-  EXPECT_EQ(h.disk.log(), Buffer());
-  h.disk.set_outcome(Step::kNewFlush, ok_status());
-  h.disk.set_outcome(Step::kFlush, {StatusCode::kInternal, "broken"});
-  EXPECT_EQ(h.open().code(), StatusCode::kInternal);
+  for (const Step step : {Step::kCreate, Step::kNewWrite, Step::kNewFlush, Step::kRename, Step::kFolderFlush}) {
+    h.disk.set_outcome(step, {StatusCode::kInternal, "broken"});
+    EXPECT_EQ(h.open().code(), StatusCode::kInternal);
+    if (step < Step::kRename) {
+      EXPECT_EQ(h.disk.log(), Buffer());
+    }
+    h.disk.set_outcome(step, ok_status());
+  }
+}
+
+TEST_P(CommitLogFileTest, GoesOnInANewFileOfWhichEverythingIsOnTheDisk) {
+  open();
+  h.append_batches(5);
+  h.log.reset();
+  // A flush has failed, and the operating system still shows the bytes that the disk does not have.
+  h.disk.forget_flushes();
+  ASSERT_TRUE(h.open(false).ok());
+  EXPECT_EQ(h.log->found(), h.needed());
+  testing::Random random(1);
+  for (int i = 0; i < 100; ++i) {
+    const auto left = read_log(h.disk.log_after_power_cut(random));
+    ASSERT_TRUE(left.ok()) << left.status().to_string();
+    EXPECT_EQ(left->contents, h.needed());
+  }
 }
 
 TEST_P(CommitLogFileTest, WaitsForRoomOnAFullDisk) {

@@ -59,18 +59,6 @@ class File final : public LogFile {
     return {StatusCode::kInternal, std::string(failed(path_, "brought to the disk", errno).message())};
   }
 
-  /// Cuts the file, and brings it to the disk with its length.
-  Status cut(uint64_t length) {
-    struct stat found{};
-    if (::fstat(descriptor_, &found) != 0) return failed(path_, "read", errno);
-    const auto size = static_cast<off_t>(length);
-    if (found.st_size != size && repeated([&] { return ::ftruncate(descriptor_, size); }) != 0) {
-      return failed(path_, "cut to " + std::to_string(length) + " bytes", errno);
-    }
-    if (repeated([&] { return ::fsync(descriptor_); }) != 0) return failed(path_, "brought to the disk", errno);
-    return ok_status();
-  }
-
  private:
   const std::string path_;
   const int descriptor_;
@@ -120,16 +108,6 @@ Result<std::optional<Buffer>> LogFolder::read() {
   ::close(file);
   if (!bytes.ok()) return bytes.status();
   return std::optional<Buffer>(std::move(bytes).value());
-}
-
-Result<std::unique_ptr<LogFile>> LogFolder::open(uint64_t length) {
-  const std::string path = folder_ + "/" + kLog;
-  const int descriptor = ::openat(descriptor_, kLog, O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (descriptor < 0) return failed(path, "written", errno);
-  auto file = std::make_unique<File>(path, descriptor);
-  LOAM_RETURN_IF_ERROR(file->cut(length));
-  LOAM_RETURN_IF_ERROR(flush_folder());
-  return std::unique_ptr<LogFile>(std::move(file));
 }
 
 Result<std::unique_ptr<LogFile>> LogFolder::create() {

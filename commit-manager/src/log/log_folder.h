@@ -23,7 +23,6 @@ class LogFolder final : public LogDevice {
   LogFolder& operator=(const LogFolder&) = delete;
 
   Result<std::optional<Buffer>> read() override;
-  Result<std::unique_ptr<LogFile>> open(uint64_t length) override;
   Result<std::unique_ptr<LogFile>> create() override;
   Status replace() override;
 

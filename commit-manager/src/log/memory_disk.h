@@ -97,6 +97,12 @@ class MemoryDisk {
     log_->flushed = bytes.size();
     log_->bytes = std::move(bytes);
   }
+  /// The disk has nothing of the log, though processes can read it, and a flush changes that no more.
+  void forget_flushes() {
+    const std::lock_guard lock(mutex_);
+    log_->flushed = 0;
+    log_->broken = true;
+  }
   bool has_new_log() {
     const std::lock_guard lock(mutex_);
     return new_log_ != nullptr;
@@ -118,6 +124,7 @@ class MemoryDisk {
     uint64_t flushed = 0;
     uint64_t reserved = 0;
     bool is_new = false;
+    bool broken = false;  // no flush reaches the disk
 
     uint64_t taken() const { return std::max<uint64_t>(reserved, bytes.size()); }
   };
@@ -150,7 +157,7 @@ class MemoryDisk {
       }
       LOAM_RETURN_IF_ERROR(disk_.pass(kind(Step::kFlush, Step::kNewFlush)));
       const std::lock_guard lock(disk_.mutex_);
-      file_->flushed = std::max(file_->flushed, size);
+      if (!file_->broken) file_->flushed = std::max(file_->flushed, size);
       return ok_status();
     }
 
@@ -172,15 +179,6 @@ class MemoryDisk {
       disk_.new_log_ = nullptr;
       if (disk_.log_ == nullptr) return std::optional<Buffer>();
       return std::optional<Buffer>(disk_.log_->bytes);
-    }
-    Result<std::unique_ptr<LogFile>> open(uint64_t length) override {
-      LOAM_RETURN_IF_ERROR(disk_.pass(Step::kFlush));
-      const std::lock_guard lock(disk_.mutex_);
-      disk_.log_->bytes.resize(length);
-      disk_.log_->flushed = length;
-      disk_.log_->reserved = 0;
-      disk_.durable_log_ = disk_.log_;
-      return std::unique_ptr<LogFile>(std::make_unique<Opened>(disk_, disk_.log_));
     }
     Result<std::unique_ptr<LogFile>> create() override {
       LOAM_RETURN_IF_ERROR(disk_.pass(Step::kCreate));

@@ -152,6 +152,11 @@ void RecoveryEngine::note_failure(NodeId id, const Status& status) {
   if (at != nullptr) at->note_failure(status);
 }
 
+bool RecoveryEngine::index_ready(TableId index) const {
+  const auto found = std::ranges::find(catalog_->tables, index, &wire::TableInfo::id);
+  return found != catalog_->tables.end() && found->index.state() == wire::IndexState::kReady;
+}
+
 Result<bdtree::TreeNodeId> RecoveryEngine::new_tree_node() {
   if (++tree_nodes_ >> kNodeBits != 0) {
     return Status(StatusCode::kOverloaded, "a recoverer has made more nodes of indexes than it has numbers for");

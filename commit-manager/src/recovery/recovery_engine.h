@@ -65,6 +65,8 @@ class RecoveryEngine final : private rpc::RoundHook {
   /// Ends all work: this recoverer is fenced.
   void fail(const Status& status);
   NodeId owner(TableId table, Key key) const { return catalog_->shards.owner(table, key); }
+  /// Clients read the index, and rely on all of its nodes.
+  bool index_ready(TableId index) const;
   /// For a node of a tree: a number that neither clients nor other recoverers give, nor this one again (R31).
   /// kOverloaded: it has given all that it has.
   Result<bdtree::TreeNodeId> new_tree_node();

@@ -94,7 +94,7 @@ void RecoveryTreeStore::back_off(uint32_t attempt) { engine_.sleep_for(kBackOffN
 namespace {
 
 /// Undoes the changes under one key of one tree.
-Status undo_group(bdtree::Tree& tree, std::span<const wire::Intent* const> group) {
+Status undo_group(const RecoveryEngine& engine, bdtree::Tree& tree, std::span<const wire::Intent* const> group) {
   using bdtree::Edit;
   const wire::Intent& first = *group.front();
   const std::optional<Key> record = first.shared ? std::nullopt : std::optional(first.record);
@@ -108,9 +108,10 @@ Status undo_group(bdtree::Tree& tree, std::span<const wire::Intent* const> group
         return entries.empty() ? Edit::erase() : Edit::put(entries.encode());
       },
       Reserve::kUndo);
-  // R30. And a tree that was never made, or that a lost node has taken along, needs no undo: kMalformed.
-  const bool nothing = undone == StatusCode::kNoSuchTable || undone == StatusCode::kMalformed;
-  return nothing ? ok_status() : undone;
+  // A dropped index needs no undo (R30). Neither does a tree that was never made, or that has lost nodes: kMalformed,
+  // and no client reads the index. In an index that clients read, kMalformed is a fault: the transaction stays open.
+  const bool no_tree = undone == StatusCode::kMalformed && !engine.index_ready(first.table);
+  return undone == StatusCode::kNoSuchTable || no_tree ? ok_status() : undone;
 }
 
 }  // namespace
@@ -124,7 +125,7 @@ IndexUndo::Outcome IndexUndo::undo(std::span<const wire::Intent* const> changes)
   engine_.spread(groups.size(), [&](size_t) {
     const auto& [place, group] = *next++;
     Index& index = indexes_.try_emplace(place.first, engine_, place.first).first->second;
-    const Status undone = undo_group(*index.tree, group);
+    const Status undone = undo_group(engine_, *index.tree, group);
     if (undone.ok()) {
       engine_.count_index_changes(group.size());
     } else if (outcome.status.ok()) {

@@ -37,15 +37,12 @@ class LogFile {
 
 /// Role: the place of one commit log: the log itself, and a new one beside it that is going to replace it.
 ///
-/// Threads: one at a time for read() and open(); create() and replace() never at the same time, but beside any use of
-/// the files.
+/// Threads: create() and replace() never at the same time, but beside any use of the files; read() before them.
 class LogDevice {
  public:
   virtual ~LogDevice() = default;
   /// The bytes of the log; nothing if there is no log yet. Removes a new log that did not become the log.
   virtual Result<std::optional<Buffer>> read() = 0;
-  /// Opens the log for appending, cuts it to `length`, and returns when it is on the disk, its name included.
-  virtual Result<std::unique_ptr<LogFile>> open(uint64_t length) = 0;
   /// Opens an empty new log beside the log; one that was begun before is dropped. kNoSpace: later.
   virtual Result<std::unique_ptr<LogFile>> create() = 0;
   /// The new log takes the place of the log, in one step even if the host loses power. Returns when this is on the
