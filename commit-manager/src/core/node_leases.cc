@@ -16,7 +16,8 @@ void NodeLeases::extend(uint64_t ns, uint64_t now_ns) {
 
 void NodeLeases::registered(NodeId id, bool new_start, uint64_t now_ns) {
   Node& node = at(id);
-  if ((new_start || node.restored) && node.holds) node.earlier_until_ns = std::max(node.earlier_until_ns, until(node));
+  if (new_start && node.holds) node.earlier_until_ns = std::max(node.earlier_until_ns, until(node));
+  if (node.restored && node.holds) node.restored_until_ns = until(node);
   node.heard_ns = now_ns;
   node.holds = true;
   node.restored = false;

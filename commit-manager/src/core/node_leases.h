@@ -1,6 +1,7 @@
 // Which storage node holds a lease, and which fence it has acknowledged.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -46,13 +47,19 @@ class NodeLeases {
   bool fenced(NodeId node, uint64_t fence, uint64_t now_ns) const;
   bool fenced_everywhere(uint64_t fence, uint64_t now_ns) const;
   /// No incarnation of the node before the one that is registered holds a lease any more.
-  bool earlier_over(NodeId node, uint64_t now_ns) const { return now_ns >= nodes_[node.value - 1].earlier_until_ns; }
+  bool earlier_over(NodeId id, uint64_t now_ns) const {
+    const Node& node = nodes_[id.value - 1];
+    return now_ns >= std::max(node.earlier_until_ns, node.restored_until_ns);
+  }
 
  private:
   struct Node {
     uint64_t heard_ns = 0;
     uint64_t earlier_until_ns = 0;  ///< when the leases of its earlier incarnations are over
-    uint64_t first_told = 0;        ///< since the last registration; 0: none
+    /// When a lease is over that an unknown incarnation of the node has held since before a restart of the commit
+    /// manager. A loss is not accepted earlier.
+    uint64_t restored_until_ns = 0;
+    uint64_t first_told = 0;  ///< since the last registration; 0: none
     uint64_t last_told = 0;
     uint64_t acknowledged = 0;
     bool holds = false;     ///< the lease runs, or expire() has not noticed its end

@@ -172,11 +172,12 @@ TEST_P(BeginAnewTest, WithoutRoomToCatchUpTheOldOneGoesOnAndABeginningStartsAgai
   ASSERT_TRUE(h.all_flushed());
   h.disk.set_outcome(Step::kNewReserve, {StatusCode::kNoSpace, "no room"});
   const uint64_t tries = h.disk.entered(Step::kNewReserve);
+  const uint64_t renames = h.disk.entered(Step::kRename);
   h.disk.release(Step::kNewFlush);
   ASSERT_TRUE(h.disk.wait_entered(Step::kNewReserve, tries + 3));
   h.append_batches(5);
   ASSERT_TRUE(h.all_flushed());
-  EXPECT_EQ(h.on_disk().beginning_end, 0u);
+  EXPECT_EQ(h.disk.entered(Step::kRename), renames);
   h.log->begin_anew(h.needed(100));
   h.append(1);
   ASSERT_TRUE(h.all_flushed());

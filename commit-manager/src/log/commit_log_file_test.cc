@@ -25,18 +25,17 @@ TEST_P(CommitLogFileTest, KeepsWhatWasAppended) {
   EXPECT_TRUE(h.log->created());
   EXPECT_EQ(h.log->found(), CommitLogContents());
   EXPECT_EQ(h.log->bytes(), 0u);
-  for (size_t run = 0; run < 3; ++run) {
+  for (int run = 0; run < 3; ++run) {
     h.append(1);
     h.append(0);
     h.append(3);
     EXPECT_TRUE(h.all_accepted());
     EXPECT_TRUE(h.all_flushed());
-    const uint64_t bytes = h.log->bytes();
-    EXPECT_GE(bytes, (run + 1) * (12 + 4));
+    EXPECT_GE(h.log->bytes(), 12u + 4u);
     open();
     EXPECT_FALSE(h.log->created());
     EXPECT_EQ(h.log->found(), h.needed());
-    EXPECT_EQ(h.log->bytes(), bytes);
+    EXPECT_EQ(h.log->bytes(), 0u) << "all of it stands in the beginning";
     const CommitLogProgress progress = h.log->progress();
     EXPECT_EQ(progress.accepted, h.ids.size());
     EXPECT_EQ(progress.flushed, h.ids.size());
