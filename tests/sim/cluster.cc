@@ -225,6 +225,11 @@ void Cluster::stay_idle(client::Client& client, uint32_t number) {
   if (!calm_ || !all_threads_run()) return;
   const bool alive = client.run([&client] { return client.begin({.read_only = true, .retry = {}}).ok(); });
   if (!alive || oracle_.failed()) return;
+  // A commit that its caller has left may go on for as long as a storage node's loss is not accepted.
+  const auto left = [number](const ModelTransaction& transaction) {
+    return transaction.process == number && transaction.answer == StatusCode::kUnknownOutcome;
+  };
+  if (std::ranges::any_of(oracle_.transactions().all(), left)) return;
   const uint64_t ended = client.statistics().fenced;
   const uint64_t idle_ns = plan_.max_transaction_age_ns / 4 * 5 + plan_.client_lease_ns;
   sleep_ns(idle_ns);
