@@ -120,6 +120,7 @@ class Cluster {
   PauseDecision die_with_the_complete();
   PauseDecision at_complete(const Fault& fault);
   void carry_out(const Fault& fault);
+  void reset(const Fault& fault);
   void cut(const Fault& fault, bool both);
   void delay(const Fault& fault, uint64_t ns);
   net::SimNetworkOptions network_options();

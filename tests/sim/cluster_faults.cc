@@ -88,11 +88,7 @@ void Cluster::carry_out(const Fault& fault) {
       cut(fault, false);
       break;
     case FaultKind::kReset:
-      for (uint64_t i = 0; i < fault.amount; ++i) {
-        world_.at(world_.world_ns() + fault.for_ns * i / fault.amount, [this, fault] {
-          if (!calm_) network_.reset(name(fault.role), name(fault.peer));
-        });
-      }
+      reset(fault);
       break;
     case FaultKind::kDelay:
       delay(fault, fault.amount);
@@ -124,6 +120,14 @@ void Cluster::carry_out(const Fault& fault) {
     case FaultKind::kOlderFolder:
       adopt_older_folder(fault);
       break;
+  }
+}
+
+void Cluster::reset(const Fault& fault) {
+  for (uint64_t i = 0; i < fault.amount; ++i) {
+    world_.at(world_.world_ns() + fault.for_ns * i / fault.amount, [this, fault] {
+      if (!calm_) network_.reset(name(fault.role), name(fault.peer));
+    });
   }
 }
 

@@ -40,7 +40,7 @@ std::optional<DurableState> read_state(const Durable* durable, Bytes state) {
 }  // namespace
 
 Core::Core(const CoreOptions& options, Outbox& outbox, Durable* durable, Bytes state, CommitLog* log,
-           CommitLogContents logged)
+           const CommitLogContents& logged)
     : impl_(std::make_unique<Impl>(options, outbox, durable, read_state(durable, state), log, logged)) {}
 Core::~Core() = default;
 

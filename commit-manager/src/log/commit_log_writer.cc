@@ -149,7 +149,7 @@ Status CommitLogFile::make_room(Segment& segment, uint64_t bytes) {
   const Status full(StatusCode::kNoSpace, "");
   if (segment.pause_ns == 0 || Env::now_ns() >= segment.retry_ns) {
     const uint64_t wanted = bytes + options_.room_ahead_bytes;
-    const Status status = segment.file->reserve(wanted);
+    Status status = segment.file->reserve(wanted);
     if (status.ok()) {
       segment.reserved = wanted;
       return ok_status();

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "commit-manager/src/log/commit_log_file.h"
+#include "commit-manager/src/log/log_harness.h"
 #include "common/base/pause_point.h"
 #include "common/testing/patience.h"
 

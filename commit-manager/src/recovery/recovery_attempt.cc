@@ -50,6 +50,7 @@ std::vector<NodeOutcome> RecoveryAttempt::run() {
     engine_.spread(parts.size(), [&](size_t i) { revert(parts[i]); });
   } while (std::ranges::any_of(parts, &Part::more));
   std::vector<NodeOutcome> outcomes;
+  outcomes.reserve(parts.size());
   for (Part& part : parts) outcomes.push_back(std::move(part.outcome));
   return outcomes;
 }

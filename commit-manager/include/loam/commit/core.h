@@ -284,7 +284,7 @@ class Core {
   /// that is done no session is opened and no storage node registered. `log` is the commit log, and `logged` what it
   /// has held since before; without it commits are answered at once, and are forgotten with the process.
   Core(const CoreOptions& options, Outbox& outbox, Durable* durable = nullptr, Bytes state = {},
-       CommitLog* log = nullptr, CommitLogContents logged = {});
+       CommitLog* log = nullptr, const CommitLogContents& logged = {});
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
