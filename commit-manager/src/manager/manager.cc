@@ -12,6 +12,7 @@
 #include "commit-manager/src/store/state_file.h"
 #include "commit-manager/src/store/state_writer.h"
 #include "common/base/env.h"
+#include "common/base/log.h"
 #include "common/base/thread.h"
 #include "common/net/transport.h"
 
@@ -75,7 +76,9 @@ struct CommitManager::Parts {
 
   Status start();
   Status start_server(const net::Address& wanted);
+  std::string place() const { return file == nullptr ? "the store" : "folder " + options.data; }
   Status open_log(Store& store);
+  Status check_log(bool has_state) const;
   Status store_first_state();
   void serve();
   void stop();
@@ -146,10 +149,25 @@ Status CommitManager::Parts::open_log(Store& store) {
   LOAM_ASSIGN_OR_RETURN(std::unique_ptr<LogDevice> device, store.log_device());
   auto opened = CommitLogFile::open(wanted, std::move(device));
   if (!opened.ok()) {
-    const std::string place = file == nullptr ? "the store" : "folder " + options.data;
-    return {opened.code(), place + ": commit log: " + std::string(opened.status().message())};
+    return {opened.code(), place() + ": commit log: " + std::string(opened.status().message())};
   }
   log = std::move(opened).value();
+  return ok_status();
+}
+
+/// Transactions of a new cluster get ids that the log of another one calls committed.
+Status CommitManager::Parts::check_log(bool has_state) const {
+  const uint64_t commits = log->found().end;
+  if (!has_state && commits != 0) {
+    return {StatusCode::kInvalidArgument,
+            place() + " has a commit log of " + std::to_string(commits) +
+                " commits, and no state: they belong together. Restore the state; or move the commit log away, and "
+                "begin a new cluster"};
+  }
+  if (has_state && log->created()) {
+    log_warning(place() + " had a state, and no commit log: no transaction of before counts as committed. If there was "
+                          "a commit log, stop the commit manager, restore the log, and start again");
+  }
   return ok_status();
 }
 
@@ -165,9 +183,9 @@ Status CommitManager::Parts::start_server(const net::Address& wanted) {
   const Bytes state = store == nullptr ? Bytes() : store->found();
   if (store != nullptr) LOAM_RETURN_IF_ERROR(open_log(*store));
   if (const Status status = Core::check_state(state); !status.ok()) {
-    const std::string place = file == nullptr ? "the store" : "folder " + options.data;
-    return {StatusCode::kInternal, place + ": " + std::string(status.message())};
+    return {StatusCode::kInternal, place() + ": " + std::string(status.message())};
   }
+  if (log != nullptr) LOAM_RETURN_IF_ERROR(check_log(!state.empty()));
   if (store != nullptr) writer = std::make_unique<StateWriter>(*store);
   server = std::make_unique<Server>(
       options.core, *transport, [] { return Env::now_ns(); }, Server::Durables{writer.get(), state, log.get()});

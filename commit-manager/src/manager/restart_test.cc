@@ -5,6 +5,7 @@
 #include <fstream>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "commit-manager/src/log/memory_disk.h"
 #include "commit-manager/src/manager/manager_fixture.h"
@@ -141,6 +142,29 @@ TEST_F(RestartTest, KeepsInAStoreWhatItWouldKeepInAFolder) {
   const auto damaged = CommitManager::start(wanted);
   EXPECT_EQ(damaged.code(), StatusCode::kInternal);
   EXPECT_NE(damaged.status().message().find("store"), std::string_view::npos) << damaged.status().to_string();
+}
+
+TEST_F(RestartTest, StateAndCommitLogBelongTogether) {
+  MemoryStore store;
+  ManagerOptions wanted = options();
+  wanted.data.clear();
+  wanted.store = &store;
+  start(wanted);
+  if (HasFatalFailure()) return;
+  wire::SessionOpened opened;
+  const auto client = open_session(opened);
+  const auto begun = begin(*client, 1);
+  ASSERT_TRUE(begun.ok()) << begun.status().to_string();
+  ASSERT_TRUE(client->call<wire::Completed>(wire::Complete{{{begun->first_id, true}}}).ok());
+  manager.reset();
+  const Buffer state = std::exchange(store.state, {});
+  const auto without = CommitManager::start(wanted);
+  EXPECT_EQ(without.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(without.status().message().find("a commit log of 1 commits, and no state"), std::string_view::npos)
+      << without.status().to_string();
+  EXPECT_TRUE(store.state.empty()) << "nothing was begun";
+  store.state = state;
+  EXPECT_TRUE(CommitManager::start(wanted).ok());
 }
 
 /// A disk that stalls while the test wants it.
