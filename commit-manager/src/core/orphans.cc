@@ -14,13 +14,11 @@ void Transactions::keep_only(SessionId session, SessionLoad& load, uint64_t newe
     return;  // what it names is what it has
   }
   std::vector<uint64_t> dropped;
-  registered_.for_each([&](const Registered& registered) {
-    if (registered.session == session && registered.id <= newest &&
-        !std::binary_search(held.begin(), held.end(), registered.id)) {
-      Env::probe("manager.session.snapshot_dropped");
-      dropped.push_back(registered.id);
-    }
-  });
+  for (uint64_t number = load.newest_snapshot; number != 0; number = registered_.find(number)->older) {
+    if (number > newest || std::binary_search(held.begin(), held.end(), number)) continue;
+    Env::probe("manager.session.snapshot_dropped");
+    dropped.push_back(number);
+  }
   release(session, load, dropped);
 }
 

@@ -107,7 +107,9 @@ void Transactions::draw_id(SessionId session, OpenSnapshots::Slot snapshot) {
 }
 
 uint64_t Transactions::add_registered(SessionId session, SessionLoad& load, bool upgradable) {
-  registered_.insert({++last_number_, session, newest_, upgradable});
+  registered_.insert({++last_number_, session, newest_, upgradable, load.newest_snapshot, 0});
+  if (load.newest_snapshot != 0) registered_.find(load.newest_snapshot)->newer = last_number_;
+  load.newest_snapshot = last_number_;
   ++load.snapshots;
   ++(upgradable ? upgradable_begins_ : read_only_begins_);
   upgradable_open_ += upgradable ? 1 : 0;
@@ -266,10 +268,20 @@ void Transactions::end_registered(Registered* registered) {
   registered_.erase(registered);
 }
 
+void Transactions::unlink(SessionLoad& load, const Registered& registered) {
+  if (registered.older != 0) registered_.find(registered.older)->newer = registered.newer;
+  if (registered.newer != 0) {
+    registered_.find(registered.newer)->older = registered.older;
+  } else {
+    load.newest_snapshot = registered.older;
+  }
+}
+
 void Transactions::release(SessionId session, SessionLoad& load, std::span<const uint64_t> numbers) {
   for (const uint64_t number : numbers) {
     Registered* registered = number == 0 ? nullptr : registered_.find(number);
     if (registered == nullptr || registered->session != session) continue;
+    unlink(load, *registered);
     end_registered(registered);
     --load.snapshots;
     changed_ = true;
@@ -347,8 +359,12 @@ void Transactions::check_invariants() const {
     LOAM_CHECK(transaction.state == State::kOpen || (transaction.state == State::kAccepted && !transaction.orphaned),
                "it is open, or accepted");
   });
-  registered_.for_each(
-      [&](const Registered& registered) { held(registered.upgradable ? writers : readers, registered.snapshot); });
+  registered_.for_each([&](const Registered& registered) {
+    held(registered.upgradable ? writers : readers, registered.snapshot);
+    const Registered* const older = registered.older == 0 ? nullptr : registered_.find(registered.older);
+    LOAM_CHECK(older == nullptr || (older->session == registered.session && older->newer == registered.id),
+               "a session's registered snapshots are linked both ways");
+  });
   LOAM_CHECK(transactions_.size() == open_.size(), "each listed id is open");
   LOAM_CHECK(orphaned_open == orphaned_open_ && accepted == accepted_, "orphans and accepted commits are counted");
   writers.resize(std::max(writers.size(), readers.size()));

@@ -21,8 +21,9 @@ namespace loam::commit {
 
 /// How much one session holds; kept in the session, changed by Transactions alone.
 struct SessionLoad {
-  size_t open = 0;       ///< transactions begun and neither aborted nor accepted as committed
-  size_t snapshots = 0;  ///< registered snapshots
+  size_t open = 0;               ///< transactions begun and neither aborted nor accepted as committed
+  size_t snapshots = 0;          ///< registered snapshots
+  uint64_t newest_snapshot = 0;  ///< its number; 0: there is none
 };
 
 /// Transactions and snapshots of all sessions. Messages are decoded before, and encoded after.
@@ -137,6 +138,8 @@ class Transactions {
     SessionId session;
     OpenSnapshots::Slot snapshot = OpenSnapshots::kNone;
     bool upgradable = false;
+    uint64_t older = 0;  ///< number of the session's registered snapshot before it; `newer` likewise; 0: none
+    uint64_t newer = 0;
   };
   struct VisibleNow {
     Version base;
@@ -151,6 +154,8 @@ class Transactions {
   void draw_id(SessionId session, OpenSnapshots::Slot snapshot);
   uint64_t add_registered(SessionId session, SessionLoad& load, bool upgradable);
   void end_registered(Registered* registered);
+  /// Takes it out of the list of its session.
+  void unlink(SessionLoad& load, const Registered& registered);
   Status take_newest(uint64_t now_ns);
   Status name(SessionId session, TransactionId id);
   /// Takes the transactions of named_ out: they are finished.
