@@ -143,7 +143,7 @@ Status Transactions::begin(SessionId session, SessionLoad& load, const wire::Beg
   changed_ = true;
   begun.snapshot = &snapshots_.entry(shown).snapshot;
   begun.seen_by_all = seen_by_all();
-  begun.durable = durable_base();
+  begun.durable = unflushed_.empty() ? Version(last_id_) : Version(unflushed_.front().value - 1);
   return ok_status();
 }
 

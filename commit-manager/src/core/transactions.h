@@ -53,6 +53,7 @@ class Transactions {
     /// Lives until the next call.
     const Snapshot* snapshot = nullptr;
     Version seen_by_all;
+    /// Commits up to here that the snapshot sees are on the disk. An id that stays open does not hold it back.
     Version durable;
   };
 
