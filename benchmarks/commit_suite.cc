@@ -1,6 +1,6 @@
 // commit.*: the commit manager's core in process. Requests are encoded before the clock starts; decoding them,
 // executing them, encoding the answers and the publications are what is measured, and with a commit log the core's part
-// of that. The log's own threads are not.
+// of that. The time of the log's own threads is not measured.
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>

@@ -49,7 +49,7 @@ struct Tree::Impl::Batch {
   std::vector<std::pair<Request*, Status>> requests;
   bool changed = false;
   std::string_view greatest;               // key put
-  std::vector<wire::IndexIntent> intents;  // of the changes made
+  std::vector<wire::IndexIntent> intents;  // those of the changes that the batch makes
   size_t intent_bytes = 0;
 };
 

@@ -140,8 +140,8 @@ class YieldingStore final : public MemoryStore {
   }
   void back_off(uint32_t) override { let_others_run(); }
 
-  size_t most_intents = 0;       // of one write
-  size_t most_intent_bytes = 0;  // of their keys
+  size_t most_intents = 0;       // that one write carried
+  size_t most_intent_bytes = 0;  // of the keys of the intents that one write carried
 
  private:
   void let_others_run() {
@@ -180,7 +180,7 @@ class CombinedIntentsTest : public ::testing::Test {
   std::unique_ptr<Tree> tree_;
 };
 
-// Of 32 fibers at one leaf every fourth keeps and every fourth fails.
+// 32 fibers change one leaf. The change of every fourth keeps the entry, and that of every fourth fails.
 TEST_F(CombinedIntentsTest, AWriteCarriesThoseOfEveryChangeInItAndNoOther) {
   open({});
   constexpr uint64_t kFibers = 32;
