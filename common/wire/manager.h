@@ -133,7 +133,7 @@ struct Begun {
   uint64_t upgradable_number = 0;
   Snapshot snapshot;
   Version seen_by_all;  ///< every open and later snapshot sees versions up to here (R13, R27)
-  /// Transactions up to here are complete, and a loss of power takes back no commit of them (R11).
+  /// A loss of power takes back no commit up to here that the snapshot sees (R11).
   Version durable;
   CatalogVersion catalog_version = 0;
 

@@ -1,47 +1,59 @@
 // Changes of leaves: one fiber's, or several fibers' in one write.
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
 #include "bdtree/src/tree/tree_impl.h"
+#include "common/base/env.h"
 
 namespace loam::bdtree {
 
-/// One fiber's change. Lies on its stack.
+/// One key's change. Lies in its caller's frame.
 struct Tree::Impl::Request {
   std::string_view key;
   const Change* change = nullptr;
   Op op{};
   Intents intents{};
+  Party* party = nullptr;
+  Group* group = nullptr;  // it waits there, or leads it
   std::optional<Status> outcome{};
-  uint32_t joined_at = 0;  // Group::trips
-  fiber::Event woken{};    // it has its outcome, or is to lead
+  std::exception_ptr exception{};  // of its leader: itself
+  uint32_t attempts = 0;
+  uint32_t joined_at = 0;           // Group::trips
+  Request* next_to_lead = nullptr;  // of its party
 };
 
-/// Fibers that want to change one leaf. One of them leads: it reads and changes the leaf and writes it once, for all
+/// One fiber and its requests.
+struct Tree::Impl::Party {
+  void shall_lead(Request& request) {
+    request.next_to_lead = std::exchange(to_lead, &request);
+    woken.notify();
+  }
+  Request* next_to_lead() {
+    Request* const request = to_lead;
+    if (request != nullptr) to_lead = request->next_to_lead;
+    return request;
+  }
+
+  size_t open = 0;  // requests without an outcome
+  Request* to_lead = nullptr;
+  fiber::WaitPoint woken{};  // all have their outcome, or one is to lead
+};
+
+/// Requests that change one leaf. One of them leads: its fiber reads and changes the leaf and writes it once, for all
 /// requests that wait by then. The first request that is left leads next.
+///
+/// A tree has one group a leaf, so that its own fibers' writes of the leaf do not conflict. A request joins the group
+/// of the leaf that the cache names; when its leader finds that another leaf has the key, the request goes to the group
+/// of that one.
 struct Tree::Impl::Group {
-  std::deque<Request*> waiting;
+  TreeNodeId id = kNoNode;  // of the leaf; kNoNode: of one request that is not combined
+  std::deque<Request*> waiting{};
   /// The leaf as the last write left it. The next leader does not read it again: its swap fails if the leaf has
   /// changed since.
-  std::optional<Node> leaf;
+  std::optional<Node> leaf{};
   uint32_t trips = 0;  // made by all leaders
-};
-
-/// Makes the first that waits the next leader of a group, when a leader ends, also by an exception.
-struct Tree::Impl::HandOver {
-  Impl& tree;
-  TreeNodeId leaf;
-  Group& group;
-
-  ~HandOver() {
-    if (group.waiting.empty()) {
-      tree.groups_.erase(leaf);
-    } else {
-      std::exchange(group.waiting.front(), nullptr)->woken.notify();
-      group.waiting.pop_front();
-    }
-  }
 };
 
 /// What one attempt of a leader makes of the requests that it serves, itself first.
@@ -53,31 +65,119 @@ struct Tree::Impl::Batch {
   size_t intent_bytes = 0;
 };
 
-Status Tree::Impl::update(std::string_view key, const Change& change, Reserve reserve, Intents intents) {
-  Request own{.key = key, .change = &change, .op = {.reserve = reserve}, .intents = intents};
-  if (!options_.combine) {
-    Group alone;
-    lead(alone, own);
-    own.op.trips += alone.trips;
-  } else {
-    LOAM_ASSIGN_OR_RETURN(const Hint there, hint(Seek::to(key), 0, own.op));
-    auto place = groups_.find(there.id);
-    const bool first = place == groups_.end();
-    if (first) place = groups_.emplace(there.id, std::make_shared<Group>()).first;
-    const std::shared_ptr<Group> group = place->second;
-    own.joined_at = group->trips;
-    if (!first) {
-      group->waiting.push_back(&own);
-      own.woken.wait();
-    }
-    if (!own.outcome) {
-      const HandOver hand_over{*this, there.id, *group};
-      lead(*group, own);
-    }
-    own.op.trips += group->trips - own.joined_at;
+std::vector<Status> Tree::Impl::update(std::span<const KeyChange> changes, Reserve reserve) {
+  std::vector<Status> outcomes(changes.size());
+  std::vector<Request> requests(changes.size());
+  Party party{.open = changes.size()};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    requests[i].key = changes[i].key;
+    requests[i].change = changes[i].change;
+    requests[i].op.reserve = reserve;
+    requests[i].intents = changes[i].intents;
+    requests[i].party = &party;
   }
-  count(statistics_.change_trips, own.op);
-  return std::move(*own.outcome);
+  if (options_.combine) {
+    combine(party, requests);
+  } else {
+    for (Request& request : requests) {
+      Group alone;
+      request.group = &alone;
+      lead(request);
+    }
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i].exception) std::rethrow_exception(requests[i].exception);
+    count(statistics_.change_trips, requests[i].op);
+    outcomes[i] = std::move(*requests[i].outcome);
+  }
+  return outcomes;
+}
+
+void Tree::Impl::combine(Party& party, std::span<Request> requests) {
+  if (requests.empty()) return;
+  const Result<Hint> there = hint(Seek::to(requests[0].key), 0, requests[0].op);
+  if (!there.ok()) {
+    for (Request& request : requests) request.outcome = there.status();
+    return;
+  }
+  std::vector<Request*> all;
+  all.reserve(requests.size());
+  for (Request& request : requests) all.push_back(&request);
+  join(there->id, all);
+  while (party.open > 0) {
+    if (Request* const own = party.next_to_lead()) {
+      Group& group = *own->group;
+      lead(*own);
+      hand_over(group);
+    } else {
+      party.woken.wait();
+    }
+  }
+}
+
+/// The requests wait in the group of the leaf; if there was none, the first of them leads it. An exception (memory ran
+/// out) leaves everything as it was.
+Tree::Impl::Group& Tree::Impl::join(TreeNodeId leaf, std::span<Request* const> requests) {
+  auto place = groups_.find(leaf);
+  const bool made = place == groups_.end();
+  const std::shared_ptr<Group> group = made ? std::make_shared<Group>() : place->second;
+  const size_t before = group->waiting.size();
+  group->waiting.resize(before + requests.size());
+  if (made) groups_.emplace(leaf, group);
+  group->id = leaf;
+  std::ranges::copy(requests, group->waiting.begin() + static_cast<ptrdiff_t>(before));
+  for (Request* request : requests) {
+    if (request->group != nullptr) request->op.trips += request->group->trips - request->joined_at;
+    request->group = group.get();
+    request->joined_at = group->trips;
+  }
+  if (made) hand_over(*group);
+  return *group;
+}
+
+/// The first that waits leads next.
+void Tree::Impl::hand_over(Group& group) {
+  if (group.waiting.empty()) {
+    groups_.erase(group.id);
+  } else {
+    Request& next = *group.waiting.front();
+    group.waiting.pop_front();
+    next.party->shall_lead(next);
+  }
+}
+
+/// The leader's request, and those that wait for the same leaf, belong to the group of that leaf.
+void Tree::Impl::move(Group& from, Request& own, Node leaf) {
+  std::vector<Request*> moving = {&own};
+  for (Request* request : from.waiting) {
+    if (leaf.frame().covers(request->key)) moving.push_back(request);
+  }
+  const bool made = !groups_.contains(leaf.id());
+  Group& to = join(leaf.id(), moving);
+  std::erase_if(from.waiting, [&](const Request* request) { return request->group != &from; });
+  if (made) to.leaf = std::move(leaf);
+  Env::probe("tree.group_moved");
+}
+
+std::vector<size_t> Tree::Impl::runs(std::span<const std::string_view> keys) {
+  std::vector<size_t> runs;
+  TreeNodeId previous = kNoNode;
+  for (const std::string_view key : keys) {
+    const TreeNodeId leaf = cached_leaf(Seek::to(key));
+    if (leaf != kNoNode && leaf == previous) {
+      ++runs.back();
+    } else {
+      runs.push_back(1);
+    }
+    previous = leaf;
+  }
+  return runs;
+}
+
+void Tree::Impl::finish(Request& request, Status outcome) {
+  request.op.trips += request.group->trips - request.joined_at;
+  request.outcome = std::move(outcome);
+  if (--request.party->open == 0) request.party->woken.notify();
 }
 
 /// Applies the leader's own request, and then the waiting requests that fit into the same write.
@@ -123,17 +223,16 @@ void Tree::Impl::apply(Node& leaf, Group& group, Request& own, bool alone, Batch
   }
 }
 
-void Tree::Impl::lead(Group& group, Request& own) {
+void Tree::Impl::lead(Request& own) {
   Batch batch;
   try {
-    lead(group, own, batch);
+    lead(*own.group, own, batch);
   } catch (...) {  // memory ran out: the write may be under way
+    own.exception = std::current_exception();
     for (const auto& [request, outcome] : batch.requests) {
-      if (request == &own || request->outcome) continue;
-      request->outcome.emplace(StatusCode::kUnknownOutcome, std::string());
-      request->woken.notify();
+      if (!request->outcome) finish(*request, Status(StatusCode::kUnknownOutcome, std::string()));
     }
-    throw;
+    if (!own.outcome) finish(own, Status(StatusCode::kUnknownOutcome, std::string()));
   }
 }
 
@@ -144,19 +243,18 @@ void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
     }
   };
   bool alone = false;
-  for (uint32_t attempt = 0; attempt < options_.attempts;) {
+  bool lost = false;
+  while (own.attempts < options_.attempts) {
     Op op{.reserve = own.op.reserve};
     std::optional<Node> leaf = std::exchange(group.leaf, std::nullopt);
     const bool kept = leaf && leaf->frame().covers(own.key);
     if (!kept) {
-      if (attempt > 0) store_.back_off(attempt);
-      ++attempt;
+      if (lost) store_.back_off(own.attempts);
+      ++own.attempts;
       auto found = locate(Seek::to(own.key), 0, op);
       group.trips += op.trips;
-      if (!found.ok()) {
-        own.outcome = found.status();
-        return;
-      }
+      if (!found.ok()) return finish(own, found.status());
+      if (group.id != kNoNode && group.id != found->id()) return move(group, own, std::move(found).value());
       leaf.emplace(std::move(found).value());
     }
     batch = {};
@@ -165,8 +263,7 @@ void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
       back_to_waiting();
       // What changes nothing must have been read after it was asked for: the others' may have come while this was read.
       if (kept) continue;
-      own.outcome = std::move(batch.requests[0].second);
-      return;
+      return finish(own, std::move(batch.requests[0].second));
     }
     op.trips = 0;
     const Status written = write(*leaf, batch.greatest, batch.intents, op);
@@ -176,14 +273,13 @@ void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
     const bool crowded = no_room && batch.requests.size() > 1;
     if (written.code() == StatusCode::kConflict || crowded) {
       alone = alone || crowded;
+      lost = true;
       back_to_waiting();
       continue;
     }
     statistics_.combined += batch.requests.size() - 1;
-    for (auto& [request, outcome] : batch.requests) {
-      if (!written.ok()) outcome = written;
-      request->outcome = std::move(outcome);
-      if (request != &own) request->woken.notify();
+    for (const auto& [request, outcome] : batch.requests) {
+      finish(*request, written.ok() ? outcome : written);
     }
     if (written.ok() && leaf->leaf()) {  // the root may have become an inner node
       defer_merge(*leaf);
@@ -192,7 +288,7 @@ void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
     }
     return;
   }
-  own.outcome = Status(StatusCode::kConflict, "others kept changing the leaf of a key; try again");
+  finish(own, Status(StatusCode::kConflict, "others kept changing the leaf of a key; try again"));
 }
 
 }  // namespace loam::bdtree

@@ -1,6 +1,7 @@
 // Many fibers of one process on one leaf.
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -49,7 +50,12 @@ class SuspendingStore final : public MemoryStore {
     return on_the_way([&] { return after_it(MemoryStore::replace_delta(id, expected, delta, reserve, intents)); });
   }
   void back_off(uint32_t) override { let_others_run(); }
+  void defer(std::function<void()> work) override {
+    if (!defers_to_fibers) return MemoryStore::defer(std::move(work));
+    ASSERT_TRUE(scheduler_.spawn(std::move(work)).ok());
+  }
 
+  bool defers_to_fibers = false;
   /// Once: what others do when a change has taken effect, and before its maker hears of it.
   std::function<void()> after_change;
 
@@ -114,6 +120,114 @@ TEST_F(CombineTest, ChangesOfOneLeafTravelTogether) {
   EXPECT_LT(store_.writes(), 40 * kFibers / 8);
   EXPECT_GT(tree_->statistics().combined, 30 * kFibers);
   EXPECT_EQ(tree_->check_invariants().value(), "");
+}
+
+Result<Edit> put_if_new(std::optional<std::string_view> there) {
+  if (there) return Status(StatusCode::kAlreadyExists, "it is there");
+  return Edit::put("x");
+}
+
+std::vector<KeyChange> changes_of(const std::vector<std::string>& keys, const Change& change) {
+  std::vector<KeyChange> changes;
+  for (const std::string& key : keys) changes.push_back({key, &change});
+  return changes;
+}
+
+std::vector<size_t> runs_of(const Tree& tree, const std::vector<std::string>& keys) {
+  const std::vector<std::string_view> views(keys.begin(), keys.end());
+  return tree.runs(views);
+}
+
+TEST_F(CombineTest, ChangesOfOneCallTravelTogether) {
+  open({.node_bytes = 1'024, .delta_bytes = 512});
+  std::vector<std::string> keys;
+  for (int i = 100; i < 300; ++i) keys.push_back("key" + std::to_string(i));
+  spawn([&] {
+    for (const std::string& key : keys) ASSERT_TRUE(tree_->insert(key, "x").ok());
+  });
+  run();
+  ASSERT_TRUE(tree_->find(keys[0]).ok());  // the cache knows the way
+  const std::vector<size_t> runs = runs_of(*tree_, keys);
+  ASSERT_GT(runs.size(), 2u);
+  EXPECT_EQ(std::accumulate(runs.begin(), runs.end(), size_t{0}), keys.size());
+
+  const std::vector<std::string> leaf(keys.end() - static_cast<ptrdiff_t>(runs.back()), keys.end());  // it has room
+  ASSERT_GT(leaf.size(), 1u);
+  std::vector<std::string> wanted = {leaf[0], leaf[1]};
+  for (size_t i = 0; i < 5; ++i) wanted.push_back(leaf[1] + std::to_string(i));
+  ASSERT_EQ(runs_of(*tree_, wanted), std::vector<size_t>{wanted.size()});
+  const Change put = put_if_new;
+  const std::vector<KeyChange> changes = changes_of(wanted, put);
+  const uint64_t writes = store_.writes();
+  std::vector<Status> outcomes;
+  spawn([&] { outcomes = tree_->update(changes); });
+  run();
+  ASSERT_EQ(outcomes.size(), wanted.size());
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    EXPECT_EQ(outcomes[i].code(), i < 2 ? StatusCode::kAlreadyExists : StatusCode::kOk) << wanted[i];
+  }
+  EXPECT_EQ(store_.writes() - writes, 1u);
+  EXPECT_EQ(tree_->range("", "", SIZE_MAX)->size(), keys.size() + 5);
+}
+
+// Keys of one call may lie anywhere, one may be refused, and none is forgotten.
+TEST_F(CombineTest, ChangesOfOneCallReachEveryLeaf) {
+  open({.node_bytes = 400, .delta_bytes = 60});
+  const Change put = put_if_new;
+  std::vector<std::string> keys;
+  for (int i = 100; i < 400; ++i) keys.push_back("key" + std::to_string(i));
+  spawn([&] {
+    for (const Status& outcome : tree_->update(changes_of(keys, put))) EXPECT_TRUE(outcome.ok()) << outcome.to_string();
+    for (const Status& outcome : tree_->update(changes_of(keys, put))) {
+      EXPECT_EQ(outcome.code(), StatusCode::kAlreadyExists);
+    }
+    EXPECT_TRUE(tree_->update(std::span<const KeyChange>()).empty());
+    const std::vector<std::string> too_long = {"a", std::string(kMaxKeyBytes + 1, 'k')};
+    for (const Status& outcome : tree_->update(changes_of(too_long, put))) {
+      EXPECT_EQ(outcome.code(), StatusCode::kInvalidArgument);
+    }
+  });
+  run();
+  EXPECT_EQ(tree_->range("", "", SIZE_MAX)->size(), keys.size());
+  EXPECT_EQ(tree_->check_invariants().value(), "");
+}
+
+// Requests of one leaf that came by different ways, and posts of one parent, used to write against each other, the more
+// the more there were.
+TEST_F(CombineTest, FibersOfOneProcessDoNotConflict) {
+  open({.node_bytes = 400, .delta_bytes = 60});
+  store_.defers_to_fibers = true;
+  constexpr size_t kPlaces = 40;
+  constexpr size_t kMany = 400;
+  const Change put = put_if_new;
+  std::vector<size_t> next(kPlaces, 1'000);
+  for (size_t f = 0; f < kMany; ++f) {
+    spawn([&, f] {
+      size_t& number = next[f % kPlaces];
+      for (int i = 0; i < 10; ++i) {
+        std::vector<std::string> keys;
+        for (int k = 0; k < 4; ++k) keys.push_back(std::to_string(10 + f % kPlaces) + "/" + std::to_string(number++));
+        for (const Status& outcome : tree_->update(changes_of(keys, put))) EXPECT_TRUE(outcome.ok());
+      }
+    });
+  }
+  run();
+  const TreeStatistics statistics = tree_->statistics();
+  EXPECT_EQ(tree_->range("", "", SIZE_MAX)->size(), kMany * 40);
+  EXPECT_EQ(tree_->check_invariants().value(), "");
+  EXPECT_GT(statistics.splits, 500u);
+  EXPECT_EQ(statistics.conflicts, 0u);
+  EXPECT_LT(store_.writes(), 5 * statistics.splits + kMany * 10);
+}
+
+TEST_F(CombineTest, ATreeOfOneLeafIsReadOnce) {
+  open({});
+  ASSERT_TRUE(tree_->insert("a", "1").ok());
+  ASSERT_TRUE(tree_->insert("b", "2").ok());
+  EXPECT_EQ(*tree_->find("a"), "1");
+  const std::vector<std::string> keys = {"b", "c", "a"};
+  EXPECT_EQ(tree_->find(keys).value(), (std::vector<std::optional<std::string>>{"2", std::nullopt, "1"}));
+  EXPECT_EQ(tree_->statistics().lookup_trips[1], 2u);
 }
 
 // Everything at its limit at once: the largest nodes (more than that is not taken), batches of the longest payloads,
@@ -298,7 +412,15 @@ TEST_F(CombineTest, ModelUnderAnotherProcessesChanges) {
         for (int i = 0; i < 40; ++i) {
           const std::string key = std::to_string(mine.below(20)) + "/" + std::to_string(f);
           const bool there = known.contains(key);
-          if (mine.one_in(2)) {
+          if (mine.one_in(4)) {
+            const std::vector<std::string> keys = {key, key + "a", std::to_string(mine.below(20)) + "b" + key};
+            const Change put = put_if_new;
+            const std::vector<Status> outcomes = tree->update(changes_of(keys, put));
+            for (size_t k = 0; k < keys.size(); ++k) {
+              const bool is_new = known.insert(keys[k]).second;
+              ASSERT_EQ(outcomes[k].code(), is_new ? StatusCode::kOk : StatusCode::kAlreadyExists);
+            }
+          } else if (mine.one_in(2)) {
             ASSERT_EQ(tree->insert(key, "x").code(), there ? StatusCode::kAlreadyExists : StatusCode::kOk);
             known.insert(key);
           } else if (mine.one_in(2)) {

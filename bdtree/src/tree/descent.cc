@@ -127,10 +127,22 @@ Result<Tree::Impl::Hint> Tree::Impl::hint(const Seek& seek, uint8_t level, Op& o
       }
       node = std::move(found).value();
     }
-    if (next != kNoNode) return Hint{next, parent};
+    if (next != kNoNode) return Hint{next, parent, node->leaf() ? node : nullptr};  // leaves are not cached
     store_.back_off(attempt + 1);
   }
   return lost_way(seek);
+}
+
+TreeNodeId Tree::Impl::cached_leaf(const Seek& seek) {
+  TreeNodeId next = kRoot;
+  while (const auto node = cache_.find(next)) {
+    if (node->frame().frozen || node->frame().ends_before(seek)) break;
+    const auto child = node->child(seek);
+    if (!child) break;
+    if (node->frame().level == 1) return *child;
+    next = *child;
+  }
+  return kNoNode;
 }
 
 void Tree::Impl::learn(TreeNodeId parent, const Node& node) {
@@ -167,7 +179,7 @@ Result<std::optional<Node>> Tree::Impl::move_right(Node node, const Seek& seek, 
 Result<Node> Tree::Impl::approach(const Seek& seek, uint8_t level, Op& op) {
   for (uint32_t attempt = 0; attempt < options_.attempts; ++attempt) {
     LOAM_ASSIGN_OR_RETURN(const Hint there, hint(seek, level, op));
-    auto node = fetch(there.id, op);
+    auto node = there.read != nullptr ? Result<Node>(*there.read) : fetch(there.id, op);
     if (!node.ok() && node.code() != StatusCode::kNotFound) return node.status();
     if (!node.ok()) {
       if (there.parent != kNoNode) LOAM_RETURN_IF_ERROR(check_lost(there.parent, there.id, seek, op));

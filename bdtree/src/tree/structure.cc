@@ -33,6 +33,9 @@ constexpr size_t kMaxMergedBytes = kMaxStoredBytes;
 /// comes to them.
 constexpr size_t kMaxEnding = 1'024;
 
+/// Children that one write enters with their parent.
+constexpr size_t kMaxPosts = 64;
+
 /// Fewer entries are not split, however long their keys are: inner nodes of one or two children would make a tree of
 /// any height.
 constexpr size_t kMinChildren = 8;
@@ -124,9 +127,25 @@ void Tree::Impl::defer(DeferredSet Impl::* waiting, TreeNodeId id, std::function
   });
 }
 
+/// The fiber that posts, until it ends or is dropped.
+struct Tree::Impl::Poster {
+  explicit Poster(std::weak_ptr<Impl> of) : tree(std::move(of)) {}
+  Poster(const Poster&) = delete;
+  Poster& operator=(const Poster&) = delete;
+  ~Poster() {
+    if (const auto living = tree.lock()) living->posting_ = false;
+  }
+  std::weak_ptr<Impl> tree;
+};
+
 void Tree::Impl::defer_post(uint8_t level, const std::string& low, TreeNodeId id) {
-  // If the post fails, the next operation that follows the right link posts again.
-  defer(&Impl::posts_, id, [level, low, id](Impl& tree) { (void)tree.post(level, low, id); });
+  if (posts_waiting_.contains(id)) return;
+  posts_.push_back({level, low, id});
+  posts_waiting_.insert(id);
+  if (std::exchange(posting_, true)) return;
+  store_.defer([poster = std::make_shared<Poster>(weak_from_this())] {
+    if (const auto living = poster->tree.lock()) living->post_all();
+  });
 }
 
 void Tree::Impl::defer_merge(const Node& node) {
@@ -301,29 +320,60 @@ Status Tree::Impl::split_root(Node& node, size_t at, const EntryList& list, cons
   return ok_status();
 }
 
-Status Tree::Impl::post(uint8_t level, const std::string& low, TreeNodeId id) {
+void Tree::Impl::post_all() {
+  while (!posts_.empty()) {
+    const Status posted = post_some();
+    if (posted.ok()) continue;
+    // The next operation that follows the right link posts again.
+    posts_waiting_.erase(posts_.front().id);
+    posts_.pop_front();
+  }
+}
+
+Status Tree::Impl::post_some() {
   Op op;
   for (uint32_t attempt = 0; attempt < options_.attempts; ++attempt) {
     if (attempt > 0) store_.back_off(attempt);
-    LOAM_ASSIGN_OR_RETURN(Node parent, locate(Seek::to(low), level, op));
-    const std::string payload = child_payload(id);
-    if (parent.find(low) == payload) return ok_status();
-    // After the parent was read: the head of this file has the reason.
-    const auto child = fetch(id, op);
-    if (!child.ok()) return child.code() == StatusCode::kNotFound ? ok_status() : child.status();
-    if (child->frame().frozen || child->frame().low != low) return ok_status();
-    parent.change(low, payload);
-    Status written = write(parent, {}, {}, op);
-    if (written.ok()) {
-      Env::probe("tree.posted");
-      auto kept = std::make_shared<Node>(std::move(parent));
-      kept->consolidate();
-      cache_.put(std::move(kept));
-      return ok_status();
+    LOAM_ASSIGN_OR_RETURN(Node parent, locate(Seek::to(posts_.front().low), posts_.front().level, op));
+    std::vector<TreeNodeId> children;
+    std::vector<Post> posts;
+    for (const Post& post : posts_) {
+      if (post.level != parent.frame().level || !parent.frame().covers(post.low)) continue;
+      if (posts.size() == kMaxPosts) break;
+      posts.push_back(post);
+      children.push_back(post.id);
     }
-    if (written.code() != StatusCode::kConflict) return written;
+    // After the parent was read: the head of this file has the reason.
+    ++op.trips;
+    std::vector<Result<StoredNode>> stored = store_.get(children);
+    const size_t enough = parent.bytes() + options_.node_bytes / 2;
+    bool changed = false;
+    size_t done = 0;
+    for (; done < posts.size() && parent.bytes() < enough; ++done) {
+      const Post& post = posts[done];
+      const std::string payload = child_payload(post.id);
+      if (stored[done].code() == StatusCode::kNotFound || parent.find(post.low) == payload) continue;
+      if (!stored[done].ok()) return stored[done].status();
+      LOAM_ASSIGN_OR_RETURN(const Node child, Node::decode(post.id, std::move(*stored[done])));
+      if (child.frame().frozen || child.frame().low != post.low) continue;
+      parent.change(post.low, payload);
+      changed = true;
+    }
+    Status written = changed ? write(parent, {}, {}, op) : ok_status();
+    if (written == StatusCode::kConflict) continue;
+    if (!written.ok()) return written;
+    posts.resize(done);
+    for (const Post& post : posts) posts_waiting_.erase(post.id);
+    std::erase_if(posts_, [&](const Post& post) { return !posts_waiting_.contains(post.id); });
+    if (!changed) return ok_status();
+    Env::probe("tree.posted");
+    if (done > 1) Env::probe("tree.posted_together");
+    auto kept = std::make_shared<Node>(std::move(parent));
+    kept->consolidate();
+    cache_.put(std::move(kept));
+    return ok_status();
   }
-  return ok_status();  // whoever goes over the link will try again
+  return {StatusCode::kConflict, "the parent of a new tree node kept changing"};
 }
 
 Status Tree::Impl::merge(TreeNodeId id) {

@@ -63,9 +63,19 @@ Result<std::vector<std::optional<std::string>>> Tree::find(std::span<const std::
 
 Status Tree::update(std::string_view key, const Change& change, Reserve reserve,
                     std::span<const wire::IndexIntent> intents) {
-  LOAM_RETURN_IF_ERROR(check_key(key));
-  return impl_->update(key, change, reserve, intents);
+  const KeyChange one{key, &change, intents};
+  return std::move(update(std::span(&one, 1), reserve)[0]);
 }
+
+std::vector<Status> Tree::update(std::span<const KeyChange> changes, Reserve reserve) {
+  for (const KeyChange& change : changes) {
+    const Status checked = check_key(change.key);
+    if (!checked.ok()) return std::vector<Status>(changes.size(), checked);
+  }
+  return impl_->update(changes, reserve);
+}
+
+std::vector<size_t> Tree::runs(std::span<const std::string_view> keys) const { return impl_->runs(keys); }
 
 Status Tree::insert(std::string_view key, std::string_view payload) {
   return update(key, [&](std::optional<std::string_view> there) -> Result<Edit> {
@@ -108,13 +118,19 @@ TreeStatistics Tree::statistics() const {
 }
 
 Result<std::vector<std::optional<std::string>>> Tree::Impl::find_many(std::span<const std::string> keys) {
+  std::vector<std::optional<std::string>> found;
   std::vector<TreeNodeId> leaves;
   std::vector<size_t> leaf_of;
   std::unordered_map<TreeNodeId, size_t> places;
   Op op;
+  for (const std::string& key : keys) LOAM_RETURN_IF_ERROR(check_key(key));
   for (const std::string& key : keys) {
-    LOAM_RETURN_IF_ERROR(check_key(key));
     LOAM_ASSIGN_OR_RETURN(const Hint there, hint(Seek::to(key), 0, op));
+    if (there.read != nullptr) {  // the tree's one leaf
+      for (const std::string& each : keys) found.push_back(owned(there.read->find(each)));
+      count(statistics_.lookup_trips, op);
+      return found;
+    }
     const auto [place, first] = places.try_emplace(there.id, leaves.size());
     if (first) leaves.push_back(there.id);
     leaf_of.push_back(place->second);
@@ -128,7 +144,6 @@ Result<std::vector<std::optional<std::string>>> Tree::Impl::find_many(std::span<
     LOAM_ASSIGN_OR_RETURN(Node node, Node::decode(leaves[i], std::move(*stored[i])));
     if (node.leaf() && !node.frame().frozen) nodes[i].emplace(std::move(node));
   }
-  std::vector<std::optional<std::string>> found;
   for (size_t i = 0; i < keys.size(); ++i) {
     std::optional<Node>& node = nodes[leaf_of[i]];
     // A hint that is out of date costs this key a way of its own, and mends the leaf for those behind it.

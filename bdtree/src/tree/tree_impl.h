@@ -50,14 +50,18 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   struct Hint {
     TreeNodeId id;
     TreeNodeId parent;
+    std::shared_ptr<const Node> read{};  // the node itself, if it had to be read: the root of a tree of one leaf
   };
   Result<Hint> hint(const Seek& seek, uint8_t level, Op& op);
+  /// The leaf that hint() would name without a round trip, or kNoNode.
+  TreeNodeId cached_leaf(const Seek& seek);
   /// One round trip. Inner nodes that are alive are remembered.
   Result<Node> fetch(TreeNodeId id, Op& op);
 
   // ---- changes (change.cc) --------------------------------------------------------------------------------------
 
-  Status update(std::string_view key, const Change& change, Reserve reserve, Intents intents);
+  std::vector<Status> update(std::span<const KeyChange> changes, Reserve reserve);
+  std::vector<size_t> runs(std::span<const std::string_view> keys);
 
   // ---- structure (structure.cc) ---------------------------------------------------------------------------------
 
@@ -65,13 +69,13 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   /// faster. `greatest`: the greatest key that was put. The swap that makes the changes readable carries the intents;
   /// nodes that a split inserts, which nothing leads to before that swap, carry none.
   Status write(Node& node, std::string_view greatest, Intents intents, Op& op);
-  /// Enters a node of the level below with its parent, unless it is there or has gone.
-  Status post(uint8_t level, const std::string& low, TreeNodeId id);
   /// Takes a node that is nearly empty into its left neighbour, if both together are small.
   Status merge(TreeNodeId id);
   /// Ends what somebody began with this frozen node. Calls itself for higher levels only: a fiber's stack is small, and
   /// any number of neighbours may be frozen.
   Status finish_merge(const Node& node, Op& op);
+  /// A fiber enters a node of the level below with its parent, unless it is there or has gone. One fiber posts for the
+  /// whole tree, and enters all children of a parent that wait by one write: posts of a fiber each would conflict.
   void defer_post(uint8_t level, const std::string& low, TreeNodeId id);
   void defer_merge(const Node& node);
   /// Looks again at a leaf of which too much had not ended yet, if it is time for one (collect()).
@@ -100,8 +104,15 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   struct Request;
   struct Group;
   struct Batch;
-  struct HandOver;
+  struct Party;
   struct Deferred;
+  struct Poster;
+  /// A node that its parent at `level` does not name yet.
+  struct Post {
+    uint8_t level = 0;
+    std::string low;
+    TreeNodeId id;
+  };
   struct Walk;
   using DeferredSet = std::unordered_set<TreeNodeId>;
 
@@ -113,10 +124,15 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   /// before the node does, so a part of the tree is lost.
   Status check_lost(TreeNodeId from, TreeNodeId missing, const Seek& seek, Op& op);
 
+  void combine(Party& party, std::span<Request> requests);
+  Group& join(TreeNodeId leaf, std::span<Request* const> requests);
+  void hand_over(Group& group);
+  void move(Group& from, Request& own, Node leaf);
+  static void finish(Request& request, Status outcome);
   void apply(Node& leaf, Group& group, Request& own, bool alone, Batch& batch);
-  /// Gives `own` its outcome, and those that it serves with it. An exception leaves `own` without one; the others of
-  /// the batch then have kUnknownOutcome.
-  void lead(Group& group, Request& own);
+  /// Gives `own` its outcome, and those that it serves with it; or `own` has gone to another group. After an exception
+  /// they have kUnknownOutcome.
+  void lead(Request& own);
   void lead(Group& group, Request& own, Batch& batch);
 
   Status read_ahead(Walk& walk, std::string_view position, std::string_view to, size_t wanted);
@@ -136,6 +152,9 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   /// The leaf will be worth a merge at that moment.
   void remember(TreeNodeId leaf, uint64_t moment);
 
+  void post_all();
+  /// The first that waits, and others of the same parent.
+  Status post_some();
   Status split(Node& node, std::string_view greatest, Intents intents, Op& op);
   Status split_root(Node& node, size_t at, const EntryList& list, const std::string& separator, Intents intents,
                     Op& op);
@@ -151,10 +170,12 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   const TreeOptions options_;
   NodeCache cache_;
   TreeStatistics statistics_;
-  std::unordered_map<TreeNodeId, std::shared_ptr<Group>> groups_;  // leaves under change, by the hint that led there
-  DeferredSet posts_;                                              // nodes whose post waits
-  DeferredSet merges_;                                             // nodes whose merge waits
-  std::deque<std::pair<TreeNodeId, uint64_t>> ending_;             // leaves to look at again, and from when on
+  std::unordered_map<TreeNodeId, std::shared_ptr<Group>> groups_;  // leaves under change
+  std::deque<Post> posts_;
+  DeferredSet posts_waiting_;                           // nodes in posts_
+  bool posting_ = false;                                // a fiber takes posts_ empty, or is about to
+  DeferredSet merges_;                                  // nodes whose merge waits
+  std::deque<std::pair<TreeNodeId, uint64_t>> ending_;  // leaves to look at again, and from when on
   DeferredSet in_ending_;
 };
 

@@ -110,15 +110,15 @@ TEST_F(IndexLoadTest, ALargeCommitLeavesFibersToOthers) {
   EXPECT_GT(begun, 0);
   EXPECT_EQ(range(index, {}).size(), kRows);
   EXPECT_TRUE(all_transactions_ended());
-  client_->run([&] { EXPECT_EQ(client_->impl().trees().most_fibers(), kMaxIndexChangesInFlight - 1); });
+  client_->run([&] { EXPECT_EQ(client_->impl().trees().most_fibers(), kMaxIndexRunsInFlight - 1); });
 }
 
 TEST_F(IndexLoadTest, ManyLargeCommitsShareABoundedNumberOfFibers) {
   const Table table = accounts();
   const Index index = client_->create_index(index_name(), table, {{"balance"}}).value();
-  constexpr uint64_t kCommits = 12;  // with kMaxIndexChangesInFlight each they would take more
+  constexpr uint64_t kCommits = 12;  // with kMaxIndexRunsInFlight each they would take more
   constexpr uint64_t kRows = 400;
-  static_assert(kCommits * (kMaxIndexChangesInFlight - 1) > kMaxIndexFibers);
+  static_assert(kCommits * (kMaxIndexRunsInFlight - 1) > kMaxIndexFibers);
   std::vector<Task> tasks;
   for (uint64_t c = 0; c < kCommits; ++c) {
     tasks.push_back(client_->spawn([&, c] {

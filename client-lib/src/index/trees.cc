@@ -154,25 +154,51 @@ Status Trees::change_groups(const std::shared_ptr<Session>& session, const Commi
     if (const std::shared_ptr<Trees> own = apart->second.lock())
       return own->change(session, transaction, changes, undo);
   }
-  std::map<std::pair<TableId, std::string_view>, Group> groups;
-  for (const wire::IndexChange& change : changes) groups[{change.index, change.key}].push_back(&change);
+  std::map<std::pair<TableId, std::string_view>, Group> by_key;
+  for (const wire::IndexChange& change : changes) by_key[{change.index, change.key}].push_back(&change);
+  std::vector<Group> groups;
+  groups.reserve(by_key.size());
+  for (auto& [key, group] : by_key) {
+    // A value that one change takes is free for the next.
+    std::ranges::stable_sort(group, std::ranges::greater(),
+                             [](const wire::IndexChange* change) { return change->take; });
+    groups.push_back(std::move(group));
+  }
   // Whoever removes records of a node that is full ends their entries.
   const bool takes = std::ranges::all_of(changes, &wire::IndexChange::take);
   const Reserve reserve = undo ? Reserve::kUndo : takes ? Reserve::kRemove : Reserve::kWrite;
   Status all;
-  auto next = groups.begin();
-  // Neighbours in the tree are in flight together: changes of one leaf travel in one swap.
+  std::vector<Run> runs;
+  for (std::span<const Group> left = groups; !left.empty();) {
+    const TableId index = left.front().front()->index;
+    const auto end = std::ranges::find_if(left, [&](const Group& group) { return group.front()->index != index; });
+    const std::span<const Group> of_index(left.begin(), end);
+    const Status divided = divide(session, of_index, runs);
+    merge(all, result_of(divided, *of_index.front().front(), undo));
+    left = left.subspan(of_index.size());
+  }
+  auto next = runs.begin();
   const auto work = [&] {
-    while (next != groups.end()) {
-      Group& group = (next++)->second;
-      // A value that one change takes is free for the next.
-      std::ranges::stable_sort(group, std::ranges::greater(),
-                               [](const wire::IndexChange* change) { return change->take; });
-      merge(all, change(session, transaction, group, undo, reserve));
+    while (next != runs.end()) {
+      const Run& run = *next++;
+      merge(all, change(transaction, run, undo, reserve));
     }
   };
-  work_together(work, std::min(groups.size(), kMaxIndexChangesInFlight));
+  work_together(work, std::min(runs.size(), kMaxIndexRunsInFlight));
   return all;
+}
+
+Status Trees::divide(const std::shared_ptr<Session>& session, std::span<const Group> groups, std::vector<Run>& runs) {
+  LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, open(session, groups.front().front()->index));
+  std::vector<std::string_view> keys;
+  keys.reserve(groups.size());
+  for (const Group& group : groups) keys.emplace_back(group.front()->key);
+  for (size_t length : tree->tree->runs(keys)) {
+    for (; length > 0; groups = groups.subspan(runs.back().groups.size()), length -= runs.back().groups.size()) {
+      runs.push_back({tree, groups.first(std::min(length, kMaxIndexRun))});
+    }
+  }
+  return ok_status();
 }
 
 void Trees::work_together(const std::function<void()>& work, size_t fibers) {
@@ -206,12 +232,10 @@ std::vector<wire::IndexIntent> Trees::intents_of(TransactionId transaction, cons
   return intents;
 }
 
-Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,
-                     const Group& group, bool undo, Reserve reserve) {
-  Env::pause_point("client.index.change");
-  const wire::IndexChange& first = *group.front();
-  const bool building = state_of(*transaction.catalog, first.index) == wire::IndexState::kBuilding;
-  const auto edit = [&](std::optional<std::string_view> payload) -> Result<Edit> {
+bdtree::Change Trees::edit_of_group(const CommitMachine::Context& transaction, const Group& group, bool undo) {
+  const bool building = state_of(*transaction.catalog, group.front()->index) == wire::IndexState::kBuilding;
+  return [&transaction, &group, undo, building](std::optional<std::string_view> payload) -> Result<Edit> {
+    const wire::IndexChange& first = *group.front();
     const std::optional<Key> record = first.shared ? std::nullopt : std::optional(first.record);
     LOAM_ASSIGN_OR_RETURN(bdtree::IndexEntries entries, bdtree::IndexEntries::decode(payload, record));
     const std::vector<bdtree::IndexEntry> before = entries.entries();
@@ -228,23 +252,38 @@ Status Trees::change(const std::shared_ptr<Session>& session, const CommitMachin
     }
     return edit_of(entries, entries.entries() != before);
   };
-  // What an undo changes needs no undo itself.
-  const std::vector<wire::IndexIntent> intents =
-      undo ? std::vector<wire::IndexIntent>() : intents_of(transaction.id, group);
-  const auto make = [&]() -> Status {
-    LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, open(session, first.index));
-    return tree->tree->update(first.key, edit, reserve, intents);
-  };
-  const Status made = make();
+}
+
+Status Trees::change(const CommitMachine::Context& transaction, const Run& run, bool undo, Reserve reserve) {
+  Env::pause_point("client.index.change");
+  const size_t n = run.groups.size();
+  std::vector<bdtree::Change> edits;
+  std::vector<std::vector<wire::IndexIntent>> intents(n);
+  std::vector<bdtree::KeyChange> changes;
+  edits.reserve(n);
+  changes.reserve(n);
+  for (size_t i = 0; i < n; ++i) {
+    const Group& group = run.groups[i];
+    edits.push_back(edit_of_group(transaction, group, undo));
+    if (!undo) intents[i] = intents_of(transaction.id, group);  // what an undo changes needs no undo itself
+    changes.push_back({group.front()->key, &edits.back(), intents[i]});
+  }
+  const std::vector<Status> results = run.tree->tree->update(changes, reserve);
+  Status all;
+  for (size_t i = 0; i < n; ++i) merge(all, result_of(results[i], *run.groups[i].front(), undo));
+  return all;
+}
+
+Status Trees::result_of(const Status& made, const wire::IndexChange& change, bool undo) const {
   if (made.ok() || made == StatusCode::kNoSuchTable) return ok_status();  // R30
   // What a lost node has taken along needs no undo.
   if (undo && made == StatusCode::kMalformed) return ok_status();
-  const auto named = engine_.catalog().find(first.index);
+  const auto named = engine_.catalog().find(change.index);
   // The index was dropped since the transaction began, perhaps before its tree was made; a node that has not heard of
   // it yet still serves its table. [R30]
   if (!named && made == StatusCode::kMalformed) return ok_status();
-  return of_index((named ? named->name() : "of number " + std::to_string(first.index.value)) + ", record " +
-                      std::to_string(first.record.value),
+  return of_index((named ? named->name() : "of number " + std::to_string(change.index.value)) + ", record " +
+                      std::to_string(change.record.value),
                   made);
 }
 

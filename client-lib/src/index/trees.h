@@ -20,9 +20,11 @@
 
 namespace loam::client {
 
-/// Index changes that one transaction has in flight. Each takes a fiber, and a commit of many thousand changes must
-/// leave fibers to others; more in flight is hardly faster, because changes of one leaf travel together.
-inline constexpr size_t kMaxIndexChangesInFlight = 64;
+/// Runs of index changes that one transaction has in flight. Each takes a fiber, and a commit of many thousand changes
+/// must leave fibers to others.
+inline constexpr size_t kMaxIndexRunsInFlight = 64;
+/// Changes of a run. A longer one is divided, so that the parts go on together when its leaf is split.
+inline constexpr size_t kMaxIndexRun = 64;
 /// Fibers that all commits of a client together take for index changes, beside the committing ones: half of
 /// kReservedFibers, so that calls of ordinary threads find the other half. A commit that gets none makes its changes
 /// one after the other.
@@ -76,10 +78,20 @@ class Trees final : public IndexWriter {
   Result<std::shared_ptr<IndexTree>> make(const std::shared_ptr<Session>& session, TableId index);
   /// Changes under one key of one tree: one swap.
   using Group = std::vector<const wire::IndexChange*>;
+  /// Changes that one fiber makes: those of one leaf, as far as the tree's cache knows.
+  struct Run {
+    std::shared_ptr<IndexTree> tree;
+    std::span<const Group> groups;
+  };
   /// What the swap carries, so that recovery can undo the changes (R5). Refers to the changes' keys.
   static std::vector<wire::IndexIntent> intents_of(TransactionId transaction, const Group& group);
-  Status change(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction, const Group& group,
-                bool undo, Reserve reserve);
+  /// Divides the changes of one index, in the order of their keys, into runs.
+  Status divide(const std::shared_ptr<Session>& session, std::span<const Group> groups, std::vector<Run>& runs);
+  /// Refers to what it is given.
+  static bdtree::Change edit_of_group(const CommitMachine::Context& transaction, const Group& group, bool undo);
+  Status change(const CommitMachine::Context& transaction, const Run& run, bool undo, Reserve reserve);
+  /// What the result of a tree means to the commit: an index that was dropped needs no change.
+  Status result_of(const Status& made, const wire::IndexChange& change, bool undo) const;
 
   /// change() without its answer for exceptions.
   Status change_groups(const std::shared_ptr<Session>& session, const CommitMachine::Context& transaction,

@@ -143,13 +143,14 @@ bool Core::Impl::known_complete(TransactionId first, TransactionId last) const {
 }
 
 void Core::Impl::look_at_log() {
-  if (served_ns_ - log_looked_ns_ < kLogLookNs || restarting_) return;
+  if (restarting_ || (served_ns_ - log_looked_ns_ < kLogLookNs && !Env::rare("manager.log.look"))) return;
   log_looked_ns_ = served_ns_;
   const bool cut =
       committed_.cut(served_ns_, options_.outcome_keep_ns,
                      [this](TransactionId first, TransactionId last) { return known_complete(first, last); });
   if (cut) Env::probe("manager.log.cut");
-  if (log_ == nullptr || log_->bytes() < kLogBytes + log_ranges_ * kRangeBytes) return;
+  if (log_ == nullptr) return;
+  if (log_->bytes() < kLogBytes + log_ranges_ * kRangeBytes && !Env::rare("manager.log.short")) return;
   Env::probe("manager.log.begun_anew");
   CommitLogContents needed{committed_.ranges(), committed_.cut_up_to(), log_end_};
   log_ranges_ = needed.committed.size();

@@ -108,6 +108,13 @@ struct Edit {
 /// as it is. Called once an attempt, so possibly several times; must not suspend.
 using Change = std::function<Result<Edit>(std::optional<std::string_view>)>;
 
+/// One of several changes that are made together. Refers to what the caller keeps until the call has returned.
+struct KeyChange {
+  std::string_view key;
+  const Change* change = nullptr;
+  std::span<const wire::IndexIntent> intents{};  ///< as in Tree::update()
+};
+
 /// Latch-free B-link tree whose nodes are records of a Store, changed by exact-version swaps, in any number of
 /// processes at once. [Thesis 3.1, 4; Lehman and Yao's right links; papers 001 and 004]
 ///
@@ -146,6 +153,13 @@ class Tree {
   /// that keeps the payload or fails carries none. The caller bounds them: with a node they must fit a message.
   Status update(std::string_view key, const Change& change, Reserve reserve = Reserve::kWrite,
                 std::span<const wire::IndexIntent> intents = {});
+  /// Makes several changes, each by itself as update() does, and returns their results in the same order. Changes of
+  /// one leaf travel in one write. Changes of several leaves are written one leaf after the other: runs() tells what to
+  /// give to one call. A key that is too long fails all of them.
+  std::vector<Status> update(std::span<const KeyChange> changes, Reserve reserve = Reserve::kWrite);
+  /// Divides keys in rising order into runs that lie in one leaf each, as far as the cache knows; a key of which it
+  /// does not know the leaf is a run of its own. The lengths of the runs. No round trip.
+  std::vector<size_t> runs(std::span<const std::string_view> keys) const;
   /// kAlreadyExists if the key is there.
   Status insert(std::string_view key, std::string_view payload);
   /// kNotFound if it is not.
