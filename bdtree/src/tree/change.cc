@@ -20,25 +20,29 @@ struct Tree::Impl::Request {
   std::optional<Status> outcome{};
   std::exception_ptr exception{};  // of its leader: itself
   uint32_t attempts = 0;
+  uint64_t number = 0;              // in the order in which they came to the group
   uint32_t joined_at = 0;           // Group::trips
   Request* next_to_lead = nullptr;  // of its party
 };
 
 /// One fiber and its requests.
 struct Tree::Impl::Party {
+  /// In turns: a group whose leader is here waits for those before it.
   void shall_lead(Request& request) {
-    request.next_to_lead = std::exchange(to_lead, &request);
+    (to_lead == nullptr ? to_lead : last_to_lead->next_to_lead) = &request;
+    last_to_lead = &request;
     woken.notify();
   }
   Request* next_to_lead() {
     Request* const request = to_lead;
-    if (request != nullptr) to_lead = request->next_to_lead;
+    if (request != nullptr) to_lead = std::exchange(request->next_to_lead, nullptr);
     return request;
   }
 
   size_t open = 0;  // requests without an outcome
   Request* to_lead = nullptr;
-  fiber::WaitPoint woken{};  // all have their outcome, or one is to lead
+  Request* last_to_lead = nullptr;  // if there is one to lead
+  fiber::WaitPoint woken{};         // all have their outcome, or one is to lead
 };
 
 /// Requests that change one leaf. One of them leads: its fiber reads and changes the leaf and writes it once, for all
@@ -53,7 +57,8 @@ struct Tree::Impl::Group {
   /// The leaf as the last write left it. The next leader does not read it again: its swap fails if the leaf has
   /// changed since.
   std::optional<Node> leaf{};
-  uint32_t trips = 0;  // made by all leaders
+  uint32_t trips = 0;     // made by all leaders
+  uint64_t requests = 0;  // that ever came
 };
 
 /// What one attempt of a leader makes of the requests that it serves, itself first.
@@ -95,10 +100,15 @@ std::vector<Status> Tree::Impl::update(std::span<const KeyChange> changes, Reser
 
 void Tree::Impl::combine(Party& party, std::span<Request> requests) {
   if (requests.empty()) return;
-  const Result<Hint> there = hint(Seek::to(requests[0].key), 0, requests[0].op);
-  if (!there.ok()) {
-    for (Request& request : requests) request.outcome = there.status();
-    return;
+  Result<Hint> there = hint(Seek::to(requests[0].key), 0, requests[0].op);
+  while (!there.ok()) {
+    // A malformed inner node on the way to one key says nothing about the next key.
+    const size_t failed = there.code() == StatusCode::kMalformed ? 1 : requests.size();
+    for (Request& request : requests.first(failed)) request.outcome = there.status();
+    party.open -= failed;
+    requests = requests.subspan(failed);
+    if (requests.empty()) return;
+    there = hint(Seek::to(requests[0].key), 0, requests[0].op);
   }
   std::vector<Request*> all;
   all.reserve(requests.size());
@@ -130,6 +140,7 @@ Tree::Impl::Group& Tree::Impl::join(TreeNodeId leaf, std::span<Request* const> r
     if (request->group != nullptr) request->op.trips += request->group->trips - request->joined_at;
     request->group = group.get();
     request->joined_at = group->trips;
+    request->number = ++group->requests;
   }
   if (made) hand_over(*group);
   return *group;
@@ -159,19 +170,13 @@ void Tree::Impl::move(Group& from, Request& own, Node leaf) {
   Env::probe("tree.group_moved");
 }
 
-std::vector<size_t> Tree::Impl::runs(std::span<const std::string_view> keys) {
-  std::vector<size_t> runs;
-  TreeNodeId previous = kNoNode;
-  for (const std::string_view key : keys) {
-    const TreeNodeId leaf = cached_leaf(Seek::to(key));
-    if (leaf != kNoNode && leaf == previous) {
-      ++runs.back();
-    } else {
-      runs.push_back(1);
-    }
-    previous = leaf;
-  }
-  return runs;
+size_t Tree::Impl::run(std::span<const std::string_view> keys) {
+  if (keys.size() < 2) return keys.size();
+  const TreeNodeId leaf = cached_leaf(Seek::to(keys[0]));
+  if (leaf == kNoNode) return 1;
+  size_t length = 1;
+  while (length < keys.size() && cached_leaf(Seek::to(keys[length])) == leaf) ++length;
+  return length;
 }
 
 void Tree::Impl::finish(Request& request, Status outcome) {
@@ -248,22 +253,34 @@ void Tree::Impl::lead(Group& group, Request& own, Batch& batch) {
     Op op{.reserve = own.op.reserve};
     std::optional<Node> leaf = std::exchange(group.leaf, std::nullopt);
     const bool kept = leaf && leaf->frame().covers(own.key);
+    const uint64_t asked = group.requests;
     if (!kept) {
-      if (lost) store_.back_off(own.attempts);
+      std::optional<Node> others = std::exchange(leaf, std::nullopt);
+      if (lost && own.attempts > 0) store_.back_off(own.attempts);
       ++own.attempts;
       auto found = locate(Seek::to(own.key), 0, op);
       group.trips += op.trips;
       if (!found.ok()) return finish(own, found.status());
-      if (group.id != kNoNode && group.id != found->id()) return move(group, own, std::move(found).value());
+      if (group.id != kNoNode && group.id != found->id()) {
+        group.leaf = std::move(others);
+        return move(group, own, std::move(found).value());
+      }
       leaf.emplace(std::move(found).value());
     }
     batch = {};
     apply(*leaf, group, own, alone, batch);
     if (!batch.changed) {
-      back_to_waiting();
-      // What changes nothing must have been read after it was asked for: the others' may have come while this was read.
+      // A request that changes nothing is answered from a leaf that was read after the request came.
+      for (; batch.requests.size() > (kept ? 1 : 0); batch.requests.pop_back()) {
+        const auto& [request, outcome] = batch.requests.back();
+        if (!kept && request->number <= asked) {
+          finish(*request, outcome);
+        } else {
+          group.waiting.push_front(request);
+        }
+      }
       if (kept) continue;
-      return finish(own, std::move(batch.requests[0].second));
+      return;
     }
     op.trips = 0;
     const Status written = write(*leaf, batch.greatest, batch.intents, op);

@@ -135,7 +135,11 @@ std::vector<KeyChange> changes_of(const std::vector<std::string>& keys, const Ch
 
 std::vector<size_t> runs_of(const Tree& tree, const std::vector<std::string>& keys) {
   const std::vector<std::string_view> views(keys.begin(), keys.end());
-  return tree.runs(views);
+  std::vector<size_t> runs;
+  for (std::span<const std::string_view> left = views; !left.empty(); left = left.subspan(runs.back())) {
+    runs.push_back(tree.run(left));
+  }
+  return runs;
 }
 
 TEST_F(CombineTest, ChangesOfOneCallTravelTogether) {
@@ -218,6 +222,29 @@ TEST_F(CombineTest, FibersOfOneProcessDoNotConflict) {
   EXPECT_GT(statistics.splits, 500u);
   EXPECT_EQ(statistics.conflicts, 0u);
   EXPECT_LT(store_.writes(), 5 * statistics.splits + kMany * 10);
+}
+
+// One reading of the leaf answers all that had asked before it.
+TEST_F(CombineTest, ChangesThatChangeNothingAreAnsweredTogether) {
+  open({});
+  ASSERT_TRUE(tree_->insert("key", "x").ok());
+  constexpr size_t kKeys = 20;
+  size_t calls = 0;
+  const Change keep = [&](std::optional<std::string_view>) -> Result<Edit> {
+    ++calls;
+    return Edit::keep();
+  };
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < kKeys; ++i) keys.push_back("key" + std::to_string(i));
+  size_t kept = 0;
+  for (size_t f = 0; f < kFibers; ++f) {
+    spawn([&] {
+      for (const Status& outcome : tree_->update(changes_of(keys, keep))) kept += outcome.ok() ? 1 : 0;
+    });
+  }
+  run();
+  EXPECT_EQ(kept, kFibers * kKeys);
+  EXPECT_LT(calls, 3 * kFibers * kKeys);
 }
 
 TEST_F(CombineTest, ATreeOfOneLeafIsReadOnce) {

@@ -135,12 +135,16 @@ Result<Tree::Impl::Hint> Tree::Impl::hint(const Seek& seek, uint8_t level, Op& o
 
 TreeNodeId Tree::Impl::cached_leaf(const Seek& seek) {
   TreeNodeId next = kRoot;
+  int above = 0;
   while (const auto node = cache_.find(next)) {
+    const int level = node->frame().level;
+    if (next != kRoot && level + 1 != above) break;  // hint() reports the error
     if (node->frame().frozen || node->frame().ends_before(seek)) break;
     const auto child = node->child(seek);
     if (!child) break;
-    if (node->frame().level == 1) return *child;
+    if (level == 1) return *child;
     next = *child;
+    above = level;
   }
   return kNoNode;
 }

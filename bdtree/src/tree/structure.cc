@@ -127,25 +127,37 @@ void Tree::Impl::defer(DeferredSet Impl::* waiting, TreeNodeId id, std::function
   });
 }
 
-/// The fiber that posts, until it ends or is dropped.
+/// The fiber that posts, until it has posted all. If it is dropped before, the posts that wait are forgotten: the next
+/// operation that follows a right link posts again.
 struct Tree::Impl::Poster {
-  explicit Poster(std::weak_ptr<Impl> of) : tree(std::move(of)) {}
+  explicit Poster(Impl& of) : tree(of.weak_from_this()) { of.posting_ = true; }
   Poster(const Poster&) = delete;
   Poster& operator=(const Poster&) = delete;
   ~Poster() {
-    if (const auto living = tree.lock()) living->posting_ = false;
+    const auto living = tree.lock();
+    if (living == nullptr) return;
+    living->posting_ = false;
+    living->posts_.clear();
+    living->posts_waiting_.clear();
   }
+
+  void post() {
+    const auto living = tree.lock();
+    if (living == nullptr) return;
+    living->post_all();
+    living->posting_ = false;
+    tree.reset();
+  }
+
   std::weak_ptr<Impl> tree;
 };
 
 void Tree::Impl::defer_post(uint8_t level, const std::string& low, TreeNodeId id) {
-  if (posts_waiting_.contains(id)) return;
-  posts_.push_back({level, low, id});
-  posts_waiting_.insert(id);
-  if (std::exchange(posting_, true)) return;
-  store_.defer([poster = std::make_shared<Poster>(weak_from_this())] {
-    if (const auto living = poster->tree.lock()) living->post_all();
-  });
+  if (!posts_waiting_.contains(id)) {
+    posts_.push_back({level, low, id});
+    posts_waiting_.insert(id);
+  }
+  if (!posting_) store_.defer([poster = std::make_shared<Poster>(*this)] { poster->post(); });
 }
 
 void Tree::Impl::defer_merge(const Node& node) {
@@ -322,23 +334,30 @@ Status Tree::Impl::split_root(Node& node, size_t at, const EntryList& list, cons
 
 void Tree::Impl::post_all() {
   while (!posts_.empty()) {
-    const Status posted = post_some();
-    if (posted.ok()) continue;
-    // The next operation that follows the right link posts again.
-    posts_waiting_.erase(posts_.front().id);
-    posts_.pop_front();
+    if (post_some()) continue;
+    // The other posts of this level would fail like this one.
+    const uint8_t level = posts_.front().level;
+    for (const Post& post : posts_) {
+      if (post.level == level) posts_waiting_.erase(post.id);
+    }
+    forget_posts();
   }
 }
 
-Status Tree::Impl::post_some() {
+void Tree::Impl::forget_posts() {
+  std::erase_if(posts_, [this](const Post& post) { return !posts_waiting_.contains(post.id); });
+}
+
+bool Tree::Impl::post_some() {
   Op op;
   for (uint32_t attempt = 0; attempt < options_.attempts; ++attempt) {
     if (attempt > 0) store_.back_off(attempt);
-    LOAM_ASSIGN_OR_RETURN(Node parent, locate(Seek::to(posts_.front().low), posts_.front().level, op));
+    Result<Node> parent = locate(Seek::to(posts_.front().low), posts_.front().level, op);
+    if (!parent.ok()) return false;
     std::vector<TreeNodeId> children;
     std::vector<Post> posts;
     for (const Post& post : posts_) {
-      if (post.level != parent.frame().level || !parent.frame().covers(post.low)) continue;
+      if (post.level != parent->frame().level || !parent->frame().covers(post.low)) continue;
       if (posts.size() == kMaxPosts) break;
       posts.push_back(post);
       children.push_back(post.id);
@@ -346,34 +365,31 @@ Status Tree::Impl::post_some() {
     // After the parent was read: the head of this file has the reason.
     ++op.trips;
     std::vector<Result<StoredNode>> stored = store_.get(children);
-    const size_t enough = parent.bytes() + options_.node_bytes / 2;
+    const size_t enough = parent->bytes() + options_.node_bytes / 2;
     bool changed = false;
     size_t done = 0;
-    for (; done < posts.size() && parent.bytes() < enough; ++done) {
+    for (; done < posts.size() && parent->bytes() < enough; ++done) {
       const Post& post = posts[done];
       const std::string payload = child_payload(post.id);
-      if (stored[done].code() == StatusCode::kNotFound || parent.find(post.low) == payload) continue;
-      if (!stored[done].ok()) return stored[done].status();
-      LOAM_ASSIGN_OR_RETURN(const Node child, Node::decode(post.id, std::move(*stored[done])));
-      if (child.frame().frozen || child.frame().low != post.low) continue;
-      parent.change(post.low, payload);
+      if (!stored[done].ok() || parent->find(post.low) == payload) continue;
+      const auto child = Node::decode(post.id, std::move(*stored[done]));
+      if (!child.ok() || child->frame().frozen || child->frame().low != post.low) continue;
+      parent->change(post.low, payload);
       changed = true;
     }
-    Status written = changed ? write(parent, {}, {}, op) : ok_status();
+    const Status written = changed ? write(*parent, {}, {}, op) : ok_status();
     if (written == StatusCode::kConflict) continue;
-    if (!written.ok()) return written;
-    posts.resize(done);
-    for (const Post& post : posts) posts_waiting_.erase(post.id);
-    std::erase_if(posts_, [&](const Post& post) { return !posts_waiting_.contains(post.id); });
-    if (!changed) return ok_status();
+    for (size_t i = 0; i < done; ++i) posts_waiting_.erase(posts[i].id);
+    forget_posts();
+    if (!changed || !written.ok()) return true;
     Env::probe("tree.posted");
     if (done > 1) Env::probe("tree.posted_together");
-    auto kept = std::make_shared<Node>(std::move(parent));
+    auto kept = std::make_shared<Node>(std::move(parent).value());
     kept->consolidate();
     cache_.put(std::move(kept));
-    return ok_status();
+    return true;
   }
-  return {StatusCode::kConflict, "the parent of a new tree node kept changing"};
+  return false;
 }
 
 Status Tree::Impl::merge(TreeNodeId id) {

@@ -105,6 +105,29 @@ TEST_F(StructureTest, AMergeThatMetAChangeIsWantedAgain) {
   expect_whole();
 }
 
+// A store may drop deferred work. A dropped post must not count as waiting for ever.
+TEST_F(StructureTest, ADroppedPostIsMadeWhenItsProcessPassesAgain) {
+  fill(60);
+  Process splitter(nodes_, 2);
+  const size_t before = leaves().size();
+  const std::string middle = leaves()[1].frame().low;
+  splitter.store.drops_deferred = true;
+  for (int i = 0; leaves().size() == before; ++i) {
+    ASSERT_TRUE(splitter.tree->insert(middle + "x" + std::to_string(i), "payload").ok());
+  }
+  splitter.store.drops_deferred = false;
+  const std::string moved = leaves()[2].frame().low;
+  Process before_post(nodes_, 3);
+  before_post.store.drops_deferred = true;
+  ASSERT_TRUE(before_post.tree->find(moved).ok());
+  ASSERT_EQ(before_post.tree->statistics().hops, 1u);
+  ASSERT_TRUE(splitter.tree->find(moved).ok());
+  splitter.store.run_deferred();
+  Process after_post(nodes_, 4);
+  ASSERT_TRUE(after_post.tree->find(moved).ok());
+  EXPECT_EQ(after_post.tree->statistics().hops, 0u);
+}
+
 // One has read the parent, seen the new node alive and is about to enter it; meanwhile the node is emptied and merged
 // away by another, who finds no entry to take out. The post must fail, or the entry would lead to a removed node.
 TEST_F(StructureTest, APostMeetsTheMergeOfItsNode) {

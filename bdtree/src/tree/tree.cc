@@ -75,7 +75,7 @@ std::vector<Status> Tree::update(std::span<const KeyChange> changes, Reserve res
   return impl_->update(changes, reserve);
 }
 
-std::vector<size_t> Tree::runs(std::span<const std::string_view> keys) const { return impl_->runs(keys); }
+size_t Tree::run(std::span<const std::string_view> keys) const { return impl_->run(keys); }
 
 Status Tree::insert(std::string_view key, std::string_view payload) {
   return update(key, [&](std::optional<std::string_view> there) -> Result<Edit> {

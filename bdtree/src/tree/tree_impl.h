@@ -61,7 +61,7 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   // ---- changes (change.cc) --------------------------------------------------------------------------------------
 
   std::vector<Status> update(std::span<const KeyChange> changes, Reserve reserve);
-  std::vector<size_t> runs(std::span<const std::string_view> keys);
+  size_t run(std::span<const std::string_view> keys);
 
   // ---- structure (structure.cc) ---------------------------------------------------------------------------------
 
@@ -153,8 +153,10 @@ class Tree::Impl : public std::enable_shared_from_this<Impl> {
   void remember(TreeNodeId leaf, uint64_t moment);
 
   void post_all();
-  /// The first that waits, and others of the same parent.
-  Status post_some();
+  /// The first that waits, and others of the same parent; false: their parent cannot be changed.
+  bool post_some();
+  /// Takes those out of posts_ that do not wait any more.
+  void forget_posts();
   Status split(Node& node, std::string_view greatest, Intents intents, Op& op);
   Status split_root(Node& node, size_t at, const EntryList& list, const std::string& separator, Intents intents,
                     Op& op);

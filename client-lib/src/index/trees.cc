@@ -168,37 +168,45 @@ Status Trees::change_groups(const std::shared_ptr<Session>& session, const Commi
   const bool takes = std::ranges::all_of(changes, &wire::IndexChange::take);
   const Reserve reserve = undo ? Reserve::kUndo : takes ? Reserve::kRemove : Reserve::kWrite;
   Status all;
-  std::vector<Run> runs;
-  for (std::span<const Group> left = groups; !left.empty();) {
-    const TableId index = left.front().front()->index;
-    const auto end = std::ranges::find_if(left, [&](const Group& group) { return group.front()->index != index; });
-    const std::span<const Group> of_index(left.begin(), end);
-    const Status divided = divide(session, of_index, runs);
-    merge(all, result_of(divided, *of_index.front().front(), undo));
-    left = left.subspan(of_index.size());
+  std::vector<Run> left;  // what no run has been cut from, the index to take first at the end
+  for (std::span<const Group> rest = groups; !rest.empty();) {
+    const wire::IndexChange& first = *rest.front().front();
+    const auto end =
+        std::ranges::find_if(rest, [&](const Group& group) { return group.front()->index != first.index; });
+    const std::span<const Group> of_index(rest.begin(), end);
+    auto tree = open(session, first.index);
+    if (tree.ok()) {
+      left.push_back({std::move(tree).value(), of_index});
+    } else {
+      merge(all, result_of(tree.status(), first, undo));
+    }
+    rest = rest.subspan(of_index.size());
   }
-  auto next = runs.begin();
+  // Later runs are cut when their turn comes: the cache then knows more leaves.
+  std::vector<Run> runs;
+  while (runs.size() < kMaxIndexRunsInFlight && !left.empty()) runs.push_back(cut(left));
+  size_t next = 0;
   const auto work = [&] {
-    while (next != runs.end()) {
-      const Run& run = *next++;
+    for (;;) {
+      if (next == runs.size() && left.empty()) return;
+      const Run run = next < runs.size() ? runs[next++] : cut(left);
       merge(all, change(transaction, run, undo, reserve));
     }
   };
-  work_together(work, std::min(runs.size(), kMaxIndexRunsInFlight));
+  work_together(work, runs.size());
   return all;
 }
 
-Status Trees::divide(const std::shared_ptr<Session>& session, std::span<const Group> groups, std::vector<Run>& runs) {
-  LOAM_ASSIGN_OR_RETURN(const std::shared_ptr<IndexTree> tree, open(session, groups.front().front()->index));
+Trees::Run Trees::cut(std::vector<Run>& left) {
+  Run& last = left.back();
   std::vector<std::string_view> keys;
-  keys.reserve(groups.size());
-  for (const Group& group : groups) keys.emplace_back(group.front()->key);
-  for (size_t length : tree->tree->runs(keys)) {
-    for (; length > 0; groups = groups.subspan(runs.back().groups.size()), length -= runs.back().groups.size()) {
-      runs.push_back({tree, groups.first(std::min(length, kMaxIndexRun))});
-    }
+  for (const Group& group : last.groups.first(std::min(last.groups.size(), kMaxIndexRun))) {
+    keys.emplace_back(group.front()->key);
   }
-  return ok_status();
+  const Run run{last.tree, last.groups.first(last.tree->tree->run(keys))};
+  last.groups = last.groups.subspan(run.groups.size());
+  if (last.groups.empty()) left.pop_back();
+  return run;
 }
 
 void Trees::work_together(const std::function<void()>& work, size_t fibers) {

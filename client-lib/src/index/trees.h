@@ -85,8 +85,8 @@ class Trees final : public IndexWriter {
   };
   /// What the swap carries, so that recovery can undo the changes (R5). Refers to the changes' keys.
   static std::vector<wire::IndexIntent> intents_of(TransactionId transaction, const Group& group);
-  /// Divides the changes of one index, in the order of their keys, into runs.
-  Status divide(const std::shared_ptr<Session>& session, std::span<const Group> groups, std::vector<Run>& runs);
+  /// Takes the next run out of the changes of some indexes, each in the order of its keys.
+  static Run cut(std::vector<Run>& left);
   /// Refers to what it is given.
   static bdtree::Change edit_of_group(const CommitMachine::Context& transaction, const Group& group, bool undo);
   Status change(const CommitMachine::Context& transaction, const Run& run, bool undo, Reserve reserve);

@@ -154,12 +154,12 @@ class Tree {
   Status update(std::string_view key, const Change& change, Reserve reserve = Reserve::kWrite,
                 std::span<const wire::IndexIntent> intents = {});
   /// Makes several changes, each by itself as update() does, and returns their results in the same order. Changes of
-  /// one leaf travel in one write. Changes of several leaves are written one leaf after the other: runs() tells what to
+  /// one leaf travel in one write. Changes of several leaves are written one leaf after the other: run() tells what to
   /// give to one call. A key that is too long fails all of them.
   std::vector<Status> update(std::span<const KeyChange> changes, Reserve reserve = Reserve::kWrite);
-  /// Divides keys in rising order into runs that lie in one leaf each, as far as the cache knows; a key of which it
-  /// does not know the leaf is a run of its own. The lengths of the runs. No round trip.
-  std::vector<size_t> runs(std::span<const std::string_view> keys) const;
+  /// How many of the keys, from the first on, lie in one leaf as far as the cache knows: at least one of those that
+  /// there are. No round trip.
+  size_t run(std::span<const std::string_view> keys) const;
   /// kAlreadyExists if the key is there.
   Status insert(std::string_view key, std::string_view payload);
   /// kNotFound if it is not.
