@@ -145,9 +145,11 @@ bool Core::Impl::known_complete(TransactionId first, TransactionId last) const {
 void Core::Impl::look_at_log() {
   if (restarting_ || (served_ns_ - log_looked_ns_ < kLogLookNs && !Env::rare("manager.log.look"))) return;
   log_looked_ns_ = served_ns_;
-  const bool cut =
-      committed_.cut(served_ns_, options_.outcome_keep_ns,
-                     [this](TransactionId first, TransactionId last) { return known_complete(first, last); });
+  // Ids that are not finished, or not given out yet, may still be committed.
+  const auto needed_no_more = [this](TransactionId first, TransactionId last) {
+    return transactions_.finished(first, last) && known_complete(first, last);
+  };
+  const bool cut = committed_.cut(served_ns_, options_.outcome_keep_ns, needed_no_more);
   if (cut) Env::probe("manager.log.cut");
   if (log_ == nullptr) return;
   if (log_->bytes() < kLogBytes + log_ranges_ * kRangeBytes && !Env::rare("manager.log.short")) return;

@@ -346,6 +346,23 @@ TEST_F(CommitsTest, AcknowledgementsOfOtherPublicationsArePassedOver) {
   EXPECT_EQ(h->outbox.closed.at(client), StatusCode::kMalformed) << "a client says what nodes say";
 }
 
+// While no storage node has records, none needs the log. Commits that come later lie among those that are there: what
+// had been cut would then be told as aborted.
+TEST_F(CommitsTest, WhatMayStillBeCommittedIsNotCut) {
+  CoreOptions options = options_of_test();
+  options.outcome_keep_ns = kSecond;
+  log.at_once = true;
+  h = std::make_unique<CoreHarness>(options, nullptr, Bytes{}, &log);
+  client = h->client();
+  begin(1);
+  ASSERT_TRUE(h->call<Completed>(client, commit_of({1})).ok());
+  run_alive(5 * kSecond, {});
+  EXPECT_EQ(h->core.statistics().log_cut, 0u);
+  begin(1);
+  ASSERT_TRUE(h->call<Completed>(client, commit_of({2})).ok());
+  EXPECT_EQ(outcome(1), Outcome::kCommitted);
+}
+
 // ---- the model ------------------------------------------------------------------------------------------------------
 
 /// Clients that begin and complete, and a commit log that comes along in steps, against plain sets.

@@ -303,6 +303,14 @@ const Snapshot* Transactions::held_snapshot(SessionId session, TransactionId id,
 
 Version Transactions::base() const { return visible_now().base; }
 
+bool Transactions::finished(TransactionId first, TransactionId last) const {
+  const auto none_of = [&](const std::vector<Version>& ids) {
+    const auto at = std::ranges::lower_bound(ids, Version(first.value));
+    return at == ids.end() || at->value > last.value;
+  };
+  return last.value <= last_id_ && none_of(open_) && none_of(unflushed_);
+}
+
 Version Transactions::seen_by_all() const {
   const Version durable = durable_base();
   // The oldest open snapshot has the lowest base of all that are open or come later.

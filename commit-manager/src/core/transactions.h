@@ -115,6 +115,8 @@ class Transactions {
   Version seen_by_all() const;
   /// Every id up to here is finished.
   Version base() const;
+  /// Every id from `first` to `last` has been given out and is finished, and its commit is flushed.
+  bool finished(TransactionId first, TransactionId last) const;
   size_t unflushed() const { return unflushed_.size(); }
   std::vector<Orphan> orphans() const;
   /// Fills in what concerns transactions and snapshots.
