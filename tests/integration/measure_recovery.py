@@ -6,15 +6,19 @@
 * dead_client_keys_ms: from the death of a client, all of whose writes were in and whose commit was not decided, to the
   moment when another client has committed a change of all the same keys. Beyond the lease: what is left without it.
 * manager_restart_ms: from the start of the new commit manager's process, after a SIGKILL, to the first begin that a
-  waiting client gets answered. Records and open transactions as said in the options.
+  waiting client gets answered. Records and open transactions as said in the options. Its parts, by the commit manager's
+  log: manager_serving_ms until it listens, nodes_back_ms until the last storage node has connected (what is left of
+  their back-off), begin_after_nodes_ms from there to that begin.
 """
 
 import argparse
+import datetime
 import json
 import os
 import platform
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import ACCOUNTS, BALANCE, Cluster, now  # noqa: E402
@@ -46,15 +50,30 @@ def dead_client_keys(cluster, guide, runs):
     return values
 
 
+def logged_at(cluster, what):
+    """The moment of the last line of the commit manager's log with these words, in seconds of the epoch."""
+    with open(os.path.join(cluster.folder, "manager.log"), encoding="utf-8") as log:
+        line = [line for line in log if what in line][-1]
+    return datetime.datetime.fromisoformat(line.split(" ")[0].replace("Z", "+00:00")).timestamp()
+
+
 def manager_restart(cluster, guide, runs):
-    values = []
+    """Columns of milliseconds, by the names of the parts."""
+    parts = {name: [] for name in ("manager_restart", "manager_serving", "nodes_back", "begin_after_nodes")}
     for _ in range(runs):
         cluster.manager.kill()
         started = now()
+        epoch = time.time() - now()
         cluster.start_manager()
         answer = guide.need("writable 60000 1", deadline=90)
-        values.append((answer["begun"] / 1e9 - started) * 1000)
-    return values
+        begun = answer["begun"] / 1e9
+        serving = logged_at(cluster, "serving at") - epoch
+        nodes = logged_at(cluster, "came back as incarnation") - epoch
+        parts["manager_restart"].append((begun - started) * 1000)
+        parts["manager_serving"].append((serving - started) * 1000)
+        parts["nodes_back"].append((nodes - serving) * 1000)
+        parts["begin_after_nodes"].append((begun - nodes) * 1000)
+    return parts
 
 
 def revision():
@@ -80,7 +99,7 @@ def main():
             "runs": options.runs, "lease_ms": options.lease_ms, "nodes": options.nodes, "accounts": ACCOUNTS},
         "dead_client_keys_ms": distribution(keys),
         "dead_client_keys_beyond_lease_ms": distribution([value - options.lease_ms for value in keys]),
-        "manager_restart_ms": distribution(restarts)}, sys.stdout, indent=2)
+        **{f"{name}_ms": distribution(values) for name, values in restarts.items()}}, sys.stdout, indent=2)
     print()
 
 
