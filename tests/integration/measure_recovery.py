@@ -7,8 +7,8 @@
   moment when another client has committed a change of all the same keys. Beyond the lease: what is left without it.
 * manager_restart_ms: from the start of the new commit manager's process, after a SIGKILL, to the first begin that a
   waiting client gets answered. Records and open transactions as said in the options. Its parts, by the commit manager's
-  log: manager_serving_ms until it listens, nodes_back_ms until the last storage node has connected (what is left of
-  their back-off), begin_after_nodes_ms from there to that begin.
+  log: manager_serving_ms until it listens, nodes_back_ms until the last storage node has connected (the nodes' back-off
+  decides that), begin_after_nodes_ms from there to that begin.
 """
 
 import argparse
