@@ -102,8 +102,9 @@ void Tree::Impl::combine(Party& party, std::span<Request> requests) {
   if (requests.empty()) return;
   Result<Hint> there = hint(Seek::to(requests[0].key), 0, requests[0].op);
   while (!there.ok()) {
-    // A malformed inner node on the way to one key says nothing about the next key.
-    const size_t failed = there.code() == StatusCode::kMalformed ? 1 : requests.size();
+    // A malformed inner node on the way to one key says nothing about the next key, if the tree has a root.
+    const bool alone = there.code() == StatusCode::kMalformed && cache_.find(kRoot) != nullptr;
+    const size_t failed = alone ? 1 : requests.size();
     for (Request& request : requests.first(failed)) request.outcome = there.status();
     party.open -= failed;
     requests = requests.subspan(failed);

@@ -138,7 +138,7 @@ TreeNodeId Tree::Impl::cached_leaf(const Seek& seek) {
   int above = 0;
   while (const auto node = cache_.find(next)) {
     const int level = node->frame().level;
-    if (next != kRoot && level + 1 != above) break;  // hint() reports the error
+    if (above != 0 && level + 1 != above) break;  // hint() reports the error
     if (node->frame().frozen || node->frame().ends_before(seek)) break;
     const auto child = node->child(seek);
     if (!child) break;

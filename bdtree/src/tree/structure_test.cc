@@ -377,6 +377,11 @@ TEST_F(StructureTest, CirclesAreMalformed) {
     EXPECT_EQ(process.tree->range("c", "", 1).code(), StatusCode::kMalformed);
     EXPECT_EQ(process.tree->range_backward("", "", 1).code(), StatusCode::kMalformed);
     EXPECT_EQ(process.tree->insert("c", "payload").code(), StatusCode::kMalformed);
+    const std::vector<std::string_view> keys = {"c", "ca"};
+    EXPECT_LE(process.tree->run(keys), keys.size());
+    const Change put_one = [](std::optional<std::string_view>) { return Result<Edit>(Edit::put("payload")); };
+    const std::vector<KeyChange> changes = {{"c", &put_one}, {"ca", &put_one}};
+    for (const Status& outcome : process.tree->update(changes)) EXPECT_EQ(outcome.code(), StatusCode::kMalformed);
   };
   const std::string to_a = child(a);
   const std::string to_b = child(b);
@@ -386,6 +391,8 @@ TEST_F(StructureTest, CirclesAreMalformed) {
   put(kRoot, {.level = 1}, {{"", to_a}});
   expect_malformed();
   put(kRoot, {.level = 1}, {{"", to_root}});
+  expect_malformed();
+  put(kRoot, {.level = 2}, {{"", to_root}});
   expect_malformed();
   // Inner nodes that are their own neighbours or children, and a child that begins behind the key.
   put(kRoot, {.level = 2}, {{"", to_b}});
