@@ -18,11 +18,11 @@ struct Tree::Impl::Request {
   Party* party = nullptr;
   Group* group = nullptr;  // it waits there, or leads it
   std::optional<Status> outcome{};
-  std::exception_ptr exception{};  // of its leader: itself
+  std::exception_ptr exception{};  // what this request threw when it led
   uint32_t attempts = 0;
   uint64_t number = 0;              // in the order in which they came to the group
   uint32_t joined_at = 0;           // Group::trips
-  Request* next_to_lead = nullptr;  // of its party
+  Request* next_to_lead = nullptr;  // the party's next request that is to lead
 };
 
 /// One fiber and its requests.
@@ -48,11 +48,11 @@ struct Tree::Impl::Party {
 /// Requests that change one leaf. One of them leads: its fiber reads and changes the leaf and writes it once, for all
 /// requests that wait by then. The first request that is left leads next.
 ///
-/// A tree has one group a leaf, so that its own fibers' writes of the leaf do not conflict. A request joins the group
-/// of the leaf that the cache names; when its leader finds that another leaf has the key, the request goes to the group
-/// of that one.
+/// A tree has at most one group for each leaf, so that writes of its own fibers do not conflict. The cache names the
+/// leaf whose group a request joins. If the leader then finds the key in another leaf, the request moves to that leaf's
+/// group.
 struct Tree::Impl::Group {
-  TreeNodeId id = kNoNode;  // of the leaf; kNoNode: of one request that is not combined
+  TreeNodeId id = kNoNode;  // the leaf's; kNoNode if the only request is not combined
   std::deque<Request*> waiting{};
   /// The leaf as the last write left it. The next leader does not read it again: its swap fails if the leaf has
   /// changed since.
@@ -66,7 +66,7 @@ struct Tree::Impl::Batch {
   std::vector<std::pair<Request*, Status>> requests;
   bool changed = false;
   std::string_view greatest;               // key put
-  std::vector<wire::IndexIntent> intents;  // those of the changes that the batch makes
+  std::vector<wire::IndexIntent> intents;  // the intents of all changes that the batch makes
   size_t intent_bytes = 0;
 };
 
