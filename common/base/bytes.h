@@ -30,6 +30,18 @@ constexpr size_t round_up(size_t size, size_t alignment) { return (size + alignm
 template <class T>
 concept Scalar = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
+/// The most bytes that a varint takes.
+constexpr size_t kMaxVarintBytes = 10;
+/// Writes LEB128, 1 to kMaxVarintBytes bytes, and returns the end of what it wrote.
+inline std::byte* write_varint(uint64_t value, std::byte* to) {
+  while (value >= 0x80) {
+    *to++ = static_cast<std::byte>(value | 0x80);
+    value >>= 7;
+  }
+  *to++ = static_cast<std::byte>(value);
+  return to;
+}
+
 /// Appends little-endian scalars, varints and length-prefixed bytes to a Buffer that the caller owns. May allocate when
 /// the buffer's capacity ends; reuse the buffer to avoid it.
 class ByteWriter {
@@ -42,7 +54,7 @@ class ByteWriter {
     out_.resize(at + sizeof(T));
     std::memcpy(out_.data() + at, &value, sizeof(T));
   }
-  /// LEB128, 1 to 10 bytes.
+  /// LEB128, 1 to kMaxVarintBytes bytes.
   void put_varint(uint64_t value) {
     while (value >= 0x80) {
       out_.push_back(static_cast<std::byte>(value | 0x80));

@@ -1,5 +1,7 @@
 #include "common/snapshot/snapshot.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 namespace loam {
@@ -57,10 +59,17 @@ void Snapshot::encode(ByteWriter& out) const {
   out.put_varint(base_);
   out.put_varint(high_ - base_);
   out.put_varint(open_.size());
+  // By pieces on the stack: the output grows, and checks its room, once for many ids.
+  constexpr size_t kPieceIds = 64;
+  std::array<std::byte, kPieceIds * kMaxVarintBytes> piece;
   uint64_t previous = base_;
-  for (const Version id : open_) {
-    out.put_varint(id.value - previous - 1);
-    previous = id.value;
+  for (size_t done = 0; done < open_.size(); done += kPieceIds) {
+    std::byte* end = piece.data();
+    for (const Version id : std::span(open_).subspan(done, std::min(kPieceIds, open_.size() - done))) {
+      end = write_varint(id.value - previous - 1, end);
+      previous = id.value;
+    }
+    out.put_raw({piece.data(), end});
   }
 }
 

@@ -9,7 +9,7 @@ void CommittedIds::restore(const CommitLogContents& contents, uint64_t now_ns) {
   cut_ = contents.cut.value;
   for (const IdRange& range : contents.committed) {
     for (uint64_t id = range.first.value; id <= range.last.value;) {
-      Block& block = blocks_.try_emplace(blocks_.end(), id / kBlockIds)->second;
+      Block& block = block_at(id / kBlockIds);
       block.newest_ns = now_ns;
       const uint64_t from = id % 64;
       const uint64_t count = std::min(64 - from, range.last.value - id + 1);
@@ -19,10 +19,16 @@ void CommittedIds::restore(const CommitLogContents& contents, uint64_t now_ns) {
   }
 }
 
+CommittedIds::Block& CommittedIds::block_at(uint64_t number) {
+  if (last_block_ == nullptr || last_number_ != number) {
+    last_block_ = &blocks_.try_emplace(blocks_.end(), number)->second;
+    last_number_ = number;
+  }
+  return *last_block_;
+}
+
 void CommittedIds::add(TransactionId id, uint64_t now_ns) {
-  // The newest ids are the last ones.
-  const uint64_t number = id.value / kBlockIds;
-  Block& block = blocks_.try_emplace(blocks_.end(), number)->second;
+  Block& block = block_at(id.value / kBlockIds);
   const uint64_t bit = id.value % kBlockIds;
   block.bits[bit / 64] |= uint64_t{1} << (bit % 64);
   block.newest_ns = std::max(block.newest_ns, now_ns);
@@ -42,6 +48,7 @@ bool CommittedIds::forgotten(TransactionId id) const {
 bool CommittedIds::cut(uint64_t now_ns, uint64_t keep_ns,
                        const std::function<bool(TransactionId first, TransactionId last)>& complete) {
   const size_t before = blocks_.size();
+  last_block_ = nullptr;
   std::erase_if(blocks_, [&](const auto& entry) {
     const auto& [number, block] = entry;
     const TransactionId first(number * kBlockIds);

@@ -20,8 +20,8 @@ namespace loam::commit {
 /// Ids are dense, so a block of kBlockIds ids is an array of bits. A block is dropped as a whole, when none of its ids
 /// is needed any more. 100,000 commits a second take 45 MB an hour while no block is dropped.
 ///
-/// Owner: Core. One thread. add() and contains() take a step for each block between the oldest and the newest id, at
-/// most: log2 of their number.
+/// Owner: Core. One thread. add() and contains() take log2(blocks()) steps; add() takes one where the id is in the
+/// block of the id before.
 class CommittedIds {
  public:
   static constexpr uint64_t kBlockIds = 4'096;
@@ -51,7 +51,13 @@ class CommittedIds {
     uint64_t newest_ns = 0;
   };
 
-  std::map<uint64_t, Block> blocks_;  // by id / kBlockIds
+  /// The block of this number (id / kBlockIds), which is made if there is none.
+  Block& block_at(uint64_t number);
+
+  std::map<uint64_t, Block> blocks_;
+  // The block of the last call of block_at(): of nearly all ids that are added. Null: it may have been dropped.
+  Block* last_block_ = nullptr;
+  uint64_t last_number_ = 0;
   uint64_t cut_ = 0;
 };
 

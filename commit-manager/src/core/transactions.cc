@@ -43,15 +43,16 @@ Transactions::VisibleNow Transactions::visible_now() const {
 Transactions::VisibleNow Transactions::durable_now() const {
   if (unflushed_.empty()) return visible_now();
   const VisibleNow now = visible_now();
+  unflushed_ids_.clear();
+  unflushed_.append_to(unflushed_ids_);
   not_durable_.clear();
-  std::set_union(now.open.begin(), now.open.end(), unflushed_.begin(), unflushed_.end(),
-                 std::back_inserter(not_durable_));
+  std::ranges::set_union(now.open, unflushed_ids_, std::back_inserter(not_durable_));
   return {Version(not_durable_.front().value - 1), not_durable_};
 }
 
 Version Transactions::durable_base() const {
   const Version base = visible_now().base;
-  return unflushed_.empty() ? base : std::min(base, Version(unflushed_.front().value - 1));
+  return unflushed_.empty() ? base : std::min(base, Version(unflushed_.lowest().value - 1));
 }
 
 Status Transactions::admit(SessionId session, const SessionLoad& load, const wire::Begin& asked) {
@@ -143,7 +144,7 @@ Status Transactions::begin(SessionId session, SessionLoad& load, const wire::Beg
   changed_ = true;
   begun.snapshot = &snapshots_.entry(shown).snapshot;
   begun.seen_by_all = seen_by_all();
-  begun.durable = unflushed_.empty() ? Version(last_id_) : Version(unflushed_.front().value - 1);
+  begun.durable = unflushed_.empty() ? Version(last_id_) : Version(unflushed_.lowest().value - 1);
   return ok_status();
 }
 
@@ -198,21 +199,13 @@ void Transactions::finish_commits(std::span<const TransactionId> ids, bool unflu
   commits_ += ids.size();
   accepted_ -= ids.size();
   finish_named();
-  if (!unflushed || ids.empty()) return;
-  const auto before = static_cast<ptrdiff_t>(unflushed_.size());
-  for (const TransactionId id : ids) unflushed_.push_back(Version(id.value));
-  const auto middle = unflushed_.begin() + before;
-  std::sort(middle, unflushed_.end());
-  // Nearly all of them lie above those before.
-  std::inplace_merge(std::lower_bound(unflushed_.begin(), middle, *middle), middle, unflushed_.end());
+  if (!unflushed) return;
+  for (const TransactionId id : ids) unflushed_.add(id);
 }
 
 void Transactions::flush(std::span<const TransactionId> ids) {
-  if (ids.empty()) return;
-  finished_ids_.clear();
-  for (const TransactionId id : ids) finished_ids_.push_back(Version(id.value));
-  squeeze(unflushed_);
-  changed_ = true;
+  for (const TransactionId id : ids) unflushed_.remove(id);
+  if (!ids.empty()) changed_ = true;
 }
 
 void Transactions::abort_orphans(std::span<const TransactionId> ids) {
@@ -237,24 +230,29 @@ void Transactions::finish_named() {
     let_go(transaction->snapshot, 1, 0);
     transactions_.erase(transaction);
   }
-  squeeze(open_);
+  squeeze_open();
   newest_ = OpenSnapshots::kNone;  // later snapshots see more
   changed_ = true;
 }
 
-/// Takes finished_ids_ out of `ids` in one pass over what lies above the lowest of them.
-void Transactions::squeeze(std::vector<Version>& ids) {
+/// Takes finished_ids_ out of open_: sorts them, and moves the ids between them down. Short runs of ids are moved one
+/// by one, long ones as a whole.
+void Transactions::squeeze_open() {
+  constexpr ptrdiff_t kShortRun = 16;
   std::sort(finished_ids_.begin(), finished_ids_.end());
-  auto gone = finished_ids_.begin();
-  auto to = std::lower_bound(ids.begin(), ids.end(), *gone);
-  for (auto from = to; from != ids.end(); ++from) {
-    if (gone != finished_ids_.end() && *from == *gone) {
-      ++gone;
-    } else {
-      *to++ = *from;
+  auto to = std::lower_bound(open_.begin(), open_.end(), finished_ids_.front());
+  auto from = to;
+  for (const Version gone : finished_ids_) {
+    const auto near = from + std::min(kShortRun, open_.end() - from);
+    while (from != near && *from < gone) *to++ = *from++;
+    if (from == near) {
+      const auto at = std::lower_bound(from, open_.end(), gone);
+      to = std::move(from, at, to);
+      from = at;
     }
+    if (from != open_.end() && *from == gone) ++from;
   }
-  ids.erase(to, ids.end());
+  open_.erase(std::move(from, open_.end(), to), open_.end());
 }
 
 void Transactions::let_go(OpenSnapshots::Slot slot, uint32_t writers, uint32_t readers) {
@@ -304,11 +302,9 @@ const Snapshot* Transactions::held_snapshot(SessionId session, TransactionId id,
 Version Transactions::base() const { return visible_now().base; }
 
 bool Transactions::finished(TransactionId first, TransactionId last) const {
-  const auto none_of = [&](const std::vector<Version>& ids) {
-    const auto at = std::ranges::lower_bound(ids, Version(first.value));
-    return at == ids.end() || at->value > last.value;
-  };
-  return last.value <= last_id_ && none_of(open_) && none_of(unflushed_);
+  const auto open = std::ranges::lower_bound(open_, Version(first.value));
+  return last.value <= last_id_ && (open == open_.end() || open->value > last.value) &&
+         !unflushed_.any_between(first, last);
 }
 
 Version Transactions::seen_by_all() const {
@@ -350,7 +346,6 @@ void Transactions::check_invariants() const {
   LOAM_CHECK(std::is_sorted(open_.begin(), open_.end()), "open ids ascend");
   LOAM_CHECK(open_.empty() || open_.back().value <= last_id_, "open ids were given out");
   LOAM_CHECK(finished_ <= last_id_, "finished ids were given out");
-  LOAM_CHECK(std::is_sorted(unflushed_.begin(), unflushed_.end()), "unflushed commits ascend");
   size_t orphaned_open = 0, accepted = 0;
   std::vector<uint32_t> writers, readers;
   const auto held = [](std::vector<uint32_t>& counts, OpenSnapshots::Slot slot) {

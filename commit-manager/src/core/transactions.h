@@ -10,6 +10,7 @@
 #include <loam/commit/core.h>
 
 #include "commit-manager/src/core/flat_table.h"
+#include "commit-manager/src/core/id_set.h"
 #include "commit-manager/src/core/open_snapshots.h"
 #include "common/base/ids.h"
 #include "common/base/status.h"
@@ -164,7 +165,7 @@ class Transactions {
   /// Takes the transactions of named_ out: they are finished.
   void finish_named();
   void let_go(OpenSnapshots::Slot slot, uint32_t writers, uint32_t readers);
-  void squeeze(std::vector<Version>& ids);
+  void squeeze_open();
   void move_marks(uint64_t now_ns);
   OpenSnapshots::Slot list_exactly(uint64_t now_ns, std::vector<OldSnapshot>& old) const;
 
@@ -173,8 +174,8 @@ class Transactions {
   uint64_t last_id_;
   uint64_t finished_;
   std::vector<Version> open_;
-  std::vector<Version> unflushed_;  // ascending
-  size_t accepted_ = 0;             // of transactions_
+  IdSet unflushed_;
+  size_t accepted_ = 0;  // of transactions_
   FlatTable<Transaction> transactions_;
   FlatTable<Registered> registered_;
   uint64_t last_number_ = 0;
@@ -200,6 +201,7 @@ class Transactions {
   // Scratch.
   std::vector<uint64_t> named_;
   std::vector<Version> finished_ids_;
+  mutable std::vector<Version> unflushed_ids_;
   mutable std::vector<Version> not_durable_;
 
   uint64_t begins_ = 0;

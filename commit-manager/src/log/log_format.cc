@@ -16,7 +16,6 @@ constexpr std::string_view kMagic = "LOAMCLOG";
 constexpr size_t kHeadBytes = 8 + 4 + 8 + 8;  // of the beginning
 constexpr size_t kChecksumAt = 8 + 4;         // in the beginning
 constexpr size_t kRecordHeadBytes = 8 + 4;    // of a record
-constexpr size_t kMaxVarintBytes = 10;
 constexpr size_t kMaxRecordBody = kMaxRecordIds * kMaxVarintBytes;
 /// No cluster gets there; with it, positions never overflow.
 constexpr uint64_t kMaxEnd = uint64_t{1} << 62;
