@@ -278,14 +278,18 @@ client::ScanOptions slow_reader() {
 using Chunks = Result<std::vector<std::shared_ptr<const Chunk>>>;
 
 /// As a reader that has other things to do: a chunk, and a pause.
-Chunks collect(client::Client& client, Result<ScanStream> stream) {
+Chunks collect(Process& process, Result<ScanStream> stream) {
   if (!stream.ok()) return stream.status();
   std::vector<std::shared_ptr<const Chunk>> chunks;
   for (;;) {
     LOAM_ASSIGN_OR_RETURN(std::shared_ptr<const Chunk> chunk, stream->next());
     if (chunk == nullptr) return chunks;
     chunks.push_back(std::move(chunk));
-    client.yield();
+    if (process.slow_scans && ++process.chunks % 3 == 0) {
+      process.client.sleep_for(uint64_t{100'000} << process.chunks / 3 % 4);
+    } else {
+      process.client.yield();
+    }
   }
 }
 
@@ -293,7 +297,7 @@ Chunks collect(client::Client& client, Result<ScanStream> stream) {
 
 bool Tracked::scan(const Table& table) {
   const Moment asked = process_.oracle.now();
-  const Chunks chunks = collect(process_.client, transaction_.scan(table, rows_query(), slow_reader()));
+  const Chunks chunks = collect(process_, transaction_.scan(table, rows_query(), slow_reader()));
   if (!chunks.ok()) {
     failed(table, chunks.status(), asked);
     return false;
@@ -305,7 +309,7 @@ bool Tracked::scan(const Table& table) {
 
 bool Tracked::sum(const Table& table) {
   const Moment asked = process_.oracle.now();
-  const Chunks chunks = collect(process_.client, transaction_.scan(table, sum_query(), slow_reader()));
+  const Chunks chunks = collect(process_, transaction_.scan(table, sum_query(), slow_reader()));
   if (!chunks.ok()) {
     failed(table, chunks.status(), asked);
     return false;
@@ -317,7 +321,7 @@ bool Tracked::sum(const Table& table) {
 
 bool Tracked::select(const Table& table, int64_t least) {
   const Moment asked = process_.oracle.now();
-  const Chunks chunks = collect(process_.client, transaction_.scan(table, select_query(least), slow_reader()));
+  const Chunks chunks = collect(process_, transaction_.scan(table, select_query(least), slow_reader()));
   if (!chunks.ok()) {
     failed(table, chunks.status(), asked);
     return false;
@@ -470,7 +474,7 @@ std::optional<Seen> plain_get(Process& process, client::PlainTable& table, Key k
 
 bool plain_scan(Process& process, const Table& table) {
   const Moment asked = process.oracle.now();
-  const Chunks chunks = collect(process.client, process.client.scan(table, rows_query(), slow_reader()));
+  const Chunks chunks = collect(process, process.client.scan(table, rows_query(), slow_reader()));
   if (!chunks.ok()) {
     process.expected("a scan of a plain table", chunks.status());
     return false;

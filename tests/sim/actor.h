@@ -17,6 +17,7 @@
 
 #include "common/testing/random.h"
 #include "tests/sim/oracle.h"
+#include "tests/sim/workload.h"
 
 namespace loam::sim {
 
@@ -52,6 +53,9 @@ struct Process {
   bool met_damage = false;    // of some index
   bool older_folder = false;  // a commit manager on an older folder may answer
   bool mending = false;
+  bool slow_scans = false;
+  uint32_t chunks = 0;         // of scans, read
+  Errands* errands = nullptr;  // of all processes, or none
 
   /// One in three transactions that may write is upgradable.
   bool draws_id_late() { return ++begins % 3 == 0; }

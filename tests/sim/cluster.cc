@@ -32,6 +32,7 @@ constexpr uint64_t kProgressSteps = 10;
 
 Cluster::Cluster(const Plan& plan, World& world, Oracle& oracle)
     : plan_(plan), world_(world), oracle_(oracle), network_(network_options()), disk_(world), slots_(plan.roles()) {
+  disk_.set_reserves(plan.log_takes_room);
   net::SimNetwork::install(&network_);
   world_.set_crash_hook([this](ProcessNumber process) { on_crash(process); });
   world_.set_pause_hook(
@@ -77,6 +78,8 @@ WorkloadShape Cluster::shape() const {
   shape.think_ns = plan_.think_ns;
   shape.long_ns = plan_.long_ns;
   shape.late_inserts = plan_.late_inserts;
+  shape.slow_scans = plan_.short_chunks;
+  shape.toggles = plan_.toggles;
   shape.trees = plan_.trees;
   shape.indexes = plan_.indexes;
   // A commit manager that stands still forgives that time to everybody.
@@ -129,6 +132,7 @@ void Cluster::manager_main(Role role) {
   options.core.node_lease_ns = plan_.node_lease_ns;
   options.core.max_transaction_age_ns = plan_.max_transaction_age_ns;
   options.core.publish_interval_ns = plan_.publish_interval_ns;
+  options.core.young_ns = plan_.young_ns;
   options.core.ids_ahead = plan_.ids_ahead;
   options.core.outcome_keep_ns = plan_.outcome_keep_ns;
   options.core.closed_to_sweep = 1;
@@ -213,7 +217,7 @@ void Cluster::client_main(Role role, uint32_t number) {
       sleep_ns(kStartAgainNs);
       continue;
     }
-    run_workload({**client, oracle_, world_.random().fork(), number, [this] { return stopping_; }, shape()});
+    run_workload({**client, oracle_, world_.random().fork(), number, [this] { return stopping_; }, shape(), &errands_});
     stay_idle(**client, number);
   }
   slots_[role].ended = true;
@@ -291,7 +295,7 @@ void Cluster::lose_manager() {
   if (plan_.log_mode == commit::CommitLogMode::kNone || on_older_folder()) return;
   const TransactionModel::Named written = names(disk_.logged());
   oracle_.transactions().manager_died(written);
-  if (!plan_.power_cuts || !world_.random().one_in(2)) return;
+  if (!power_goes_ && (!plan_.power_cuts || !world_.random().one_in(2))) return;
   world_.trace("POWER CUT");
   Env::probe("sim.power_cut");
   disk_.cut_power();
@@ -311,7 +315,7 @@ void Cluster::calm() {
   for (const Fault& fault : plan_.faults) {
     if (fault.kind == FaultKind::kDelay) delay(fault, 0);
   }
-  rare_until_ns_ = 0;
+  rare_until_ns_ = silent_until_ns_ = 0;
   disk_.calm();
   return_folder();
   for (Role role = 0; role < plan_.roles(); ++role) {

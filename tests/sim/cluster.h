@@ -87,6 +87,7 @@ class Cluster {
       uint64_t stall_ns = 0;
       const Fault* fault = nullptr;  // a trap, which is sprung when the thread stands still; or kAtComplete
       std::string_view point = {};   // this alone; empty: any
+      std::string_view then = {};    // where the next thread that comes by stands still; empty: none does
     };
     std::vector<Armed> armed;
     uint64_t jitter_until_ns = 0;
@@ -114,12 +115,22 @@ class Cluster {
   void on_crash(ProcessNumber process);
   bool on_rare(std::string_view name);
   PauseDecision on_pause_point(ProcessNumber process, std::string_view name);
+  PauseDecision meet(Role role, const Slot::Armed& due);
   PauseDecision stall(uint64_t ns);
   void spring(const Fault& trap);
   void come_back(const Fault& fault);
   PauseDecision die_with_the_complete();
   PauseDecision at_complete(const Fault& fault);
   void carry_out(const Fault& fault);
+  void cut_power();
+  void cut_power_of_a_build(std::string_view point);
+  void kill_manager_after(const Fault& fault);
+  PauseDecision go_on_before_the_fence(const Fault& fault);
+  void lose_answers(const Fault& fault);
+  PauseDecision at_split(Role role, const Fault& fault);
+  void come_back_without_publications(const Fault& fault);
+  /// How long the thread stands still, which others wait for; nothing: it goes on.
+  std::optional<PauseDecision> hold(std::string_view point);
   void reset(const Fault& fault);
   void cut(const Fault& fault, bool both);
   void delay(const Fault& fault, uint64_t ns);
@@ -141,6 +152,13 @@ class Cluster {
   uint64_t stalled_until_ns_ = 0;
   uint64_t recoverer_stalled_until_ns_ = 0;
   uint64_t late_complete_ns_ = 0;  // a client goes on then, and completes what may have been rolled back
+  uint64_t late_fence_ns_ = 0;     // no node takes a fence before
+  uint64_t trapped_until_ns_ = 0;  // a batch of a node stands still until then
+  uint64_t power_cut_ns_ = 0;      // no flush ends, and the power goes then; 0: it stays
+  bool build_cuts_power_ = false;  // or earlier, when an index that is built gets an entry
+  Errands errands_;
+  uint64_t silent_until_ns_ = 0;  // the commit manager publishes nothing before
+  bool power_goes_ = false;       // the death of the commit manager is that of its host
   // What the commit manager takes for flushed, since when; of the right folder.
   struct Flushed {
     uint64_t since_ns = 0;

@@ -43,7 +43,9 @@ class SimDisk final : public commit::Store {
   void stall_flushes(uint64_t until_ns) { stalled_until_ns_ = until_ns; }
   /// Until then there is no more room than the log has taken.
   void fill(uint64_t until_ns) { full_until_ns_ = until_ns; }
-  /// Neither any more.
+  /// Whether the file system can take room ahead.
+  void set_reserves(bool reserves) { reserves_ = reserves; }
+  /// No flush is stalled and the disk is not full any more.
   void calm() { stalled_until_ns_ = full_until_ns_ = 0; }
 
   // ---- what is on it ----------------------------------------------------------------------------------------------
@@ -82,6 +84,7 @@ class SimDisk final : public commit::Store {
   std::shared_ptr<File> renamed_;  // has lost its name to log_, which is not flushed yet
   uint64_t stalled_until_ns_ = 0;
   uint64_t full_until_ns_ = 0;
+  bool reserves_ = true;
 };
 
 }  // namespace loam::sim

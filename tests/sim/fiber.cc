@@ -27,6 +27,11 @@ constexpr uint32_t kChangeByIndexWeight = 8;
 constexpr uint32_t kMadeIndexWeight = 8;
 constexpr uint32_t kDropIndexWeight = 2;
 constexpr uint32_t kClaimWeight = 16;
+constexpr uint32_t kToggleWeight = 8;
+constexpr uint32_t kRebuildWeight = 4;
+/// How often, and how many times, a fiber looks whether its errand is done.
+constexpr uint64_t kErrandLookNs = 500'000;
+constexpr int kErrandLooks = 30;
 
 }  // namespace
 
@@ -58,10 +63,13 @@ void WorkFiber::run() {
     choices.push_back({kMadeIndexWeight, &WorkFiber::use_index});
     choices.push_back({kDropIndexWeight, &WorkFiber::drop_index});
   }
+  if (shape_.toggles && has(IndexSet::kClaims)) choices.push_back({kToggleWeight, &WorkFiber::toggle});
+  if (shape_.toggles && has(IndexSet::kHotByValue)) choices.push_back({kRebuildWeight, &WorkFiber::rebuild});
   if (shape_.late_inserts) choices.push_back({kLateInsertWeight, &WorkFiber::insert_late});
   uint32_t all = 0;
   for (const Choice& choice : choices) all += choice.weight;
   for (uint32_t done = 0; !stop_() && (shape_.operations == 0 || done < shape_.operations); ++done) {
+    if (do_errand()) continue;
     uint64_t drawn = random_.below(all);
     auto choice = choices.begin();
     for (; drawn >= choice->weight; ++choice) drawn -= choice->weight;
@@ -244,6 +252,32 @@ void WorkFiber::change_mind() {
   }));
 }
 
+bool WorkFiber::come_and_go(Key key) {
+  const auto alone = [&](const std::function<bool(Tracked&)>& change) { return run_tracked(process_, change).ok(); };
+  return alone([&](Tracked& tracked) { return tracked.insert(tables_.wide, key, value(), random_); }) &&
+         alone([&](Tracked& tracked) { return tracked.remove(tables_.wide, key); });
+}
+
+bool WorkFiber::do_errand() {
+  if (process_.errands == nullptr) return false;
+  const auto others = [&](const std::shared_ptr<Errand>& errand) { return errand->process != process_.number; };
+  const auto at = std::ranges::find_if(*process_.errands, others);
+  if (at == process_.errands->end()) return false;
+  const std::shared_ptr<Errand> errand = *at;
+  process_.errands->erase(at);
+  errand->done = come_and_go(errand->key);
+  return true;
+}
+
+bool WorkFiber::let_come_and_go(Key key) {
+  if (process_.errands == nullptr) return come_and_go(key);
+  const auto errand = std::make_shared<Errand>(Errand{key, process_.number});
+  process_.errands->push_back(errand);
+  for (int look = 0; look < kErrandLooks && !errand->done && !stop_(); ++look) process_.client.sleep_for(kErrandLookNs);
+  if (!errand->done) std::erase(*process_.errands, errand);
+  return errand->done;
+}
+
 /// Inserts what was not there when it began, and has come and gone since. No snapshot sees anything of it, but nobody
 /// may forget that it was removed (R20).
 void WorkFiber::insert_late() {
@@ -252,11 +286,7 @@ void WorkFiber::insert_late() {
     const auto seen = late.get(tables_.wide, key);
     if (!seen) return false;
     if (seen->present()) return late.remove(tables_.wide, key);
-    const auto alone = [&](const std::function<bool(Tracked&)>& change) { return run_tracked(process_, change).ok(); };
-    if (!alone([&](Tracked& tracked) { return tracked.insert(tables_.wide, key, value(), random_); }) ||
-        !alone([&](Tracked& tracked) { return tracked.remove(tables_.wide, key); })) {
-      return false;
-    }
+    if (!let_come_and_go(key)) return false;
     // Until the page of the removal is full, and worth being rewritten.
     for (uint64_t left = random_.between(2, 8); left != 0 && !stop_(); --left) {
       write_wide();

@@ -69,6 +69,12 @@ class WorkFiber {
   void write_wide();
   void change_mind();
   void insert_late();
+  /// Inserts and removes the key.
+  bool come_and_go(Key key);
+  /// The same by another process.
+  bool let_come_and_go(Key key);
+  /// Does what another process has asked for. False: there is nothing.
+  bool do_errand();
   // Reading.
   void look();
   void scan_all();
@@ -79,6 +85,8 @@ class WorkFiber {
   void look_by_index();
   void claim();
   void change_by_index();
+  void toggle();
+  void rebuild();
   // Non-transactional tables and counters.
   void write_plain();
   void read_plain();

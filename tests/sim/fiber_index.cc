@@ -13,6 +13,8 @@ using client::Table;
 namespace {
 
 constexpr uint64_t kClaimants = 16;
+constexpr uint64_t kFirstToggledKey = 10'000;
+constexpr uint64_t kToggledKeys = 8;
 /// Of the thousand values: a few records of the hot table.
 constexpr uint64_t kWidestRange = 150;
 
@@ -69,6 +71,29 @@ void WorkFiber::claim() {
     }
     return true;
   }));
+}
+
+/// A record's value goes back and forth, so that its entries are merged before their commits are on the disk. No other
+/// fiber uses the two values, so none removes entries that were left behind. claim() uses other keys.
+void WorkFiber::toggle() {
+  const Table& claims = *tables_.claims;
+  const Key key(kFirstToggledKey + uint64_t{process_.number} % 64 * kToggledKeys + random_.below(kToggledKeys));
+  const std::array values = {static_cast<int64_t>(process_.next_tag()), static_cast<int64_t>(process_.next_tag())};
+  for (uint64_t left = random_.between(6, 12); left != 0 && !stop_(); --left) {
+    const Status done = run_tracked(process_, [&](Tracked& tracked) {
+      const auto seen = tracked.get(claims, key);
+      if (!seen) return false;
+      const int64_t next = values[left % 2];
+      return seen->present() ? tracked.update(claims, key, next, random_) : tracked.insert(claims, key, next, random_);
+    });
+    if (!done.ok()) return;
+  }
+}
+
+/// Builds the index of records that change all the time (R29).
+void WorkFiber::rebuild() {
+  const std::string name(WorkloadTables::kHotByValue);
+  if (sim::drop_index(process_, name).ok()) static_cast<void>(create_index(process_, name, tables_.hot));
 }
 
 /// Updates and removals of what an index finds, by one that is unique and by one that is not.

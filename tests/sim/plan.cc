@@ -243,6 +243,18 @@ std::string_view to_string(FaultKind kind) {
       return "behind";
     case FaultKind::kOlderFolder:
       return "older-folder";
+    case FaultKind::kLateFence:
+      return "late-fence";
+    case FaultKind::kLoseAnswers:
+      return "lose-answers";
+    case FaultKind::kSilentManager:
+      return "silent-manager";
+    case FaultKind::kPowerCut:
+      return "power-cut";
+    case FaultKind::kMeet:
+      return "meet";
+    case FaultKind::kAtSplit:
+      return "at-split";
   }
   return "?";
 }
@@ -278,6 +290,14 @@ constexpr uint64_t kTreesSalt = 0x7472'6565;
 constexpr uint64_t kIndexesSalt = 0x696e'6465'78;
 constexpr uint64_t kCompactionSalt = 0x6761'7262'6167'65;
 constexpr uint64_t kCommitSalt = 0x636f'6d6d'6974;
+constexpr uint64_t kRoomSalt = 0x726f'6f6d;
+constexpr uint64_t kSilentSalt = 0x7369'6c65'6e74;
+constexpr uint64_t kEndedSessionSalt = 0x656e'6465'64;
+constexpr uint64_t kYoungSalt = 0x796f'756e'67;
+constexpr uint64_t kPowerSalt = 0x706f'7765'72;
+constexpr uint64_t kMeetSalt = 0x6d65'6574;
+constexpr uint64_t kChunksSalt = 0x6368'756e'6b73;
+constexpr uint64_t kSilentIn = 16;
 constexpr uint64_t kIndexesMemoryBytes = 1 << 20;
 constexpr uint64_t kMaxLogFaults = 3;
 constexpr uint64_t kIntentBlockBytes = 4'096;
@@ -298,6 +318,103 @@ void choose_indexes(Plan& plan) {
   }
 }
 
+/// Faults that meet at one moment of one transaction. Each leads to a place that chance hardly ever finds: a request of
+/// an ended session at a node that has not heard of the end (R8), a repetition at a node without a lease (R3), a batch
+/// that outlives the lease of its node (R9).
+void choose_late_requests(Plan& plan) {
+  Random random(plan.seed ^ kEndedSessionSalt);
+  if (!random.one_in(kTraitIn)) return;
+  const uint64_t lease_ns = std::max(plan.client_lease_ns, plan.node_lease_ns);
+  Fault fault;
+  fault.at_ns = random.between(kFirstFaultNs, plan.calm_ns);
+  fault.role = 1 + plan.nodes + static_cast<Role>(random.below(plan.clients));
+  switch (random.below(4)) {
+    case 0:
+    case 1:
+      fault.kind = FaultKind::kLateFence;
+      fault.amount = random.below(kLateFences);
+      fault.for_ns = plan.client_lease_ns / 8 * 11 + random.below(plan.client_lease_ns / 8);
+      if (fault.amount == static_cast<uint64_t>(LateFence::kChangesIndexesAfterRestart)) {
+        fault.for_ns = random.between(120, 160) * kMs;
+      }
+      if (fault.amount == static_cast<uint64_t>(LateFence::kReadsIndexes)) {
+        // What the session has open besides would hold garbage collection back.
+        plan.fibers = static_cast<uint32_t>(random.between(1, 2));
+        plan.think_ns = 200'000;
+      }
+      break;
+    case 2:
+      fault.kind = FaultKind::kLoseAnswers;
+      fault.role = 1 + static_cast<Role>(random.below(plan.nodes));
+      fault.for_ns = plan.node_lease_ns / 16 * 17;
+      break;
+    default:
+      fault.kind = FaultKind::kAtSplit;
+      fault.amount = lease_ns / 20 * 27;
+      fault.for_ns = 2 * fault.amount + 60 * kMs;
+      plan.network_threads = 2;
+      plan.trees = false;                 // recovery sweeps the trees of indexes alone
+      plan.restart_after_ns = 150 * kMs;  // no client changes the leaf meanwhile
+      break;
+  }
+  plan.faults.push_back(fault);
+  plan.calm_ns = std::max(plan.calm_ns, fault.at_ns + fault.for_ns / 4 * 5 + 2 * plan.client_lease_ns + 60 * kMs);
+}
+
+/// The nodes do not hear which transactions are complete, and those are cut from the log if it goes by time alone.
+void choose_silent_manager(Plan& plan) {
+  Random random(plan.seed ^ kSilentSalt);
+  if (!random.one_in(kSilentIn)) return;
+  Fault fault;
+  fault.kind = FaultKind::kSilentManager;
+  fault.at_ns = random.between(kFirstFaultNs, plan.calm_ns);
+  fault.for_ns = random.between(100, 150) * kMs;
+  plan.faults.push_back(fault);
+  plan.ids_ahead = kManyIdsAhead;
+  plan.outcome_keep_ns = random.between(5, 20) * kMs;
+  plan.calm_ns = std::max(plan.calm_ns, fault.at_ns + fault.for_ns + 60 * kMs);
+}
+
+/// Snapshots of late inserts count only where publications name them before they end.
+void choose_young(Plan& plan) {
+  Random random(plan.seed ^ kYoungSalt);
+  if (plan.late_inserts || random.one_in(2)) plan.young_ns = random.between(1, 8) * kMs;
+}
+
+/// A loss of power finds commits that are not on the disk, and entries of indexes that were made of them (R27, R29).
+void choose_power_cuts(Plan& plan) {
+  Random random(plan.seed ^ kPowerSalt);
+  if (plan.log_mode != CommitLogMode::kOs || !random.one_in(kTraitIn)) return;
+  plan.toggles = true;
+  for (uint64_t left = random.between(1, 2); left != 0; --left) {
+    Fault fault;
+    fault.kind = FaultKind::kPowerCut;
+    fault.at_ns = random.between(plan.calm_ns / 3, plan.calm_ns);
+    fault.for_ns = random.between(15, 60) * kMs;
+    fault.amount = random.below(2);
+    plan.faults.push_back(fault);
+    plan.calm_ns = std::max(plan.calm_ns, fault.at_ns + fault.for_ns + kMs);
+  }
+}
+
+/// Writers beside the compactor. A thread runs on until it stands still: by itself it hardly ever does between a move
+/// and what makes that known.
+void choose_meetings(Plan& plan) {
+  Random random(plan.seed ^ kMeetSalt);
+  if (!random.one_in(kTraitIn)) return;
+  plan.compaction = true;
+  for (uint64_t left = random.between(8, 16); left != 0; --left) {
+    Fault fault;
+    fault.kind = FaultKind::kMeet;
+    fault.at_ns = random.between(kFirstFaultNs, plan.calm_ns);
+    fault.role = 1 + static_cast<Role>(random.below(plan.nodes));
+    fault.amount = random.below(kMeetings.size());
+    const bool alone = kMeetings[fault.amount].second.empty();
+    fault.for_ns = alone ? random.between(5 * kMs, 60 * kMs) : random.between(kMs, 10 * kMs);
+    plan.faults.push_back(fault);
+  }
+}
+
 /// It may die, and needs its log then.
 bool may_lose_manager(const Plan& plan) {
   return std::ranges::any_of(plan.faults, [](const Fault& fault) {
@@ -308,9 +425,13 @@ bool may_lose_manager(const Plan& plan) {
       case FaultKind::kAtComplete:  // the recoverer may be met
       case FaultKind::kManagerAtCommit:
       case FaultKind::kOlderFolder:
+      case FaultKind::kSilentManager:
+      case FaultKind::kPowerCut:
         return true;
+      case FaultKind::kLateFence:
+        return fault.amount == static_cast<uint64_t>(LateFence::kChangesIndexesAfterRestart);
       default:
-        return false;
+        return kills_manager(fault);
     }
   });
 }
@@ -329,6 +450,8 @@ void choose_commits(Plan& plan) {
     }
   }
   if (random.one_in(8)) plan.faults.push_back(make_older_folder(plan, random));
+  choose_silent_manager(plan);
+  plan.log_takes_room = Random(plan.seed ^ kRoomSalt).one_in(2);
   if (!may_lose_manager(plan) && random.one_in(4)) plan.log_mode = CommitLogMode::kNone;
 }
 
@@ -348,7 +471,12 @@ Plan make_plan(uint64_t seed) {
   plan.compaction = Random(seed ^ kCompactionSalt).one_in(3);
   plan.trees = Random(seed ^ kTreesSalt).one_in(3);
   choose_indexes(plan);
+  choose_late_requests(plan);
   choose_commits(plan);
+  choose_power_cuts(plan);
+  choose_meetings(plan);
+  choose_young(plan);
+  plan.short_chunks = Random(seed ^ kChunksSalt).one_in(kTraitIn);
   std::ranges::sort(plan.faults, {}, &Fault::at_ns);
   return plan;
 }

@@ -35,6 +35,15 @@ enum class FaultKind : uint8_t {
   kFullLog,          ///< the disk of the commit log has no more room
   kBehind,           ///< a node hears nothing of the commit manager, and goes on serving
   kOlderFolder,      ///< the commit manager dies, and one on a copy of its folder, `amount` ns old, takes its place
+  kLateFence,        ///< a client stands still, and goes on when its session has ended and no node has the fence yet:
+                     ///< `amount` is a LateFence
+  kLoseAnswers,  ///< a node has executed a write, its answers are lost, and its lease is over when they are asked again
+  kSilentManager,  ///< the commit manager dies, publishes nothing when it is back, and dies again
+  kPowerCut,       ///< no flush ends, and then the commit manager's host loses its power; `amount` 1: at once when an
+                   ///< index that is built gets its next entry
+  kMeet,           ///< threads of a node stand still at kMeetings[amount]
+  kAtSplit,        ///< all clients die while one splits a node of a tree, and a node that loses its lease has a write
+                   ///< of that under way
 };
 /// Of those that any plan may have: all before kComeback. The others are a trait's.
 inline constexpr size_t kFaultKinds = 12;
@@ -51,10 +60,36 @@ enum class AtComplete : uint8_t {
 };
 inline constexpr size_t kAtCompletes = 6;
 
+/// What a client does when its session has ended and no node has the fence yet.
+enum class LateFence : uint8_t {
+  kChangesIndexes,
+  kChangesIndexesAfterRestart,  ///< of the commit manager, which is how the session has ended
+  kReadsIndexes,
+};
+inline constexpr size_t kLateFences = 3;
+
 /// Where a commit stands at the commit manager and in its log.
 inline constexpr std::array<std::string_view, 7> kCommitPoints = {
     "manager.commit.before_append", "manager.commit.appended", "manager.log.appended",     "manager.log.written",
     "manager.log.flushed",          "manager.log.renamed",     "manager.complete.answered"};
+
+/// Where a thread of a node stands still; and where the next one that comes by does, a little longer. Empty: none does.
+struct Meeting {
+  std::string_view first;
+  std::string_view second;
+};
+inline constexpr std::array<Meeting, 10> kMeetings = {{
+    {"node.compact.moved", ""},
+    {"node.compact.moved", ""},
+    {"node.compact.moved", ""},
+    {"node.compact.moved", "node.write.claimed"},
+    {"node.compact.moved", "node.write.claimed"},
+    {"node.compact.copied", "node.write.claimed"},
+    {"node.compact.moved", "node.write.appended"},
+    {"node.compact.moved", "node.revert.killed"},
+    {"node.batch.opened_page", ""},
+    {"node.batch.opened_page", ""},
+}};
 
 std::string_view to_string(commit::CommitLogMode mode);
 
@@ -66,6 +101,10 @@ struct Fault {
   Role peer = 0;
   uint64_t amount = 0;
 };
+/// The commit manager dies just before the fault of its log ends.
+inline bool kills_manager(const Fault& fault) {
+  return (fault.kind == FaultKind::kStallLog || fault.kind == FaultKind::kFullLog) && fault.at_ns % 2 == 0;
+}
 /// "crash of node 1 at 310 ms".
 std::string describe(const Fault& fault, uint32_t nodes);
 
@@ -84,8 +123,10 @@ struct Plan {
   uint64_t node_lease_ns = 0;
   uint64_t max_transaction_age_ns = 0;
   uint64_t publish_interval_ns = 0;
+  uint64_t young_ns = 100'000'000;  ///< publications name snapshots that are older one by one
   uint64_t ids_ahead = 0;
   commit::CommitLogMode log_mode = commit::CommitLogMode::kOs;  ///< kNone only where the commit manager does not die
+  bool log_takes_room = true;                                   ///< its file system can reserve room for it
   bool power_cuts = false;                ///< half of the commit manager's deaths are those of its host
   uint64_t outcome_keep_ns = 0;           ///< minimum time for which the commit log keeps an outcome
   uint64_t intent_memory_bytes = 0;       ///< of a node
@@ -104,6 +145,8 @@ struct Plan {
   uint64_t long_ns = 0;   ///< mean life of a long transaction
   // Traits: what reaches places that hardly any plan would. Most plans have none.
   bool late_inserts = false;  ///< of keys that have come and gone since the transaction's begin
+  bool short_chunks = false;  ///< of scans, and clients read them slowly
+  bool toggles = false;       ///< values of records go back and forth, and an index is built again and again
   bool trees = false;         ///< clients work on a Bd-tree besides
   uint32_t indexes = 0;       ///< of an IndexSet (workload.h): every plan has some
   // The faults, by time. They stop at calm_ns.

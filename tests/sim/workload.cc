@@ -116,6 +116,8 @@ void run_workload(WorkloadContext context) {
       context.shape.max_age_ns};
   process.cuts_calls = context.shape.cuts_calls;
   process.older_folder = context.shape.older_folder;
+  process.slow_scans = context.shape.slow_scans;
+  process.errands = context.errands;
   const std::optional<WorkloadTables> tables =
       context.client.run([&] { return open_tables(process, context.shape.indexes, context.stop); });
   if (!tables) return;

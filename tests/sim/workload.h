@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <memory>
 
 #include <loam/client/client.h>
 
@@ -21,6 +23,15 @@ struct IndexSet {
   static constexpr uint32_t kAll = 31;
 };
 
+/// A key that another client process is to insert and remove. A client refuses by itself what contradicts its own
+/// commits, and storage nodes hear of no such conflict.
+struct Errand {
+  Key key;
+  uint32_t process = 0;  ///< that asks
+  bool done = false;
+};
+using Errands = std::deque<std::shared_ptr<Errand>>;
+
 /// Sizes of a run; chosen from its seed.
 struct WorkloadShape {
   bool cuts_calls = false;         ///< Process::cuts_calls
@@ -35,6 +46,8 @@ struct WorkloadShape {
   uint64_t think_ns = 200'000;     ///< mean pause of a fiber between two operations
   uint64_t long_ns = 50'000'000;   ///< mean life of a long transaction
   uint64_t max_age_ns = 0;         ///< a transaction that is open for longer must not commit; 0: not judged
+  bool slow_scans = false;         ///< clients pause between the chunks of a scan
+  bool toggles = false;            ///< values of records go back and forth, and an index is built again and again
   bool late_inserts = false;       ///< with inserts of keys that have come and gone since the transaction's begin
   bool trees = false;              ///< with a fiber of each process that works on the Bd-tree of all
   bool older_folder = false;       ///< Process::older_folder
@@ -52,6 +65,7 @@ struct WorkloadContext {
   uint32_t process = 0;        ///< number of this start of a client process; unique in the run, from 1
   std::function<bool()> stop;  ///< true: finish, begin nothing new
   WorkloadShape shape{};
+  Errands* errands = nullptr;  ///< of all processes; null: a fiber does them itself
 };
 
 /// Creates the tables and the first rows. Called once, before faults: an error is a violation ("set-up").

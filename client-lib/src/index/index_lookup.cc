@@ -172,6 +172,7 @@ Result<std::optional<Record>> confirm(const IndexUser& user, const IndexKeys& ke
 
 Result<std::vector<Record>> index_range(const IndexUser& user, const Index& index, const IndexRange& range,
                                         const WriteBuffer& own) {
+  Env::pause_point("client.index.looks");
   LOAM_ASSIGN_OR_RETURN(const auto keys, user.trees.keys(index));
   LOAM_ASSIGN_OR_RETURN(const IndexKeys::Bounds bounds, keys->bounds(range));
   LOAM_ASSIGN_OR_RETURN(const auto tree, user.trees.open(user.session, index.id()));
@@ -212,6 +213,7 @@ Result<std::vector<Record>> index_range(const IndexUser& user, const Index& inde
 
 std::vector<Result<Record>> index_find(const IndexUser& user, const Index& index,
                                        std::span<const std::vector<Value>> values, const WriteBuffer& own) {
+  Env::pause_point("client.index.looks");
   const auto all = [&](const Status& status) { return std::vector<Result<Record>>(values.size(), status); };
   const auto keys = user.trees.keys(index);
   if (!keys.ok()) return all(keys.status());

@@ -47,9 +47,9 @@ Executor::Executor(Registry& registry, SessionTable& sessions, ScanPort& scans, 
 void Executor::run(Peer& peer, std::span<const Bytes> messages) {
   {
     const EpochGuard guard(thread_.epochs());
-    Env::pause_point("node.batch.begun");
     view_ = &registry_.view();
     serving_ = registry_.serving(Env::now_ns());
+    Env::pause_point("node.batch.begun");  // the batch goes on with the fences and the lease that it has seen by now
     run_batch(peer, messages);
     view_ = nullptr;
   }

@@ -64,6 +64,7 @@ Status ManagerLink::apply(const wire::Envelope& envelope, ByteReader& reader, ui
       wire::Fence fence;
       LOAM_RETURN_IF_ERROR(wire::decode_body(reader, fence));
       LOAM_RETURN_IF_ERROR(fence.fences.check());
+      Env::pause_point("node.fence.received");
       registry_.fence(thread_, fence.fences);
       answer_when_seen(envelope.sequence, Opcode::kFenceInstalled, std::move(fence.fences));
       return ok_status();

@@ -49,7 +49,7 @@ class Projection final : public Output {
       }
     } else {
       // As many as fit into what is left of the chunk, and one.
-      take = std::min(take, 1 + (kScanChunkBytes - std::min(kScanChunkBytes, chunk_.bytes())) / row_bytes_);
+      take = std::min(take, 1 + (chunk_bytes_ - std::min(chunk_bytes_, chunk_.bytes())) / row_bytes_);
       append(values, numbers.data(), take);
     }
     left_ -= take;

@@ -20,7 +20,7 @@ namespace loam::storage {
 /// A chunk is sent when it has grown to this.
 inline constexpr size_t kScanChunkBytes = size_t{256} << 10;
 /// In the simulator, whose tables are small, so that streams have many chunks.
-inline constexpr size_t kShortChunkBytes = 512;
+inline constexpr size_t kShortChunkBytes = 64;
 
 /// Takes the least or greatest of some values, given as a key (BlockValues::keys), into what the accumulator has; the
 /// caller counts them into it afterwards.

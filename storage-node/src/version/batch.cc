@@ -6,6 +6,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/env.h"
+#include "storage-node/src/log/page.h"
 #include "storage-node/src/log/row_prefetch.h"
 
 namespace loam::storage {
@@ -79,6 +80,10 @@ void look_up(ThreadContext& thread, std::span<PointOperation> group, Group& stag
     if (prefetch && reads_row(op) && cursor.found()) prefetch_row(*cursor.head);
     if (writes_version(op.kind)) {
       staged[i].prepared = op.table->prepare(thread, cursor, version_write(op));
+      // The page of the entry before has been sealed, and that entry is not linked yet (R17).
+      const bool follows = i > 0 && group[i - 1].table == op.table && staged[i - 1].prepared != nullptr;
+      const Entry* const entry = staged[i].prepared;
+      if (follows && entry != nullptr && entry == Page::of(entry)->begin()) Env::pause_point("node.batch.opened_page");
     }
   }
 }
