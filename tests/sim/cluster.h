@@ -67,6 +67,9 @@ class Cluster {
   static std::string name_of(Role role, uint32_t nodes);
 
  private:
+  /// Upper bound on the time in which a process handles a message that has arrived.
+  static constexpr uint64_t kHandlingNs = 1'000'000;
+
   struct Slot {
     ProcessNumber process = 0;
     uint32_t number = 0;  // of a client's process, for the oracle
@@ -122,9 +125,11 @@ class Cluster {
   PauseDecision die_with_the_complete();
   PauseDecision at_complete(const Fault& fault);
   void carry_out(const Fault& fault);
+  void carry_out_meeting(const Fault& fault);
   void cut_power();
   void cut_power_of_a_build(std::string_view point);
-  void kill_manager_after(const Fault& fault);
+  void set_trap(const Fault& trap);
+  void hinder_log(const Fault& fault);
   PauseDecision go_on_before_the_fence(const Fault& fault);
   void lose_answers(const Fault& fault);
   PauseDecision at_split(Role role, const Fault& fault);

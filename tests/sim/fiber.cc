@@ -263,7 +263,7 @@ bool WorkFiber::do_errand() {
   const auto others = [&](const std::shared_ptr<Errand>& errand) { return errand->process != process_.number; };
   const auto at = std::ranges::find_if(*process_.errands, others);
   if (at == process_.errands->end()) return false;
-  const std::shared_ptr<Errand> errand = *at;
+  const std::shared_ptr<Errand> errand = std::move(*at);
   process_.errands->erase(at);
   errand->done = come_and_go(errand->key);
   return true;
@@ -465,6 +465,7 @@ void WorkFiber::drop_table() {
   TableModel& model = process_.oracle.tables();
   IndexModel& indexes = process_.oracle.indexes();
   std::vector<size_t> with_it;
+  with_it.reserve(IndexForm::kOfMadeTables.size());
   for (const std::string_view form : IndexForm::kOfMadeTables) {
     with_it.push_back(indexes.drop_called(name + std::string(form)));
   }

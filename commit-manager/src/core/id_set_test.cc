@@ -43,6 +43,7 @@ TEST(IdSetTest, DoesWhatASetDoes) {
     ASSERT_EQ(ids.any_between(TransactionId(first), TransactionId(last)), at != model.end() && *at <= last);
     if (step % 100 != 0) continue;
     std::vector<Version> wanted;
+    wanted.reserve(model.size());
     for (const uint64_t id : model) wanted.push_back(Version(id));
     ASSERT_EQ(listed(ids), wanted);
   }
