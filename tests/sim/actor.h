@@ -54,8 +54,8 @@ struct Process {
   bool older_folder = false;  // a commit manager on an older folder may answer
   bool mending = false;
   bool slow_scans = false;
-  uint32_t chunks = 0;         // of scans, read
-  Errands* errands = nullptr;  // of all processes, or none
+  uint32_t chunks = 0;         // number of scan chunks that the process has read
+  Errands* errands = nullptr;  // the queue that all client processes share; null: there is no queue
 
   /// One in three transactions that may write is upgradable.
   bool draws_id_late() { return ++begins % 3 == 0; }

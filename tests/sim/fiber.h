@@ -71,7 +71,7 @@ class WorkFiber {
   void insert_late();
   /// Inserts and removes the key.
   bool come_and_go(Key key);
-  /// The same by another process.
+  /// Lets another client process insert and remove the key.
   bool let_come_and_go(Key key);
   /// Does what another process has asked for. False: there is nothing.
   bool do_errand();

@@ -175,7 +175,7 @@ class Transactions {
   uint64_t finished_;
   std::vector<Version> open_;
   IdSet unflushed_;
-  size_t accepted_ = 0;  // of transactions_
+  size_t accepted_ = 0;  // number of accepted transactions in transactions_
   FlatTable<Transaction> transactions_;
   FlatTable<Registered> registered_;
   uint64_t last_number_ = 0;
