@@ -32,7 +32,7 @@ FIRST_ROUND = 8
 PIECE = 256
 # What the campaign calls the end of a process or of its time, which is no judgement.
 CRASHES = ("assertion", "hang", "crash")
-# The short test: so many times the seeds that a mutant took last, and at least the second number.
+# The short test runs QUICK_FACTOR times the seeds that a mutant took last, and at least QUICK_SEEDS.
 QUICK_FACTOR, QUICK_SEEDS = 8, 64
 
 
@@ -66,7 +66,7 @@ class Fate:
         if self.mutant is None:
             return f"FAILS: {self.invariant}" if self.found else "passes them"
         if not self.found:
-            return "SURVIVES" if self.ran else "not run: no time left"
+            return "SURVIVES"
         return self.invariant if self.good else f"CRASHES: {self.invariant}"
 
 
@@ -91,42 +91,32 @@ def build(jobs, log):
 class Runner:
     """Runs seeds of mutants in several processes."""
 
-    def __init__(self, program, jobs, deadline=None):
+    def __init__(self, program, jobs):
         self.program = program
         self.jobs = jobs
-        self.deadline = deadline
         self.stopped = False
         self.lock = threading.Lock()
         self.running = set()
 
-    def over(self):
-        return self.stopped or (self.deadline is not None and time.monotonic() >= self.deadline)
-
     def stop(self):
-        """What is known by now is the result."""
+        """Ends the run; the result is what is known by now."""
         self.stopped = True
         for process in list(self.running):
             process.kill()
 
     def run_piece(self, fate, first, count):
-        """Seeds [first, first + count) of a mutant, unless an earlier one has failed or the time is over."""
+        """Runs the seeds [first, first + count) of a mutant, unless an earlier one has failed."""
         with self.lock:
-            if (fate.found and fate.seed < first) or self.over():
+            if (fate.found and fate.seed < first) or self.stopped:
                 return
         command = [self.program, "--json", "--stop-at-failure", "--seeds", str(count), "--first-seed", str(first)]
         if fate.mutant:
             command += ["--mutant", fate.mutant.name]
         begin = time.monotonic()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        left = None if self.deadline is None else max(0.0, self.deadline - begin)
-        timer = threading.Timer(left, process.kill) if left is not None else None
-        if timer:
-            timer.start()
         self.running.add(process)
         text = process.communicate()[0]
         self.running.discard(process)
-        if timer:
-            timer.cancel()
         self.take(fate, first, text, process.returncode, time.monotonic() - begin)
 
     def take(self, fate, first, text, code, seconds):
@@ -140,7 +130,7 @@ class Runner:
                 ran += 1
                 if told["failed"] and (failed is None or told["seed"] < failed["seed"]):
                     failed = told
-        if failed is None and code != 0 and not self.over():
+        if failed is None and code != 0 and not self.stopped:
             failed = {"seed": first + ran, "invariant": "crash", "message": f"exit code {code}\n{text[-2000:]}"}
         with self.lock:
             fate.ran += ran
@@ -152,7 +142,7 @@ class Runner:
         """All fates, a round of seeds after the other."""
         first, count = first_seed, FIRST_ROUND
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            while not self.over():
+            while not self.stopped:
                 pieces = []
                 for fate in fates:
                     end = min(first + count, first_seed + fate.limit)
@@ -183,7 +173,7 @@ def choose(mutants, arguments):
         if unknown:
             raise MutantError(f"there is no mutant {', '.join(unknown)}; generate.py --list names them")
         return [Fate(known[name], arguments.seeds) for name in arguments.only]
-    if arguments.budget_seconds is None:
+    if not arguments.quick:
         return [Fate(mutant, arguments.seeds) for mutant in mutants]
     return [
         Fate(mutant, min(arguments.seeds, max(QUICK_SEEDS, QUICK_FACTOR * mutant.seeds)))
@@ -199,9 +189,7 @@ def parse():
     parser.add_argument("--first-seed", type=int, default=1, help="from this one on (%(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at one time (%(default)s)")
     parser.add_argument(
-        "--budget-seconds",
-        type=float,
-        help="the short test: only mutants that die quickly, for so long; the others are only compiled",
+        "--quick", action="store_true", help="the short test: only mutants that die quickly; the others are only compiled"
     )
     parser.add_argument("--no-build", action="store_true", help="take the program as it is")
     parser.add_argument("--json", action="store_true", help="a JSON object a line")
@@ -225,16 +213,14 @@ def main():
     if not arguments.program.is_file():
         log(f"mutants: there is no {arguments.program}")
         return 1
-    budget = arguments.budget_seconds
-    deadline = None if budget is None else time.monotonic() + budget
-    runner = Runner(arguments.program, arguments.jobs, deadline)
+    runner = Runner(arguments.program, arguments.jobs)
     signal.signal(signal.SIGINT, lambda *_: runner.stop())
     first = arguments.first_seed
     runner.run(fates, first, lambda begin, count: log(f"seeds {begin} to {begin + count - 1} …"))
     longest = max((fate.seed - first + 1 for fate in fates if fate.found), default=0)
     product = Fate(None, longest)
-    # Without the deadline: these few seeds say that it was the mutants who failed.
-    Runner(arguments.program, arguments.jobs).run([product], first)
+    # The product passes the same seeds: so it was the mutants that failed.
+    runner.run([product], first)
     fates.append(product)
 
     if arguments.json:
@@ -248,11 +234,10 @@ def main():
         for fate in fates:
             if fate.found and (arguments.verbose or not fate.good):
                 print(f"\n{fate.name}, seed {fate.seed}: {fate.invariant}: {fate.message}")
-    left = [fate for fate in fates if fate.mutant and not fate.found and not fate.ran]
-    bad = [fate for fate in fates if not fate.good and fate not in left]
+    bad = [fate for fate in fates if not fate.good]
     found = sum(fate.good for fate in fates if fate.mutant)
     compiled = len(mutants) - len(fates) + 1
-    log(f"{found} found, {len(bad)} not, {len(left)} without time, {compiled} only compiled")
+    log(f"{found} found, {len(bad)} not, {compiled} only compiled")
     for fate in bad:
         if fate.mutant and fate.mutant.needs:
             log(f"  {fate.name} needs: {fate.mutant.needs}")
