@@ -443,9 +443,11 @@ Buffer ScriptedNodes::attach(NodeId node, const wire::Attach& message, uint64_t 
 
 Buffer ScriptedNodes::intents(NodeId node, const wire::Intents& message, uint64_t sequence) const {
   wire::IntentsReply reply;
-  for (auto at = intents_.upper_bound(message.after); at != intents_.end(); ++at) {
+  const wire::IntentPosition first_of_session{message.session, 0};
+  for (auto at = intents_.upper_bound(std::max(message.after, first_of_session)); at != intents_.end(); ++at) {
     const auto& [position, stored] = *at;
-    if (stored.node != node || (message.session != SessionId() && position.session != message.session)) continue;
+    if (message.session != SessionId() && position.session != message.session) break;
+    if (stored.node != node) continue;
     reply.more = reply.intents.size() == page_intents_;
     if (reply.more) break;
     reply.intents.push_back(stored.intent);
