@@ -66,7 +66,7 @@ class Fate:
         if self.mutant is None:
             return f"FAILS: {self.invariant}" if self.found else "passes them"
         if not self.found:
-            return "SURVIVES"
+            return "SURVIVES" if self.ran else "not run: interrupted"
         return self.invariant if self.good else f"CRASHES: {self.invariant}"
 
 
@@ -219,8 +219,8 @@ def main():
     runner.run(fates, first, lambda begin, count: log(f"seeds {begin} to {begin + count - 1} …"))
     longest = max((fate.seed - first + 1 for fate in fates if fate.found), default=0)
     product = Fate(None, longest)
-    # The product passes the same seeds: so it was the mutants that failed.
-    runner.run([product], first)
+    # The product passes the same seeds: so it was the mutants that failed. Ctrl-C has not stopped this runner.
+    Runner(arguments.program, arguments.jobs).run([product], first)
     fates.append(product)
 
     if arguments.json:
@@ -234,10 +234,11 @@ def main():
         for fate in fates:
             if fate.found and (arguments.verbose or not fate.good):
                 print(f"\n{fate.name}, seed {fate.seed}: {fate.invariant}: {fate.message}")
-    bad = [fate for fate in fates if not fate.good]
+    left = [fate for fate in fates if fate.mutant and not fate.found and not fate.ran]
+    bad = [fate for fate in fates if not fate.good and fate not in left]
     found = sum(fate.good for fate in fates if fate.mutant)
     compiled = len(mutants) - len(fates) + 1
-    log(f"{found} found, {len(bad)} not, {compiled} only compiled")
+    log(f"{found} found, {len(bad)} not, {len(left)} not run, {compiled} only compiled")
     for fate in bad:
         if fate.mutant and fate.mutant.needs:
             log(f"  {fate.name} needs: {fate.mutant.needs}")
